@@ -1,0 +1,56 @@
+//! What did a treatment leave behind, and what was found in it?
+
+use crate::ArtefactKind;
+use serde::{Deserialize, Serialize};
+
+/// A line of `artefacts.ndjson`: one trial's artefact.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Artefact {
+    pub trial: u32,
+    pub round: u32,
+    pub arm: String,
+    pub kind: ArtefactKind,
+    /// Relative to the run directory, where it was kept.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// All of it, from switching on to switching off.
+    pub bytes: u64,
+    /// Written between the window's begin and its end.
+    pub window_bytes: u64,
+    /// From the tool's own words, for the whole capture and for the window alone.
+    #[serde(default)]
+    pub packets: Option<PacketCounts>,
+    #[serde(default)]
+    pub window_packets: Option<PacketCounts>,
+    /// Queries in the artefact that completed within the window.
+    #[serde(default)]
+    pub queries: Option<QueryCount>,
+    /// The same by pt-query-digest over the whole artefact.
+    #[serde(default)]
+    pub pt_query_digest: Option<QueryCount>,
+    /// Statements the driver completed within the window: the ground truth.
+    pub executed: u64,
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketCounts {
+    pub captured: u64,
+    /// "received by filter": on `any` and loopback this counts both copies.
+    pub received: u64,
+    /// "dropped by kernel".
+    pub dropped: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueryCount {
+    pub queries: u64,
+    /// Who counted: `toll`, `pt-query-digest`, `server`.
+    pub by: String,
+    /// Bytes of the artefact that were read for this count.
+    pub bytes_read: u64,
+    /// Statements executed over the very stretch that was counted, where it is not the window.
+    #[serde(default)]
+    pub executed: Option<u64>,
+}

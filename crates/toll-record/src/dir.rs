@@ -1,0 +1,189 @@
+//! How is a run directory written so that a crash loses at most a second, and read back after one?
+
+use crate::{Artefact, FORMAT, Host, Plan, RunResult, Sample, TrialLine};
+use serde::{Serialize, de::DeserializeOwned};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error("cannot read {path}: {source}")]
+    Io { path: PathBuf, source: std::io::Error },
+    #[error("{path}, line {line}: {source}")]
+    Json { path: PathBuf, line: usize, source: serde_json::Error },
+    #[error("{path} has run format {found}, this toll reads up to {FORMAT}: use a newer toll")]
+    TooNew { path: PathBuf, found: u32 },
+    #[error("{path} is not a run directory: it has no plan.json")]
+    NotARun { path: PathBuf },
+}
+
+/// A run directory to read from.
+#[derive(Debug, Clone)]
+pub struct RunDir {
+    root: PathBuf,
+}
+
+impl RunDir {
+    /// Fails when `root` holds no plan.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Self, ReadError> {
+        let root = root.into();
+        if !root.join("plan.json").is_file() {
+            return Err(ReadError::NotARun { path: root });
+        }
+        Ok(Self { root })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn plan(&self) -> Result<Plan, ReadError> {
+        let plan: Plan = self.json("plan.json")?;
+        if plan.format > FORMAT {
+            return Err(ReadError::TooNew { path: self.root.clone(), found: plan.format });
+        }
+        Ok(plan)
+    }
+
+    pub fn host(&self) -> Result<Host, ReadError> {
+        self.json("host.json")
+    }
+
+    pub fn result(&self) -> Result<RunResult, ReadError> {
+        self.json("result.json")
+    }
+
+    /// Missing file: none. A last line cut short by a crash is left out.
+    pub fn trials(&self) -> Result<Vec<TrialLine>, ReadError> {
+        self.lines("trials.ndjson")
+    }
+
+    pub fn samples(&self) -> Result<Vec<Sample>, ReadError> {
+        self.lines("samples.ndjson")
+    }
+
+    pub fn artefacts(&self) -> Result<Vec<Artefact>, ReadError> {
+        self.lines("artefacts.ndjson")
+    }
+
+    /// Text of the interval log, empty where there is none.
+    pub fn latency_log(&self) -> Result<String, ReadError> {
+        let path = self.root.join("latency.hlog");
+        match std::fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            other => other.map_err(|source| ReadError::Io { path, source }),
+        }
+    }
+
+    fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReadError> {
+        let path = self.root.join(name);
+        let text = std::fs::read(&path).map_err(|source| ReadError::Io { path: path.clone(), source })?;
+        serde_json::from_slice(&text).map_err(|source| ReadError::Json { path, line: source.line(), source })
+    }
+
+    fn lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, ReadError> {
+        let path = self.root.join(name);
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(source) => return Err(ReadError::Io { path, source }),
+            Ok(file) => file,
+        };
+        let mut reader = BufReader::with_capacity(1 << 18, file);
+        let mut rows = Vec::new();
+        let mut line = Vec::with_capacity(1024);
+        let mut number = 0;
+        loop {
+            line.clear();
+            let n = reader
+                .read_until(b'\n', &mut line)
+                .map_err(|source| ReadError::Io { path: path.clone(), source })?;
+            if n == 0 {
+                return Ok(rows);
+            }
+            number += 1;
+            if line.last() != Some(&b'\n') {
+                return Ok(rows); // the writer died inside this line
+            }
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            let row = serde_json::from_slice(&line).map_err(|source| ReadError::Json {
+                path: path.clone(),
+                line: number,
+                source,
+            })?;
+            rows.push(row);
+        }
+    }
+}
+
+/// A run directory being written: append-only lines, flushed by the caller at least each second.
+#[derive(Debug)]
+pub struct RunWriter {
+    root: PathBuf,
+    trials: BufWriter<File>,
+    samples: BufWriter<File>,
+    artefacts: BufWriter<File>,
+}
+
+impl RunWriter {
+    /// Makes the directory; fails if it already holds a run.
+    pub fn create(root: impl Into<PathBuf>) -> std::io::Result<Self> {
+        let root = root.into();
+        std::fs::create_dir_all(root.join("artefacts"))?;
+        if root.join("plan.json").exists() {
+            return Err(std::io::Error::new(
+                std::io::ErrorKind::AlreadyExists,
+                format!("{} already holds a run: choose another --out", root.display()),
+            ));
+        }
+        let append = |name: &str| {
+            OpenOptions::new().create(true).append(true).open(root.join(name)).map(BufWriter::new)
+        };
+        Ok(Self {
+            trials: append("trials.ndjson")?,
+            samples: append("samples.ndjson")?,
+            artefacts: append("artefacts.ndjson")?,
+            root,
+        })
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Writes a whole file (plan, host, result) so that a reader sees the old or the new one.
+    pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> std::io::Result<()> {
+        let tmp = self.root.join(format!(".{name}.tmp"));
+        let mut file = BufWriter::new(File::create(&tmp)?);
+        serde_json::to_writer_pretty(&mut file, value)?;
+        file.write_all(b"\n")?;
+        file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
+        std::fs::rename(tmp, self.root.join(name))
+    }
+
+    /// Steps are few and matter most: each reaches the kernel at once.
+    pub fn trial(&mut self, line: &TrialLine) -> std::io::Result<()> {
+        append_line(&mut self.trials, line)?;
+        self.trials.flush()
+    }
+
+    pub fn sample(&mut self, line: &Sample) -> std::io::Result<()> {
+        append_line(&mut self.samples, line)
+    }
+
+    pub fn artefact(&mut self, line: &Artefact) -> std::io::Result<()> {
+        append_line(&mut self.artefacts, line)?;
+        self.artefacts.flush()
+    }
+
+    pub fn flush(&mut self) -> std::io::Result<()> {
+        self.samples.flush()
+    }
+}
+
+fn append_line<T: Serialize>(out: &mut BufWriter<File>, value: &T) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    out.write_all(b"\n")
+}

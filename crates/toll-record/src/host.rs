@@ -1,0 +1,34 @@
+//! On what was it measured?
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `host.json`. Holds no host name, user name or address.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// A short name for tables that compare hosts, `2-core x86_64 vm`.
+    pub label: String,
+    pub os: String,
+    pub kernel: String,
+    pub arch: String,
+    pub cpu_model: String,
+    pub cpus: u32,
+    /// `kvm`, `firecracker`, `none`, ... where it can be told.
+    pub virtualisation: Option<String>,
+    pub memory_bytes: u64,
+    /// File system and device under the run and under the server's data.
+    pub disk: String,
+    pub cgroup: String,
+    /// sysctls and sysfs settings that matter: dirty_ratio, swappiness, THP, governor.
+    pub settings: BTreeMap<String, String>,
+    pub tools: Vec<Tool>,
+    /// Server variables that bear on the result.
+    pub server_variables: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tool {
+    pub name: String,
+    /// First line of what it says of itself; absent when the tool is missing.
+    pub version: Option<String>,
+}

@@ -1,0 +1,27 @@
+//! What does a run directory hold? The one definition that writers and readers import.
+//!
+//! Every serialised type here is a promise (see `docs/run-format.md`): a field may be added,
+//! never renamed or given another unit, without raising [`FORMAT`].
+//! This crate never interprets: it neither estimates nor judges.
+
+mod artefact;
+mod dir;
+mod host;
+mod plan;
+mod result;
+mod sample;
+mod trial;
+
+pub use artefact::{Artefact, PacketCounts, QueryCount};
+pub use dir::{ReadError, RunDir, RunWriter};
+pub use host::{Host, Tool};
+pub use plan::{Arm, ArtefactKind, Plan, Role, Server, Workload};
+pub use result::{
+    AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
+    RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
+};
+pub use sample::{Bin, HostSample, PressureSample, Sample, Second, ServerSample, Tick};
+pub use trial::{Cpu, Step, TrialLine};
+
+/// Version of the run format. Readers refuse a newer one.
+pub const FORMAT: u32 = 1;

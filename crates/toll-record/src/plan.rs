@@ -1,0 +1,127 @@
+//! What was resolved before the run began: every arm, every default, the order and the seed.
+
+use serde::{Deserialize, Serialize};
+
+/// `plan.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    pub format: u32,
+    pub toll_version: String,
+    /// The command line that repeats this run (secrets are never on it).
+    pub command: Vec<String>,
+    pub scenario: String,
+    /// The question that the scenario asks, one sentence.
+    pub question: String,
+    pub profile: String,
+    pub seed: u64,
+    /// Name of the arm that all others are compared with.
+    pub baseline: String,
+    /// Name of the one outcome that verdicts are drawn from.
+    pub primary: String,
+    /// An effect whose interval lies inside ±margin is called "no effect".
+    pub margin_pct: f64,
+    /// 0.05 gives 95% intervals.
+    pub alpha: f64,
+    pub rounds: u32,
+    /// Length of a window; the last resort where a window lasts until its treatment is done.
+    pub window_s: f64,
+    pub settle_s: f64,
+    /// Pause between trials, load still running, treatment off.
+    pub gap_s: f64,
+    /// Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
+    pub early_stop: bool,
+    pub server: Server,
+    pub arms: Vec<Arm>,
+    /// One permutation of arm names for each round.
+    pub order: Vec<Vec<String>>,
+    /// Fraction of the window by which each window's start is jittered, drawn from the seed.
+    pub jitter: f64,
+    pub started_wall_us: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    pub name: String,
+    /// What it is, in a few words.
+    pub title: String,
+    pub role: Role,
+    /// How it is carried out: `none`, `command`, `pipeline`, `sql`, `log`.
+    pub kind: String,
+    /// What is run, with placeholders filled in as far as they are known.
+    #[serde(default)]
+    pub command: String,
+    pub workload: Workload,
+    #[serde(default)]
+    pub artefact: Option<ArtefactKind>,
+    /// Why this arm cannot run here; such an arm is in no round's order.
+    #[serde(default)]
+    pub unavailable: Option<String>,
+    /// Share of one CPU that a positive control is known to burn (0.25 = a quarter of one CPU).
+    #[serde(default)]
+    pub burn_share: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// What the others are compared with.
+    Baseline,
+    /// What is priced.
+    Treatment,
+    /// The baseline again, under another name: any "cost" of it is false.
+    Aa,
+    /// A process that does nothing.
+    Placebo,
+    /// A process whose cost is known: a bench that misses it is blind.
+    PositiveControl,
+}
+
+/// What kind of thing a treatment leaves behind; decides how it is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ArtefactKind {
+    Pcap,
+    TcpdumpText,
+    SlowLog,
+    GeneralLog,
+    AuditLog,
+    /// One line for each query.
+    Lines,
+    /// Counted by the server itself (performance_schema).
+    Server,
+    /// Only its size is of interest.
+    Bytes,
+}
+
+/// What keeps the server busy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// `toll`, `sysbench` or `none`: the program that makes the load.
+    pub driver: String,
+    /// `read-only`, `point-select`, `read-write`, ...
+    pub profile: String,
+    /// `tcp`, `unix`, `tls`, ...
+    pub transport: String,
+    pub threads: u32,
+    pub tables: u32,
+    pub rows: u64,
+    /// Statements travel as prepared (binary) rather than text.
+    pub prepared: bool,
+    /// Intended events a second; absent: closed loop.
+    #[serde(default)]
+    pub rate_per_s: Option<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Server {
+    /// `sandbox` or `external`.
+    pub kind: String,
+    /// `mariadb`, `mysql` or `percona`.
+    pub flavour: String,
+    pub version: String,
+    /// host:port or socket path; never a user or password.
+    pub address: String,
+    /// Settings that toll chose for a sandbox, `name=value`.
+    #[serde(default)]
+    pub config: Vec<String>,
+}

@@ -1,0 +1,246 @@
+//! What did the analysis find? Reproducible from the rest of the run.
+
+use crate::{PacketCounts, QueryCount, Role, Server, Workload};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `result.json`, and what `toll report --format json` prints for one run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    pub format: u32,
+    pub toll_version: String,
+    pub scenario: String,
+    pub question: String,
+    /// One sentence, drawn from the numbers, with its interval.
+    pub answer: String,
+    pub profile: String,
+    pub command: Vec<String>,
+    pub seed: u64,
+    pub baseline: String,
+    pub primary: String,
+    pub margin_pct: f64,
+    pub alpha: f64,
+    pub rounds_planned: u32,
+    /// Rounds in which every available arm has a window.
+    pub rounds_done: u32,
+    pub window_s: f64,
+    pub started_wall_us: u64,
+    pub duration_s: f64,
+    /// False for a run that was cut short; `warnings` says where.
+    pub complete: bool,
+    pub host: crate::Host,
+    pub server: Server,
+    pub workload: Workload,
+    /// In the order of the plan.
+    pub arms: Vec<ArmResult>,
+    pub aa: Option<AaCheck>,
+    pub controls: Vec<ControlCheck>,
+    pub mde: Option<Mde>,
+    pub stalls: Vec<StallSpan>,
+    pub self_cost: SelfCost,
+    pub warnings: Vec<Warning>,
+    pub advice: Vec<String>,
+    /// Scenario-specific figures; whoever draws needs to know nothing of the scenario.
+    pub charts: Vec<Chart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmResult {
+    pub name: String,
+    pub title: String,
+    pub role: Role,
+    pub command: String,
+    pub unavailable: Option<String>,
+    /// Windows that entered the analysis.
+    pub windows: u32,
+    /// By outcome name: `qps`, `latency_us_p99`, `cpu_us_per_query`, ...
+    pub outcomes: BTreeMap<String, Outcome>,
+    pub artefact: Option<ArtefactResult>,
+    /// Statements executed in all of the arm's windows (ground truth from the driver).
+    pub executed: u64,
+    /// Queries in the artefact over statements executed in the same windows, 0..=1.
+    pub captured_ratio: Option<f64>,
+    pub stalls: StallTotals,
+    /// Percentile curve of event latency over all windows: (quantile, latency_us).
+    pub latency_curve: Vec<(f64, f64)>,
+    pub notes: Vec<String>,
+}
+
+/// One outcome of one arm, and its toll against the baseline.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub unit: String,
+    /// More is better (throughput) or less is better (latency, CPU).
+    pub higher_is_better: bool,
+    pub mean: f64,
+    pub sd: f64,
+    /// One value for each window, in the order of rounds.
+    pub values: Vec<f64>,
+    /// 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
+    pub toll_pct: Option<f64>,
+    /// Absent with fewer rounds than an interval needs.
+    pub ci95_pct: Option<[f64; 2]>,
+    /// `sign-flip`, `bootstrap-t`, `bootstrap-bca`, or why there is none.
+    pub method: String,
+    pub p: Option<f64>,
+    /// Holm over the arms, for the primary outcome.
+    pub p_holm: Option<f64>,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Baseline,
+    /// Worse than the baseline, after Holm where this is the primary outcome.
+    Costly,
+    /// Better than the baseline.
+    Cheaper,
+    /// The interval lies inside ±margin.
+    NoEffect,
+    /// The interval holds zero and reaches beyond the margin: more rounds are needed.
+    Unclear,
+    /// Too few rounds for an interval.
+    NoInterval,
+}
+
+/// Means over the arm's trials; counts are sums.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArtefactResult {
+    pub kind: crate::ArtefactKind,
+    /// Written inside windows, all trials together.
+    pub bytes: u64,
+    pub bytes_per_s: f64,
+    /// Link that would carry it: bytes_per_s in Mb/s.
+    pub link_mbit_per_s: f64,
+    pub packets: Option<u64>,
+    pub received: Option<u64>,
+    pub dropped: Option<u64>,
+    pub packet_counts: Option<PacketCounts>,
+    /// Queries found that completed inside windows, all trials together.
+    pub queries: Option<u64>,
+    pub counted_by: Option<String>,
+    pub pt_query_digest: Option<QueryCount>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StallTotals {
+    pub count: u32,
+    pub total_s: f64,
+    pub longest_s: f64,
+}
+
+/// A stretch in which the host did (nearly) nothing for its clients.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StallSpan {
+    pub arm: String,
+    pub trial: u32,
+    /// `throughput`, `latency` or `harness`.
+    pub kind: String,
+    pub begin_mono_us: u64,
+    pub end_mono_us: u64,
+    /// Highest seen beside it.
+    pub dirty_bytes: Option<u64>,
+    pub writeback_bytes: Option<u64>,
+    pub psi_cpu_pct: Option<f64>,
+    pub psi_io_pct: Option<f64>,
+    pub psi_memory_pct: Option<f64>,
+    pub disk_write_await_ms: Option<f64>,
+}
+
+/// The baseline against itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AaCheck {
+    pub arm: String,
+    pub toll_pct: Option<f64>,
+    pub ci95_pct: Option<[f64; 2]>,
+    pub ok: bool,
+}
+
+/// A control whose answer is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ControlCheck {
+    pub arm: String,
+    pub outcome: String,
+    pub expected_pct: f64,
+    pub toll_pct: Option<f64>,
+    pub ci95_pct: Option<[f64; 2]>,
+    pub ok: bool,
+    pub text: String,
+}
+
+/// Minimal detectable effect on the primary outcome, at 80% power.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Mde {
+    /// From the pilot, before the run.
+    pub planned_pct: Option<f64>,
+    /// From the run's own A/A or pairs.
+    pub achieved_pct: Option<f64>,
+    /// Rounds that would make an effect as large as the margin detectable.
+    pub rounds_for_margin: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SelfCost {
+    pub cpu_s: f64,
+    /// Share of one CPU, inside windows.
+    pub cpu_pct_of_one_core: f64,
+    pub memory_peak_bytes: u64,
+    pub written_bytes: u64,
+}
+
+/// A doubt, by name, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// `carry-over`, `dependence`, `aa-failed`, `too-few-rounds`, ...
+    pub code: String,
+    #[serde(default)]
+    pub arm: Option<String>,
+    pub text: String,
+    /// What to do next.
+    pub advice: String,
+}
+
+/// A figure that the data describes completely.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Chart {
+    /// Stable; used in links.
+    pub id: String,
+    pub title: String,
+    pub kind: ChartKind,
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<ChartSeries>,
+    #[serde(default)]
+    pub note: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChartKind {
+    Line,
+    Bar,
+    Histogram,
+    Timeline,
+    Table,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    pub label: String,
+    pub unit: String,
+    #[serde(default)]
+    pub log: bool,
+    /// Names of the positions, for a bar chart or a table.
+    #[serde(default)]
+    pub categories: Vec<String>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChartSeries {
+    pub name: String,
+    /// x, y, and where there is an interval its low and high end.
+    pub points: Vec<ChartPoint>,
+}
+
+pub type ChartPoint = (f64, f64, Option<f64>, Option<f64>);

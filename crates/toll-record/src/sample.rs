@@ -1,0 +1,102 @@
+//! What was going on between the steps: load in bins of 100 ms, host and server each second.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A line of `samples.ndjson`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Sample {
+    Bin(Bin),
+    Second(Second),
+    Host(HostSample),
+    Pressure(PressureSample),
+    Server(ServerSample),
+    Tick(Tick),
+}
+
+/// Completions of the load in one short bin. `mono_us` is the bin's *end*.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bin {
+    pub mono_us: u64,
+    pub width_us: u64,
+    /// Statements completed in the bin.
+    pub statements: u64,
+    /// Events (transactions) completed in the bin.
+    pub events: u64,
+    pub errors: u64,
+    /// Sum over the events that completed, from the intended start.
+    pub latency_us_sum: u64,
+    pub latency_us_max: u64,
+    /// Events begun (or due) and not completed at the bin's end.
+    pub in_flight: u64,
+    /// Age of the oldest of them.
+    pub oldest_us: u64,
+}
+
+/// Percentiles of event latency over one second of load. `mono_us` is the second's *end*.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    pub mono_us: u64,
+    pub width_us: u64,
+    pub events: u64,
+    pub statements: u64,
+    pub latency_us_mean: f64,
+    pub latency_us_p50: u64,
+    pub latency_us_p95: u64,
+    pub latency_us_p99: u64,
+    pub latency_us_max: u64,
+}
+
+/// The host over the interval that ends at `mono_us`. Rates are per second of that interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostSample {
+    pub mono_us: u64,
+    /// Shares of all CPUs, 0..=100.
+    pub cpu_user_pct: f64,
+    pub cpu_system_pct: f64,
+    pub cpu_iowait_pct: f64,
+    pub cpu_steal_pct: f64,
+    pub mem_used_bytes: u64,
+    pub mem_cached_bytes: u64,
+    /// All interfaces but loopback, then loopback.
+    pub net_rx_bytes_per_s: f64,
+    pub net_tx_bytes_per_s: f64,
+    pub lo_bytes_per_s: f64,
+    pub disk_reads_per_s: f64,
+    pub disk_writes_per_s: f64,
+    pub disk_read_bytes_per_s: f64,
+    pub disk_write_bytes_per_s: f64,
+    pub disk_read_await_ms: f64,
+    pub disk_write_await_ms: f64,
+    pub disk_queue: f64,
+    pub load_1: f64,
+    pub load_5: f64,
+    pub load_15: f64,
+    pub context_switches_per_s: f64,
+}
+
+/// Pressure (share of the interval in which some task waited) and pages on their way to disk.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PressureSample {
+    pub mono_us: u64,
+    pub psi_cpu_pct: f64,
+    pub psi_io_pct: f64,
+    pub psi_memory_pct: f64,
+    pub dirty_bytes: u64,
+    pub writeback_bytes: u64,
+}
+
+/// Server status counters over the interval, by their own names, as rates or levels.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerSample {
+    pub mono_us: u64,
+    pub values: BTreeMap<String, f64>,
+}
+
+/// toll's own 10 ms ticker came this late: a stall of the harness, not of the server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tick {
+    pub mono_us: u64,
+    pub late_us: u64,
+}

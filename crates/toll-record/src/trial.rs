@@ -1,0 +1,58 @@
+//! When did each step of each trial happen, and what had been spent by then?
+
+use serde::{Deserialize, Serialize};
+
+/// A line of `trials.ndjson`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrialLine {
+    /// CLOCK_MONOTONIC; the clock of every sample too.
+    pub mono_us: u64,
+    /// Unix time, to line up with packets and logs.
+    pub wall_us: u64,
+    /// Counts from 0 through the whole run.
+    pub trial: u32,
+    /// Counts from 0.
+    pub round: u32,
+    pub arm: String,
+    pub step: Step,
+    /// Cumulative CPU of each party; on `window-begin` and `window-end`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
+    /// Size of the artefact at this moment, where it can be seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artefact_bytes: Option<u64>,
+    /// What went wrong, or what had to be done (`killed after TERM was ignored for 2 s`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// The treatment is being switched on.
+    Start,
+    /// The treatment says that it is on.
+    Ready,
+    WindowBegin,
+    WindowEnd,
+    /// The treatment is off again, whatever it took.
+    Stopped,
+    /// No window came of this trial; `note` says why.
+    Failed,
+}
+
+/// CPU time used since some fixed point in the past, by party. Differences count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// user + nice + system + irq + softirq of all CPUs.
+    pub host_busy_us: u64,
+    pub host_steal_us: u64,
+    pub server_us: u64,
+    pub driver_us: u64,
+    /// The treatment's process group, living and reaped.
+    pub treatment_us: u64,
+    /// What stands in for the far end of the network (a real one would not cost this host).
+    pub remote_us: u64,
+    /// toll itself: conductor, recorder, collectors.
+    pub toll_us: u64,
+}

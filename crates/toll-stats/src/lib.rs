@@ -1,0 +1,1 @@
+//! What may be concluded from paired windows? Never reads a clock, file or socket.

@@ -1,0 +1,80 @@
+//! What is known of one query, wherever it was seen?
+//!
+//! Packets, tcpdump text and logs all end here; the digest reads nothing else.
+//! Fields borrow from the decoder's buffers: an event lives until its sink returns.
+
+/// Receives events as they are completed. Returning is the only back-pressure there is.
+pub trait Sink {
+    fn event(&mut self, event: &Event<'_>);
+}
+
+/// One command that a client sent and (where it was seen) the server answered.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Event<'a> {
+    /// Unix time of the first byte of the command, ns; for a slow log the time of its entry.
+    /// 0: unknown.
+    pub start_ns: u64,
+    /// From the command's last byte to the response's first byte, ns.
+    pub first_byte_ns: Option<u64>,
+    /// Query time: from the command to the response's last byte, ns.
+    pub query_ns: Option<u64>,
+    pub lock_ns: Option<u64>,
+    pub kind: CommandKind,
+    /// SQL, or for other commands the words pt-query-digest uses (`administrator command: Ping`).
+    pub text: &'a [u8],
+    /// Bytes of the statement beyond those kept in `text`.
+    pub text_cut: u64,
+    /// For an EXECUTE: the values bound, rendered as SQL, in the order of the placeholders;
+    /// `text` then holds the statement with its `?`.
+    pub params: &'a [u8],
+    pub statement_id: Option<u32>,
+    pub user: &'a [u8],
+    pub host: &'a [u8],
+    pub port: u16,
+    pub db: &'a [u8],
+    pub connection_id: Option<u64>,
+    pub bytes_from_client: u64,
+    pub bytes_from_server: u64,
+    pub rows_sent: Option<u64>,
+    pub rows_examined: Option<u64>,
+    pub rows_affected: Option<u64>,
+    pub warnings: Option<u32>,
+    pub error: Option<ErrorInfo<'a>>,
+    pub flags: Flags,
+    /// Something of this command was lost: its text may be whole, its time is not to be trusted.
+    pub tainted: bool,
+    /// Further attributes of a log entry (`Rows_read`, `InnoDB_IO_r_ops`), as written.
+    pub attributes: &'a [(&'a str, &'a [u8])],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ErrorInfo<'a> {
+    pub number: u16,
+    /// Five characters, or empty.
+    pub state: &'a [u8],
+    pub message: &'a [u8],
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum CommandKind {
+    #[default]
+    Query,
+    Prepare,
+    Execute,
+    /// Anything else: Ping, Quit, Init DB, Statistics, ...
+    Admin,
+}
+
+/// What the server said of how it ran the query. `None`: not said.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags {
+    pub no_index_used: Option<bool>,
+    pub no_good_index_used: Option<bool>,
+    pub full_scan: Option<bool>,
+    pub full_join: Option<bool>,
+    pub tmp_table: Option<bool>,
+    pub tmp_table_on_disk: Option<bool>,
+    pub filesort: Option<bool>,
+    pub filesort_on_disk: Option<bool>,
+    pub qc_hit: Option<bool>,
+}

@@ -1,0 +1,43 @@
+//! Which verbs are there, and what does each exit with?
+//!
+//! One file a verb; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments,
+//! 3 a `--fail-if` bound was passed, 130 interrupted.
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "toll", version, about, arg_required_else_help = true, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print a completion script for a shell
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page (roff)
+    Man,
+}
+
+/// Runs the verb that was asked for; every error ends here, as one line and what to do next.
+pub fn main() -> ExitCode {
+    match dispatch(Cli::parse().verb) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("toll: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
+        }
+        Verb::Man => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
