@@ -1,7 +1,5 @@
-//! toll: what does it cost to watch, log, move or back up a busy MySQL or MariaDB host?
-
-mod cli;
+//! How is the program started? Everything else is in the library beside this file.
 
 fn main() -> std::process::ExitCode {
-    cli::main()
+    toll::cli::main()
 }

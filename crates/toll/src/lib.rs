@@ -1,0 +1,5 @@
+//! What does it cost to watch, log, move or back up a busy MySQL or MariaDB host?
+//!
+//! The program as a library, so that tests and benches reach every room; `main.rs` only starts it.
+
+pub mod cli;
