@@ -27,7 +27,9 @@ pub struct Bin {
     pub errors: u64,
     /// Sum over the events that completed, from the intended start.
     pub latency_us_sum: u64,
-    pub latency_us_max: u64,
+    /// Absent where the driver does not say (sysbench).
+    #[serde(default)]
+    pub latency_us_max: Option<u64>,
     /// Events begun (or due) and not completed at the bin's end.
     pub in_flight: u64,
     /// Age of the oldest of them.
@@ -35,6 +37,7 @@ pub struct Bin {
 }
 
 /// Percentiles of event latency over one second of load. `mono_us` is the second's *end*.
+/// Absent: the driver does not say (sysbench gives one percentile, p99).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     pub mono_us: u64,
@@ -42,10 +45,14 @@ pub struct Second {
     pub events: u64,
     pub statements: u64,
     pub latency_us_mean: f64,
-    pub latency_us_p50: u64,
-    pub latency_us_p95: u64,
-    pub latency_us_p99: u64,
-    pub latency_us_max: u64,
+    #[serde(default)]
+    pub latency_us_p50: Option<u64>,
+    #[serde(default)]
+    pub latency_us_p95: Option<u64>,
+    #[serde(default)]
+    pub latency_us_p99: Option<u64>,
+    #[serde(default)]
+    pub latency_us_max: Option<u64>,
 }
 
 /// The host over the interval that ends at `mono_us`. Rates are per second of that interval.
