@@ -1,6 +1,7 @@
 //! How is a run directory written so that a crash loses at most a second, and read back after one?
 
-use crate::{Artefact, FORMAT, Host, Plan, RunResult, Sample, TrialLine};
+use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, Plan, RunResult, Sample, TrialLine};
+use hdrhistogram::Histogram;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -14,6 +15,8 @@ pub enum ReadError {
     Json { path: PathBuf, line: usize, source: serde_json::Error },
     #[error("{path} has run format {found}, this toll reads up to {FORMAT}: use a newer toll")]
     TooNew { path: PathBuf, found: u32 },
+    #[error("{path}: {source}")]
+    Latency { path: PathBuf, source: crate::LatencyError },
     #[error("{path} is not a run directory: it has no plan.json")]
     NotARun { path: PathBuf },
 }
@@ -67,13 +70,14 @@ impl RunDir {
         self.lines("artefacts.ndjson")
     }
 
-    /// Text of the interval log, empty where there is none.
-    pub fn latency_log(&self) -> Result<String, ReadError> {
+    /// Latency histogram of each window, in the order written. Missing file: none.
+    pub fn latencies(&self) -> Result<Vec<LatencyWindow>, ReadError> {
         let path = self.root.join("latency.hlog");
-        match std::fs::read_to_string(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
-            other => other.map_err(|source| ReadError::Io { path, source }),
-        }
+        let text = match std::fs::read_to_string(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(|source| ReadError::Io { path: path.clone(), source })?,
+        };
+        crate::latency::parse(&text).map_err(|source| ReadError::Latency { path, source })
     }
 
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReadError> {
@@ -125,6 +129,7 @@ pub struct RunWriter {
     trials: BufWriter<File>,
     samples: BufWriter<File>,
     artefacts: BufWriter<File>,
+    latencies: LatencyLog,
 }
 
 impl RunWriter {
@@ -145,6 +150,7 @@ impl RunWriter {
             trials: append("trials.ndjson")?,
             samples: append("samples.ndjson")?,
             artefacts: append("artefacts.ndjson")?,
+            latencies: LatencyLog::append(&root)?,
             root,
         })
     }
@@ -176,6 +182,18 @@ impl RunWriter {
     pub fn artefact(&mut self, line: &Artefact) -> std::io::Result<()> {
         append_line(&mut self.artefacts, line)?;
         self.artefacts.flush()
+    }
+
+    /// The latency histogram of one window, in us; see [`LatencyLog::add`].
+    pub fn latency(
+        &mut self,
+        arm: &str,
+        trial: u32,
+        begin_mono_us: u64,
+        duration_us: u64,
+        histogram: &Histogram<u64>,
+    ) -> std::io::Result<()> {
+        self.latencies.add(arm, trial, begin_mono_us, duration_us, histogram)
     }
 
     pub fn flush(&mut self) -> std::io::Result<()> {

@@ -7,6 +7,7 @@
 mod artefact;
 mod dir;
 mod host;
+mod latency;
 mod plan;
 mod result;
 mod sample;
@@ -15,6 +16,7 @@ mod trial;
 pub use artefact::{Artefact, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter};
 pub use host::{Host, Tool};
+pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use plan::{Arm, ArtefactKind, Plan, Role, Server, Workload};
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
