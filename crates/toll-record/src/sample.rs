@@ -13,6 +13,7 @@ pub enum Sample {
     Pressure(PressureSample),
     Server(ServerSample),
     Tick(Tick),
+    Own(OwnSample),
 }
 
 /// Completions of the load in one short bin. `mono_us` is the bin's *end*.
@@ -106,4 +107,16 @@ pub struct ServerSample {
 pub struct Tick {
     pub mono_us: u64,
     pub late_us: u64,
+}
+
+/// toll's own processes (not the load driver), at a beat of about a second.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnSample {
+    pub mono_us: u64,
+    /// Cumulative.
+    pub cpu_us: u64,
+    /// Resident at this moment.
+    pub memory_bytes: u64,
+    /// Cumulative; what they wrote towards storage (`write_bytes` of `/proc/PID/io`).
+    pub written_bytes: u64,
 }
