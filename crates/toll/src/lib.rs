@@ -3,3 +3,4 @@
 //! The program as a library, so that tests and benches reach every room; `main.rs` only starts it.
 
 pub mod cli;
+pub mod report;

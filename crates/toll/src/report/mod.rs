@@ -1,0 +1,4 @@
+//! In which forms is a run shown?
+
+pub mod html;
+mod page;

@@ -1,0 +1,231 @@
+//! What does the page need to know of a run?
+//!
+//! Reads run directories, names what they lack, and leaves out what nobody should mail: passwords in
+//! commands. Never estimates: figures come from `result.json`, series from the samples.
+
+mod redact;
+mod thin;
+mod timeline;
+
+use anyhow::Context;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use timeline::Timeline;
+use toll_record::{Artefact, ReadError, RunDir};
+
+/// Artefact lines shown one by one, for a run without a result; later ones are left to the run directory.
+const RAW_ARTEFACTS: usize = 2_000;
+
+/// Integers beyond this lose digits in a browser, and travel as strings.
+const EXACT_IN_BROWSER: u64 = 1 << 53;
+
+/// Everything that `page.html` draws from.
+#[derive(Debug, Serialize)]
+pub struct Page {
+    toll_version: &'static str,
+    runs: Vec<PageRun>,
+}
+
+#[derive(Debug, Serialize)]
+struct PageRun {
+    /// What legends call it: unlike any other on the page.
+    name: String,
+    /// Last part of the run directory's path; the rest is nobody's business.
+    directory: String,
+    missing: Vec<Missing>,
+    plan: Option<Value>,
+    host: Option<Value>,
+    result: Option<Value>,
+    /// By arm: share of queries captured in the window that caught least and in the one that caught most.
+    captured: BTreeMap<String, Captured>,
+    /// Line by line, where there is no result that sums them up.
+    artefacts: Vec<Value>,
+    timeline: Timeline,
+}
+
+/// A part of the run that cannot be shown, and why.
+#[derive(Debug, Serialize)]
+struct Missing {
+    part: &'static str,
+    why: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Captured {
+    low: f64,
+    high: f64,
+    windows: u32,
+}
+
+impl Page {
+    pub fn of(runs: &[RunDir]) -> anyhow::Result<Self> {
+        let mut runs = runs.iter().map(PageRun::of).collect::<anyhow::Result<Vec<_>>>()?;
+        name_apart(&mut runs);
+        Ok(Self { toll_version: env!("CARGO_PKG_VERSION"), runs })
+    }
+}
+
+impl PageRun {
+    fn of(run: &RunDir) -> anyhow::Result<Self> {
+        let directory = run
+            .root()
+            .canonicalize()
+            .unwrap_or_else(|_| run.root().to_owned())
+            .file_name()
+            .map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
+        let mut missing = Vec::new();
+        let plan = match run.plan() {
+            Err(e @ ReadError::TooNew { .. }) => return Err(e.into()),
+            other => kept("plan.json", other, &mut missing),
+        };
+        let host = kept("host.json", run.host(), &mut missing);
+        let result = kept("result.json", run.result(), &mut missing);
+        let trials = listed("trials.ndjson", run.trials(), &mut missing);
+        let samples = listed("samples.ndjson", run.samples(), &mut missing);
+        let artefacts = listed("artefacts.ndjson", run.artefacts(), &mut missing);
+        let raw = if result.is_none() { &artefacts[..artefacts.len().min(RAW_ARTEFACTS)] } else { &[] };
+        Ok(Self {
+            name: String::new(),
+            directory,
+            missing,
+            plan: plan.map(|p| shown(&p)).transpose()?,
+            host: host.map(|h| shown(&h)).transpose()?,
+            result: result.map(|r| shown(&r)).transpose()?,
+            captured: captured(&artefacts),
+            artefacts: raw.iter().map(shown).collect::<anyhow::Result<_>>()?,
+            timeline: Timeline::of(&trials, &samples),
+        })
+    }
+
+    fn text<'a>(&'a self, pointer: &str) -> Option<&'a str> {
+        [&self.result, &self.plan].into_iter().flatten().find_map(|v| v.pointer(pointer)?.as_str())
+    }
+
+    fn label(&self) -> Option<&str> {
+        let from_result = self.result.as_ref().and_then(|r| r.pointer("/host/label")?.as_str());
+        from_result.or_else(|| self.host.as_ref()?.get("label")?.as_str()).filter(|label| !label.is_empty())
+    }
+
+    fn server(&self) -> String {
+        [self.text("/server/flavour"), self.text("/server/version")]
+            .into_iter()
+            .flatten()
+            .filter(|s| !s.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Names each run by the least that tells it from the others: host, then server, then directory.
+fn name_apart(runs: &mut [PageRun]) {
+    let host = |r: &PageRun| r.label().unwrap_or(&r.directory).to_owned();
+    let with_server = |r: &PageRun| match r.server() {
+        server if server.is_empty() => host(r),
+        server => format!("{}, {server}", host(r)),
+    };
+    let with_directory = |r: &PageRun| format!("{} ({})", with_server(r), r.directory);
+    let candidates: [&dyn Fn(&PageRun) -> String; 3] = [&host, &with_server, &with_directory];
+    for name in candidates {
+        let names: Vec<String> = runs.iter().map(name).collect();
+        let apart = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+        for (run, name) in runs.iter_mut().zip(names) {
+            run.name = name;
+        }
+        if apart {
+            return;
+        }
+    }
+    for (i, run) in runs.iter_mut().enumerate() {
+        run.name = format!("{} #{}", run.name, i + 1);
+    }
+}
+
+fn kept<T>(part: &'static str, read: Result<T, ReadError>, missing: &mut Vec<Missing>) -> Option<T> {
+    read.map_err(|e| missing.push(Missing { part, why: why(&e) })).ok()
+}
+
+fn listed<T>(part: &'static str, read: Result<Vec<T>, ReadError>, missing: &mut Vec<Missing>) -> Vec<T> {
+    let rows = kept(part, read, missing);
+    if rows.as_ref().is_some_and(Vec::is_empty) {
+        missing.push(Missing { part, why: "holds no line".to_owned() });
+    }
+    rows.unwrap_or_default()
+}
+
+/// The reason without the path: where the run lay is not for the page.
+fn why(error: &ReadError) -> String {
+    match error {
+        ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            "is not there".to_owned()
+        }
+        ReadError::Io { source, .. } => format!("cannot be read: {source}"),
+        ReadError::Json { line, source, .. } => format!("is broken in line {line}: {source}"),
+        other => format!("cannot be read: {other}"),
+    }
+}
+
+fn captured(artefacts: &[Artefact]) -> BTreeMap<String, Captured> {
+    let mut by_arm: BTreeMap<String, Captured> = BTreeMap::new();
+    for artefact in artefacts {
+        let Some(found) = &artefact.queries else { continue };
+        let executed = found.executed.unwrap_or(artefact.executed);
+        if executed == 0 {
+            continue;
+        }
+        let ratio = found.queries as f64 / executed as f64;
+        let range =
+            by_arm.entry(artefact.arm.clone()).or_insert(Captured { low: ratio, high: ratio, windows: 0 });
+        range.low = range.low.min(ratio);
+        range.high = range.high.max(ratio);
+        range.windows += 1;
+    }
+    by_arm
+}
+
+/// `part` as the page may show it: passwords hidden, integers that a browser would round as text.
+fn shown<T: Serialize>(part: &T) -> anyhow::Result<Value> {
+    let mut value = serde_json::to_value(part).context("cannot write a part of the run as JSON")?;
+    make_showable(&mut value);
+    Ok(value)
+}
+
+fn make_showable(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let std::borrow::Cow::Owned(redacted) = redact::redact(text) {
+                *text = redacted;
+            }
+        }
+        Value::Number(n) => {
+            if let Some(wide) = n.as_u64().filter(|&n| n > EXACT_IN_BROWSER) {
+                *value = Value::String(wide.to_string());
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(make_showable),
+        Value::Object(fields) => {
+            // Words of a command become one line, as a shell would take it: only whole, with the name of its
+            // tool, can a command be searched for passwords.
+            if let Some(command @ Value::Array(_)) = fields.get_mut("command") {
+                *command = Value::String(shell_line(command));
+            }
+            fields.values_mut().for_each(make_showable);
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn shell_line(words: &Value) -> String {
+    let plain = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%{}".contains(c))
+    };
+    let words =
+        words.as_array().into_iter().flatten().filter_map(Value::as_str).map(|word| {
+            if plain(word) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+        });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+#[path = "page/tests.rs"]
+mod tests;

@@ -1,0 +1,155 @@
+//! Is what reaches the page whole, small and safe to mail?
+
+use super::*;
+use std::path::Path;
+use toll_record::{Bin, Host, Plan, RunWriter, Sample, Server, Step, TrialLine};
+
+fn a_plan() -> Plan {
+    Plan {
+        format: toll_record::FORMAT,
+        toll_version: "0.1.0".into(),
+        command: ["toll", "cost", "--", "mysqldump", "--password", "hunter2", "-phunter2"]
+            .map(String::from)
+            .into(),
+        scenario: "cost".into(),
+        question: "What does it cost?".into(),
+        profile: "quick".into(),
+        seed: u64::MAX - 1,
+        baseline: "none".into(),
+        primary: "latency_us_mean".into(),
+        margin_pct: 5.0,
+        alpha: 0.05,
+        rounds: 6,
+        window_s: 5.0,
+        settle_s: 1.0,
+        gap_s: 0.0,
+        early_stop: false,
+        server: Server {
+            kind: "sandbox".into(),
+            flavour: "mariadb".into(),
+            version: "10.11.14".into(),
+            address: "127.0.0.1:13306".into(),
+            config: vec![],
+        },
+        arms: vec![],
+        order: vec![],
+        jitter: 0.2,
+        started_wall_us: 1_790_000_000_000_000,
+    }
+}
+
+fn a_step(trial: u32, step: Step, mono_us: u64) -> TrialLine {
+    TrialLine {
+        mono_us,
+        wall_us: 1_790_000_000_000_000 + mono_us,
+        trial,
+        round: 0,
+        arm: "B".into(),
+        step,
+        cpu: None,
+        artefact_bytes: None,
+        note: None,
+    }
+}
+
+fn a_bin(mono_us: u64, events: u64) -> Sample {
+    Sample::Bin(Bin {
+        mono_us,
+        width_us: 100_000,
+        statements: events * 16,
+        events,
+        errors: 0,
+        latency_us_sum: events * 2_000,
+        latency_us_max: Some(9_000),
+        in_flight: 8,
+        oldest_us: 1_500,
+    })
+}
+
+fn a_run(at: &Path) -> RunWriter {
+    let writer = RunWriter::create(at).unwrap();
+    writer.write_json("plan.json", &a_plan()).unwrap();
+    writer
+}
+
+fn page_of(root: &Path) -> Value {
+    serde_json::to_value(Page::of(&[RunDir::open(root).unwrap()]).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_that_died_half_way_names_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = a_run(&dir.path().join("run-1"));
+    writer.trial(&a_step(0, Step::Start, 5_000_000)).unwrap();
+    writer.trial(&a_step(0, Step::WindowBegin, 6_000_000)).unwrap();
+    writer.sample(&a_bin(6_100_000, 50)).unwrap();
+    writer.flush().unwrap();
+    let page = page_of(&dir.path().join("run-1"));
+    let run = &page["runs"][0];
+    let parts: Vec<_> =
+        run["missing"].as_array().unwrap().iter().map(|m| m["part"].as_str().unwrap()).collect();
+    assert_eq!(parts, ["host.json", "result.json", "artefacts.ndjson"]);
+    assert_eq!(run["result"], Value::Null);
+    let span = &run["timeline"]["spans"][0];
+    assert_eq!((&span["window_begin_ms"], &span["window_end_ms"]), (&1000.into(), &Value::Null));
+    assert!(
+        !page.to_string().contains(&dir.path().display().to_string()),
+        "the page tells where the run lay"
+    );
+}
+
+#[test]
+fn a_bin_in_which_nothing_completed_has_no_latency() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = a_run(&dir.path().join("run-1"));
+    for (i, events) in [40, 0, 0, 60].into_iter().enumerate() {
+        writer.sample(&a_bin(1_000_000 + 100_000 * i as u64, events)).unwrap();
+    }
+    writer.flush().unwrap();
+    let page = page_of(&dir.path().join("run-1"));
+    let panels = page["runs"][0]["timeline"]["panels"].as_array().unwrap();
+    assert_eq!(panels[0]["series"][0]["v"], serde_json::json!([6400, 0, 0, 9600]));
+    assert_eq!(panels[1]["series"][0]["v"], serde_json::json!([2000, null, null, 2000]));
+    assert_eq!(page["runs"][0]["timeline"]["times"][0], serde_json::json!([0, 100, 100, 100]));
+}
+
+#[test]
+fn no_password_of_a_priced_command_reaches_the_page() {
+    let dir = tempfile::tempdir().unwrap();
+    a_run(&dir.path().join("run-1"));
+    let text = page_of(&dir.path().join("run-1")).to_string();
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn a_seed_that_a_browser_would_round_travels_as_text() {
+    let dir = tempfile::tempdir().unwrap();
+    a_run(&dir.path().join("run-1"));
+    assert_eq!(page_of(&dir.path().join("run-1"))["runs"][0]["plan"]["seed"], "18446744073709551614");
+}
+
+#[test]
+fn runs_are_named_by_what_tells_them_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let runs: Vec<RunDir> = ["run-1", "run-2"]
+        .map(|name| {
+            let root = dir.path().join(name);
+            let host = Host { label: "2-core x86_64 vm".into(), ..Host::default() };
+            a_run(&root).write_json("host.json", &host).unwrap();
+            RunDir::open(root).unwrap()
+        })
+        .into();
+    let page = Page::of(&runs).unwrap();
+    assert_eq!(page.runs[0].name, "2-core x86_64 vm, mariadb 10.11.14 (run-1)");
+    assert_eq!(page.runs[1].name, "2-core x86_64 vm, mariadb 10.11.14 (run-2)");
+}
+
+#[test]
+fn a_run_of_a_newer_toll_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("run-1");
+    let plan = Plan { format: toll_record::FORMAT + 1, ..a_plan() };
+    RunWriter::create(&root).unwrap().write_json("plan.json", &plan).unwrap();
+    let error = Page::of(&[RunDir::open(root).unwrap()]).unwrap_err();
+    assert!(error.to_string().contains("use a newer toll"), "{error}");
+}
