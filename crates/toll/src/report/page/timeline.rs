@@ -83,6 +83,7 @@ impl Timeline {
         timeline.host(samples);
         timeline.pressure(samples);
         timeline.server(samples);
+        timeline.own(samples);
         timeline.ticks(samples);
         timeline
     }
@@ -277,6 +278,18 @@ impl Timeline {
         }
     }
 
+    fn own(&mut self, samples: &[Sample]) {
+        let rows: Vec<_> =
+            samples.iter().filter_map(|s| if let Sample::Own(o) = s { Some(o) } else { None }).collect();
+        let t: Vec<u64> = rows.iter().skip(1).map(|o| o.mono_us).collect();
+        let share = rows.windows(2).map(|pair| {
+            let elapsed_us = pair[1].mono_us.saturating_sub(pair[0].mono_us);
+            (elapsed_us > 0)
+                .then(|| 100.0 * pair[1].cpu_us.saturating_sub(pair[0].cpu_us) as f64 / elapsed_us as f64)
+        });
+        self.panel("own", "CPU of toll itself", "% of one CPU", &t, &[col("toll", 1e-2, share.collect())]);
+    }
+
     fn ticks(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Tick(x) = s { Some(x) } else { None }).collect();
@@ -377,6 +390,7 @@ fn mono_us(sample: &Sample) -> u64 {
         Sample::Pressure(s) => s.mono_us,
         Sample::Server(s) => s.mono_us,
         Sample::Tick(s) => s.mono_us,
+        Sample::Own(s) => s.mono_us,
     }
 }
 
