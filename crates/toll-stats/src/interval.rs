@@ -1,0 +1,63 @@
+//! What does an interval say, and why may there be none? Never computes one.
+
+use crate::pairs::toll_pct;
+
+/// Closed, `low <= high`; on the log scale unless it came from [`Interval::toll_pct`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Interval {
+    /// The same interval of log ratios, in percent.
+    #[must_use]
+    pub fn toll_pct(self) -> Interval {
+        Interval { low: toll_pct(self.low), high: toll_pct(self.high) }
+    }
+
+    #[must_use]
+    pub fn contains(self, value: f64) -> bool {
+        self.low <= value && value <= self.high
+    }
+
+    /// Wholly within [-margin, margin].
+    #[must_use]
+    pub fn lies_within(self, margin: f64) -> bool {
+        -margin <= self.low && self.high <= margin
+    }
+}
+
+/// Why the data allows no interval.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum NoInterval {
+    #[error("{have} rounds are too few for an interval: run at least {need}")]
+    TooFewRounds { have: usize, need: usize },
+    /// A quantile is in the far tail of what the windows saw.
+    #[error(
+        "{have} events in a window are too few for this quantile: at least {need} are needed, lengthen the window"
+    )]
+    TooFewEvents { have: u64, need: u64 },
+    /// A statistic came out as NaN or infinity.
+    #[error("a value is not a finite number: look at the windows it came from")]
+    NotFinite,
+    /// The level asked for is out of the range that the resampling can resolve.
+    #[error("alpha {alpha} is not between 0.0001 and 1: 0.05 gives a 95% interval")]
+    Alpha { alpha: f64 },
+}
+
+/// The checks that every interval begins with.
+pub(crate) fn check(d: &[f64], need: usize, alpha: f64) -> Result<(), NoInterval> {
+    check_alpha(alpha)?;
+    if d.len() < need {
+        return Err(NoInterval::TooFewRounds { have: d.len(), need });
+    }
+    if d.iter().any(|v| !v.is_finite()) {
+        return Err(NoInterval::NotFinite);
+    }
+    Ok(())
+}
+
+pub(crate) fn check_alpha(alpha: f64) -> Result<(), NoInterval> {
+    if (1e-4..1.0).contains(&alpha) { Ok(()) } else { Err(NoInterval::Alpha { alpha }) }
+}

@@ -1,0 +1,78 @@
+//! How small an effect can so many rounds find? Never promises more than the pilot's spread allows.
+
+use crate::quantiles::student_t_quantile;
+use crate::signflip::rounds_for_interval;
+
+/// An experiment larger than this is not a plan.
+const MOST_ROUNDS: u32 = 100_000;
+
+/// The smallest true effect that `rounds` pairs find with the given `power` at level `alpha`:
+/// (t_{1-alpha/2, n-1} + t_{power, n-1}) sd / sqrt(n).
+///
+/// `sd` is that of the paired differences of a baseline against itself (log ratios; [`crate::toll_pct`]
+/// turns the answer into percent). Absent with too few rounds for an interval, or an `sd` that is not a
+/// finite number of at least zero.
+#[must_use]
+pub fn minimal_detectable_effect(sd: f64, rounds: u32, alpha: f64, power: f64) -> Option<f64> {
+    if (rounds as usize) < rounds_for_interval(alpha) || !(sd.is_finite() && sd >= 0.0) {
+        return None;
+    }
+    let effect = multiplier(rounds, alpha, power) * sd / f64::from(rounds).sqrt();
+    effect.is_finite().then_some(effect)
+}
+
+/// The fewest rounds whose minimal detectable effect is at most `effect` (same scale as `sd`; its sign
+/// is ignored). Absent for an effect of zero, and where 100,000 rounds would not do.
+#[must_use]
+pub fn rounds_needed(sd: f64, effect: f64, alpha: f64, power: f64) -> Option<u32> {
+    let finds = |n: u32| {
+        minimal_detectable_effect(sd, n, alpha, power).is_some_and(|smallest| smallest <= effect.abs())
+    };
+    if effect == 0.0 || effect.is_nan() || !finds(MOST_ROUNDS) {
+        return None;
+    }
+    // The detectable effect falls with every round, so bisection finds the first that will do.
+    let (mut too_few, mut enough) = (0, MOST_ROUNDS);
+    while enough - too_few > 1 {
+        let middle = too_few + (enough - too_few) / 2;
+        if finds(middle) { enough = middle } else { too_few = middle }
+    }
+    Some(enough)
+}
+
+fn multiplier(rounds: u32, alpha: f64, power: f64) -> f64 {
+    let df = rounds - 1;
+    student_t_quantile(1.0 - alpha / 2.0, df) + student_t_quantile(power, df)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_rounds_with_an_sd_of_three_percent() {
+        // (2.262157 + 0.883404) x .03 / sqrt(10)
+        let got = minimal_detectable_effect(0.03, 10, 0.05, 0.8).unwrap();
+        assert!((got - 0.029_841_3).abs() < 1e-6, "{got}");
+    }
+
+    #[test]
+    fn rounds_needed_is_the_first_count_that_will_do() {
+        for effect in [0.005, 0.02, -0.05] {
+            let n = rounds_needed(0.03, effect, 0.05, 0.8).unwrap();
+            assert!(minimal_detectable_effect(0.03, n, 0.05, 0.8).unwrap() <= effect.abs());
+            let fewer = minimal_detectable_effect(0.03, n - 1, 0.05, 0.8);
+            assert!(fewer.is_none_or(|smallest| smallest > effect.abs()), "{effect} {n} {fewer:?}");
+        }
+        // However steady the pilot, an interval takes six rounds.
+        assert_eq!(rounds_needed(0.0, 0.01, 0.05, 0.8), Some(6));
+    }
+
+    #[test]
+    fn what_cannot_be_planned_has_no_answer() {
+        assert_eq!(minimal_detectable_effect(0.03, 5, 0.05, 0.8), None);
+        assert_eq!(minimal_detectable_effect(f64::NAN, 10, 0.05, 0.8), None);
+        assert_eq!(rounds_needed(0.03, 0.0, 0.05, 0.8), None);
+        assert_eq!(rounds_needed(0.03, 1e-9, 0.05, 0.8), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! How do an arm and the baseline compare, round by round? Never drops a window without saying so.
+//!
+//! # Windows that are missing, and windows that are zero
+//!
+//! A *missing* window (`None`: the trial failed, or its outcome does not exist, such as the latency of
+//! a window in which nothing completed) takes its round out of the pairs and is listed in
+//! [`Pairs::missing`]. That is harmless only when failing has nothing to do with the arm.
+//!
+//! A *zero* (a window with no completions) is a measurement, and often the worst one of the run. The log of it
+//! does not exist; leaving it out would flatter the arm that stalled. So [`log_ratios`]
+//!
+//! - refuses, when told [`Zeros::Refuse`], naming the round;
+//! - or, told [`Zeros::AtMost`] the smallest value that the window could have shown (one completion a
+//!   window: `1.0 / window_s`), puts that value in the zero's place and lists the round in
+//!   [`Pairs::floored`]. The true ratio is at least as far from one, so the effect is
+//!   understated, never invented.
+//!
+//! Outcomes for which zero is ordinary (stall seconds, drops) have no useful ratio: use [`differences`].
+
+use crate::moments::mean;
+
+/// Paired differences of one arm and the baseline, in the order of rounds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Pairs {
+    /// ln arm - ln baseline ([`log_ratios`]) or arm - baseline ([`differences`]).
+    pub d: Vec<f64>,
+    /// The round, counted from 0, that each of `d` came from.
+    pub rounds: Vec<usize>,
+    pub missing: Vec<Missing>,
+    /// Rounds in which a zero was replaced by its upper bound.
+    pub floored: Vec<usize>,
+}
+
+impl Pairs {
+    /// The estimate: 100 (e^mean(d) - 1); absent without a single pair. For [`log_ratios`] only.
+    #[must_use]
+    pub fn toll_pct(&self) -> Option<f64> {
+        if self.d.is_empty() { None } else { Some(toll_pct(mean(&self.d))) }
+    }
+}
+
+/// A round that gave no pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missing {
+    pub round: usize,
+    pub side: Side,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Arm,
+    Baseline,
+    Both,
+}
+
+/// What to do with a window whose outcome is zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Zeros {
+    Refuse,
+    /// A zero stands for some value of at most this, in the outcome's own unit.
+    AtMost(f64),
+}
+
+/// Why two series of windows cannot be compared as ratios.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum PairError {
+    #[error("{arm} windows of the arm against {baseline} of the baseline: give one for each round")]
+    Lengths { arm: usize, baseline: usize },
+    #[error("round {round} has the value {value}: a ratio needs a finite value above zero")]
+    NoLog { round: usize, value: f64 },
+    #[error("{floor} cannot stand in for a zero: give a finite value above zero")]
+    Floor { floor: f64 },
+}
+
+/// ln arm - ln baseline for each round in which both have a window.
+///
+/// # Errors
+/// Slices of unequal length; a negative or non-finite value; a zero under [`Zeros::Refuse`].
+pub fn log_ratios(arm: &[Option<f64>], baseline: &[Option<f64>], zeros: Zeros) -> Result<Pairs, PairError> {
+    if let Zeros::AtMost(floor) = zeros
+        && !(floor.is_finite() && floor > 0.0)
+    {
+        return Err(PairError::Floor { floor });
+    }
+    pair(arm, baseline, |round, arm, baseline| {
+        let (arm, arm_floored) = above_zero(round, arm, zeros)?;
+        let (baseline, baseline_floored) = above_zero(round, baseline, zeros)?;
+        Ok((arm.ln() - baseline.ln(), arm_floored || baseline_floored))
+    })
+}
+
+/// arm - baseline in the outcome's own unit, for outcomes that are often zero.
+///
+/// # Errors
+/// Slices of unequal length, or a value that is not finite.
+pub fn differences(arm: &[Option<f64>], baseline: &[Option<f64>]) -> Result<Pairs, PairError> {
+    pair(arm, baseline, |round, arm, baseline| {
+        for value in [arm, baseline] {
+            if !value.is_finite() {
+                return Err(PairError::NoLog { round, value });
+            }
+        }
+        Ok((arm - baseline, false))
+    })
+}
+
+/// 100 (e^d - 1): a log ratio as a percentage.
+#[must_use]
+pub fn toll_pct(log_ratio: f64) -> f64 {
+    100.0 * log_ratio.exp_m1()
+}
+
+/// The log ratio of a toll in percent; -infinity at -100%, NaN below.
+#[must_use]
+pub fn log_of_toll(pct: f64) -> f64 {
+    (pct / 100.0).ln_1p()
+}
+
+fn above_zero(round: usize, value: f64, zeros: Zeros) -> Result<(f64, bool), PairError> {
+    match zeros {
+        _ if value.is_finite() && value > 0.0 => Ok((value, false)),
+        Zeros::AtMost(floor) if value == 0.0 => Ok((floor, true)),
+        Zeros::Refuse | Zeros::AtMost(_) => Err(PairError::NoLog { round, value }),
+    }
+}
+
+fn pair(
+    arm: &[Option<f64>],
+    baseline: &[Option<f64>],
+    compare: impl Fn(usize, f64, f64) -> Result<(f64, bool), PairError>,
+) -> Result<Pairs, PairError> {
+    if arm.len() != baseline.len() {
+        return Err(PairError::Lengths { arm: arm.len(), baseline: baseline.len() });
+    }
+    let mut pairs = Pairs::default();
+    for (round, both) in arm.iter().copied().zip(baseline.iter().copied()).enumerate() {
+        let side = match both {
+            (Some(a), Some(b)) => {
+                let (d, floored) = compare(round, a, b)?;
+                pairs.d.push(d);
+                pairs.rounds.push(round);
+                pairs.floored.extend(floored.then_some(round));
+                continue;
+            }
+            (None, Some(_)) => Side::Arm,
+            (Some(_), None) => Side::Baseline,
+            (None, None) => Side::Both,
+        };
+        pairs.missing.push(Missing { round, side });
+    }
+    Ok(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_ratio_is_its_own_toll() {
+        let pairs = log_ratios(
+            &[Some(90.0), Some(180.0), Some(45.0)],
+            &[Some(100.0), Some(200.0), Some(50.0)],
+            Zeros::Refuse,
+        )
+        .unwrap();
+        assert!((pairs.toll_pct().unwrap() + 10.0).abs() < 1e-12);
+        assert_eq!(pairs.rounds, [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_missing_window_takes_out_its_round_and_is_named() {
+        let pairs = log_ratios(
+            &[None, Some(2.0), Some(3.0), None],
+            &[Some(1.0), Some(1.0), None, None],
+            Zeros::Refuse,
+        )
+        .unwrap();
+        assert_eq!(pairs.rounds, [1]);
+        let sides: Vec<_> = pairs.missing.iter().map(|m| (m.round, m.side)).collect();
+        assert_eq!(sides, [(0, Side::Arm), (2, Side::Baseline), (3, Side::Both)]);
+    }
+
+    #[test]
+    fn a_zero_is_refused_or_bounded_but_never_left_out() {
+        let (arm, baseline) = ([Some(100.0), Some(0.0)], [Some(100.0), Some(100.0)]);
+        assert_eq!(
+            log_ratios(&arm, &baseline, Zeros::Refuse),
+            Err(PairError::NoLog { round: 1, value: 0.0 })
+        );
+        let pairs = log_ratios(&arm, &baseline, Zeros::AtMost(0.1)).unwrap();
+        assert_eq!(pairs.floored, [1]);
+        assert!((pairs.d[1] - (0.1_f64 / 100.0).ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn values_without_a_logarithm_are_refused_by_name() {
+        for value in [-1.0, f64::NAN, f64::INFINITY] {
+            for zeros in [Zeros::Refuse, Zeros::AtMost(1.0)] {
+                let error = log_ratios(&[Some(1.0)], &[Some(value)], zeros).unwrap_err();
+                assert!(matches!(error, PairError::NoLog { round: 0, .. }), "{error}");
+            }
+        }
+        assert!(log_ratios(&[], &[], Zeros::AtMost(0.0)).is_err());
+        assert!(log_ratios(&[None], &[], Zeros::Refuse).is_err());
+    }
+
+    #[test]
+    fn differences_keep_zeros_as_they_are() {
+        let pairs = differences(&[Some(0.0), Some(3.0)], &[Some(0.0), Some(1.0)]).unwrap();
+        assert_eq!(pairs.d, [0.0, 2.0]);
+    }
+
+    #[test]
+    fn percent_and_log_ratio_are_inverse() {
+        for pct in [-99.0, -1e-9, 0.0, 3.0, 400.0] {
+            assert!((toll_pct(log_of_toll(pct)) - pct).abs() < 1e-9);
+        }
+    }
+}
