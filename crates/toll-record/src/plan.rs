@@ -37,6 +37,10 @@ pub struct Plan {
     /// Fraction of the window by which each window's start is jittered, drawn from the seed.
     pub jitter: f64,
     pub started_wall_us: u64,
+    /// Smallest toll on the primary outcome that this plan finds at 80% power, foretold from a pilot of
+    /// the baseline; absent where there was no pilot (yet).
+    #[serde(default)]
+    pub planned_mde_pct: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
