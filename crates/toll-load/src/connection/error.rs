@@ -1,0 +1,54 @@
+//! What can go wrong between us and a server, and under which MySQL code is it counted?
+
+use std::io;
+
+/// An ERR packet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("server error {code} ({state}): {message}")]
+pub struct ServerError {
+    pub code: u16,
+    /// Five characters; `HY000` where the server sent none.
+    pub state: String,
+    pub message: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot connect to {address} ({source}): is the server running, and is this its address?")]
+    Connect { address: String, unix: bool, source: io::Error },
+    #[error("lost the server while {doing} ({source}): its error log may say why")]
+    Lost { doing: &'static str, source: io::Error },
+    #[error("{0}")]
+    Server(#[from] ServerError),
+    /// The peer broke the protocol, or is no MySQL server.
+    #[error("unexpected bytes from the server while {doing}: {detail}; is this a MySQL or MariaDB port?")]
+    Protocol { doing: &'static str, detail: String },
+    #[error("{0}")]
+    Unsupported(String),
+    #[error("cannot set up TLS: {0}")]
+    Tls(String),
+}
+
+impl Error {
+    /// The server's code, or the client library's code for the same mishap (2002, 2003, 2013, ...).
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::Connect { unix: true, .. } => 2002,
+            Self::Connect { unix: false, .. } => 2003,
+            Self::Lost { .. } => 2013,
+            Self::Server(e) => e.code,
+            Self::Protocol { .. } => 2027,
+            Self::Unsupported(_) => 2059,
+            Self::Tls(_) => 2026,
+        }
+    }
+
+    /// Can the connection still be used?
+    pub fn is_fatal(&self) -> bool {
+        !matches!(self, Self::Server(_))
+    }
+
+    pub(crate) fn protocol(doing: &'static str, detail: impl Into<String>) -> Self {
+        Self::Protocol { doing, detail: detail.into() }
+    }
+}

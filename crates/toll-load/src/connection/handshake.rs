@@ -1,0 +1,267 @@
+//! How is a fresh stream turned into a session: greeting, TLS, authentication, compression?
+//!
+//! A password never travels in clear unless the stream is private, nor under a key that we did not
+//! ask this very server for.
+
+use super::auth;
+use super::compress::Frames;
+use super::error::Error;
+use super::packet::{Reader, put_lenenc};
+use super::rows::error_of;
+use super::wire::Wire;
+use crate::target::{Compression, Target, Tls};
+
+const LONG_PASSWORD: u32 = 1;
+const LONG_FLAG: u32 = 1 << 2;
+const CONNECT_WITH_DB: u32 = 1 << 3;
+const COMPRESS: u32 = 1 << 5;
+const PROTOCOL_41: u32 = 1 << 9;
+const SSL: u32 = 1 << 11;
+const TRANSACTIONS: u32 = 1 << 13;
+const SECURE_CONNECTION: u32 = 1 << 15;
+const MULTI_STATEMENTS: u32 = 1 << 16;
+const MULTI_RESULTS: u32 = 1 << 17;
+const PS_MULTI_RESULTS: u32 = 1 << 18;
+const PLUGIN_AUTH: u32 = 1 << 19;
+const CONNECT_ATTRS: u32 = 1 << 20;
+const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
+const DEPRECATE_EOF: u32 = 1 << 24;
+const ZSTD: u32 = 1 << 26;
+
+/// utf8mb4_general_ci: the one 4-byte collation that every server since 5.5 knows.
+const CHARSET: u8 = 45;
+/// What we announce; servers cut it down to their own limit.
+const MAX_ALLOWED_PACKET: u32 = 1 << 30;
+const DOING: &str = "logging in";
+
+/// What the server told of itself.
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub server_version: String,
+    pub connection_id: u32,
+    /// Row ends are OK packets rather than EOF packets.
+    pub deprecate_eof: bool,
+}
+
+struct Greeting {
+    version: String,
+    connection_id: u32,
+    capabilities: u32,
+    challenge: Vec<u8>,
+    plugin: String,
+}
+
+/// Leads the whole conversation; afterwards the wire is ready for commands.
+pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), Error> {
+    let mut payload = Vec::new();
+    read(&mut wire, &mut payload)?;
+    let greeting = parse_greeting(&payload)?;
+    let capabilities = negotiate(&greeting, target)?;
+    if target.tls != Tls::Off {
+        wire.send_reply(&opening(capabilities)).map_err(lost)?;
+        wire = wire.encrypt(|stream| stream.encrypted(target))?;
+    }
+    let mut login = opening(capabilities);
+    login.extend_from_slice(target.user.as_bytes());
+    login.push(0);
+    let password = target.password.expose().as_bytes();
+    let private = wire.stream().is_private();
+    let first = first_answer(&greeting.plugin, password, &greeting.challenge, private).unwrap_or_default();
+    put_lenenc(&mut login, first.len() as u64);
+    login.extend_from_slice(&first);
+    if let Some(db) = &target.db {
+        login.extend_from_slice(db.as_bytes());
+        login.push(0);
+    }
+    login.extend_from_slice(greeting.plugin.as_bytes());
+    login.push(0);
+    if capabilities & CONNECT_ATTRS != 0 {
+        let mut attributes = Vec::new();
+        for text in ["program_name", "toll", "_client_name", "toll"] {
+            put_lenenc(&mut attributes, text.len() as u64);
+            attributes.extend_from_slice(text.as_bytes());
+        }
+        put_lenenc(&mut login, attributes.len() as u64);
+        login.extend_from_slice(&attributes);
+    }
+    if capabilities & ZSTD != 0 {
+        login.push(3);
+    }
+    wire.send_reply(&login).map_err(lost)?;
+    authenticate(&mut wire, greeting.plugin, greeting.challenge, password)?;
+    if target.compress != Compression::Off {
+        wire.compress(Frames::new(target.compress).map_err(lost)?);
+    }
+    let deprecate_eof = capabilities & DEPRECATE_EOF != 0;
+    Ok((
+        wire,
+        Session { server_version: greeting.version, connection_id: greeting.connection_id, deprecate_eof },
+    ))
+}
+
+fn lost(source: std::io::Error) -> Error {
+    Error::Lost { doing: DOING, source }
+}
+
+fn read(wire: &mut Wire, payload: &mut Vec<u8>) -> Result<(), Error> {
+    wire.read_payload(payload).map_err(lost)?;
+    match payload.first() {
+        None => Err(Error::protocol(DOING, "an empty packet")),
+        Some(0xff) => Err(error_of(payload).into()),
+        Some(_) => Ok(()),
+    }
+}
+
+fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
+    let cut = || Error::protocol(DOING, "the greeting is cut short");
+    let mut r = Reader::new(payload);
+    let protocol = r.u8().ok_or_else(cut)?;
+    if protocol != 10 {
+        return Err(Error::protocol(DOING, format!("the greeting has protocol {protocol}, not 10")));
+    }
+    let version = String::from_utf8_lossy(r.until_nul()).into_owned();
+    let connection_id = r.u32().ok_or_else(cut)?;
+    let mut challenge = r.bytes(8).ok_or_else(cut)?.to_vec();
+    r.u8().ok_or_else(cut)?;
+    let low = r.u16().ok_or_else(cut)?;
+    r.bytes(3).ok_or_else(cut)?; // character set and status
+    let high = r.u16().ok_or_else(cut)?;
+    let length = usize::from(r.u8().ok_or_else(cut)?);
+    r.bytes(10).ok_or_else(cut)?;
+    let second = r.bytes(length.saturating_sub(8).max(13)).ok_or_else(cut)?;
+    challenge.extend_from_slice(second.strip_suffix(&[0]).unwrap_or(second));
+    let plugin = String::from_utf8_lossy(r.until_nul()).into_owned();
+    let plugin = if plugin.is_empty() { "mysql_native_password".into() } else { plugin };
+    let capabilities = u32::from(low) | u32::from(high) << 16;
+    // MariaDB up to 10 hides behind an old version so that old replicas talk to it.
+    let version = version.strip_prefix("5.5.5-").unwrap_or(&version).to_owned();
+    Ok(Greeting { version, connection_id, capabilities, challenge, plugin })
+}
+
+fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
+    let offered = greeting.capabilities;
+    let needed = LONG_PASSWORD | PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | PLUGIN_AUTH_LENENC;
+    let wanted = needed
+        | LONG_FLAG
+        | TRANSACTIONS
+        | MULTI_STATEMENTS
+        | MULTI_RESULTS
+        | PS_MULTI_RESULTS
+        | CONNECT_ATTRS
+        | DEPRECATE_EOF;
+    // LONG_PASSWORD means "not MariaDB" there; its servers may leave it out.
+    let mut capabilities = (offered & wanted) | LONG_PASSWORD;
+    if capabilities & needed != needed {
+        return Err(Error::Unsupported(format!(
+            "server {} is too old: toll needs MySQL or MariaDB 5.5.7 or later",
+            greeting.version
+        )));
+    }
+    if target.db.is_some() {
+        capabilities |= CONNECT_WITH_DB;
+    }
+    let mut require = |flag: u32, what: &str, advice: &str| {
+        if offered & flag == 0 {
+            return Err(Error::Unsupported(format!(
+                "server {} offers no {what}: {advice}",
+                greeting.version
+            )));
+        }
+        capabilities |= flag;
+        Ok(())
+    };
+    if target.tls != Tls::Off {
+        require(SSL, "TLS", "give it a certificate (ssl_cert, ssl_key) or connect without --tls")?;
+    }
+    match target.compress {
+        Compression::Off => {}
+        Compression::Zlib => require(COMPRESS, "zlib compression", "connect without --compress")?,
+        Compression::Zstd => {
+            require(ZSTD, "zstd compression", "use --compress=zlib; zstd needs MySQL 8.0.18")?
+        }
+    }
+    Ok(capabilities)
+}
+
+/// The part that an SSLRequest and a login have in common: 32 bytes.
+fn opening(capabilities: u32) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    out.extend_from_slice(&capabilities.to_le_bytes());
+    out.extend_from_slice(&MAX_ALLOWED_PACKET.to_le_bytes());
+    out.push(CHARSET);
+    out.resize(32, 0);
+    out
+}
+
+/// `None`: a plugin that we do not speak.
+fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], private: bool) -> Option<Vec<u8>> {
+    let clear = || [password, &[0]].concat();
+    match plugin {
+        "mysql_native_password" => Some(auth::native(password, challenge)),
+        "caching_sha2_password" => Some(auth::caching_sha2(password, challenge)),
+        "client_ed25519" => Some(auth::ed25519(password, challenge)),
+        // The server asks the kernel who we are.
+        "auth_socket" | "unix_socket" => Some(Vec::new()),
+        "mysql_clear_password" | "dialog" if private => Some(clear()),
+        "sha256_password" if private => Some(clear()),
+        "sha256_password" if password.is_empty() => Some(vec![0]),
+        // Asks for the server's public key.
+        "sha256_password" => Some(vec![1]),
+        _ => None,
+    }
+}
+
+fn authenticate(
+    wire: &mut Wire,
+    mut plugin: String,
+    mut challenge: Vec<u8>,
+    password: &[u8],
+) -> Result<(), Error> {
+    let mut payload = Vec::new();
+    let private = wire.stream().is_private();
+    // A server needs at most switch, fast-path answer, key, result: more is a server gone mad.
+    for _ in 0..8 {
+        read(wire, &mut payload)?;
+        let mut r = Reader::new(&payload);
+        match r.u8() {
+            Some(0x00) => return Ok(()),
+            Some(0xfe) => {
+                if r.rest().is_empty() {
+                    plugin = "mysql_old_password".into();
+                } else {
+                    plugin = String::from_utf8_lossy(r.until_nul()).into_owned();
+                }
+                challenge = r.rest().strip_suffix(&[0]).unwrap_or(r.rest()).to_vec();
+                let answer = first_answer(&plugin, password, &challenge, private).ok_or_else(|| {
+                    Error::Unsupported(match plugin.as_str() {
+                        "mysql_clear_password" | "dialog" => {
+                            format!("the account uses {plugin}, which sends the password in clear: add --tls or use the socket")
+                        }
+                        other => format!(
+                            "the account uses the plugin {other}: toll speaks mysql_native_password, \
+                             caching_sha2_password, sha256_password, client_ed25519 and unix_socket"
+                        ),
+                    })
+                })?;
+                wire.send_reply(&answer).map_err(lost)?;
+            }
+            Some(0x01) => {
+                let asked = match (plugin.as_str(), r.rest()) {
+                    ("caching_sha2_password", [3]) => continue, // the fast path: the result follows
+                    ("caching_sha2_password", [4]) if private => Some([password, &[0]].concat()),
+                    ("caching_sha2_password", [4]) => Some(vec![2]),
+                    ("caching_sha2_password" | "sha256_password", pem) if !private => {
+                        let pem = String::from_utf8_lossy(pem);
+                        Some(auth::rsa_encrypted(password, &challenge, &pem).map_err(Error::Unsupported)?)
+                    }
+                    _ => None,
+                };
+                let answer = asked
+                    .ok_or_else(|| Error::protocol(DOING, format!("{plugin} asks for something unknown")))?;
+                wire.send_reply(&answer).map_err(lost)?;
+            }
+            _ => return Err(Error::protocol(DOING, format!("packet {:#04x}", payload[0]))),
+        }
+    }
+    Err(Error::protocol(DOING, "authentication goes round in circles"))
+}

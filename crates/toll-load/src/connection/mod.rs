@@ -1,0 +1,99 @@
+//! How does toll talk to a MySQL or MariaDB server, one statement at a time?
+//!
+//! Blocking, over TCP, a Unix socket, TLS and protocol compression. Results are held as text: for
+//! administration and status, not for load.
+
+mod auth;
+mod compress;
+mod error;
+mod handshake;
+pub mod packet;
+mod rows;
+mod stream;
+mod wire;
+
+pub use error::{Error, ServerError};
+pub use rows::Rows;
+
+use crate::target::Target;
+use handshake::Session;
+use std::time::Duration;
+use stream::{Socket, Stream};
+use wire::Wire;
+
+const COM_QUIT: u8 = 0x01;
+const COM_QUERY: u8 = 0x03;
+const COM_PING: u8 = 0x0e;
+
+/// A session with a server. Dropping it says goodbye.
+#[derive(Debug)]
+pub struct Connection {
+    wire: Wire,
+    session: Session,
+}
+
+impl Connection {
+    /// Connects and logs in. Afterwards a statement may take as long as it likes; see
+    /// [`Self::set_read_timeout`].
+    pub fn connect(target: &Target) -> Result<Self, Error> {
+        let socket = Socket::connect(&target.address, target.connect_timeout)?;
+        let (wire, session) = handshake::shake_hands(Wire::new(Stream::Plain(socket)), target)?;
+        let timeouts = wire.stream().set_timeouts(None, None);
+        timeouts.map_err(|source| Error::Lost { doing: "logging in", source })?;
+        Ok(Self { wire, session })
+    }
+
+    /// Sends one text (several statements where separated by `;`) and reads all its results; those
+    /// of the first statement are returned.
+    pub fn query(&mut self, sql: &str) -> Result<Rows, Error> {
+        self.command(COM_QUERY, sql.as_bytes())?;
+        rows::read_results(&mut self.wire, self.session.deprecate_eof)
+    }
+
+    /// Runs a statement for its effect.
+    pub fn exec_drop(&mut self, sql: &str) -> Result<(), Error> {
+        self.query(sql).map(drop)
+    }
+
+    pub fn ping(&mut self) -> Result<(), Error> {
+        self.command(COM_PING, &[])?;
+        rows::read_results(&mut self.wire, self.session.deprecate_eof).map(drop)
+    }
+
+    /// As the server greeted, without MariaDB's `5.5.5-`: `10.11.19-MariaDB-...`, `8.0.15`.
+    pub fn server_version(&self) -> &str {
+        &self.session.server_version
+    }
+
+    pub fn is_mariadb(&self) -> bool {
+        self.session.server_version.contains("MariaDB")
+    }
+
+    /// What SHOW PROCESSLIST and KILL call this session.
+    pub fn connection_id(&self) -> u32 {
+        self.session.connection_id
+    }
+
+    /// A statement that stays silent for longer fails with [`Error::Lost`]; `None` waits for ever.
+    pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        let set = self.wire.stream().set_timeouts(limit, limit);
+        set.map_err(|source| Error::Lost { doing: "setting a timeout", source })
+    }
+
+    fn command(&mut self, command: u8, argument: &[u8]) -> Result<(), Error> {
+        let mut payload = Vec::with_capacity(argument.len() + 1);
+        payload.push(command);
+        payload.extend_from_slice(argument);
+        self.wire
+            .send_command(&payload)
+            .map_err(|source| Error::Lost { doing: "sending a statement", source })
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // The server may be gone; then there is nobody to say goodbye to, nor to wait for.
+        let _ = self.wire.stream().set_timeouts(None, Some(Duration::from_millis(100)));
+        let _ = self.wire.send_command(&[COM_QUIT]);
+    }
+}

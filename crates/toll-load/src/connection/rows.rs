@@ -1,0 +1,161 @@
+//! What did a statement answer, held as text? For small results only; the hot path scans instead.
+
+use super::error::{Error, ServerError};
+use super::packet::Reader;
+use super::wire::{RESULT_LIMIT, Wire};
+
+/// A result set, or what an OK packet says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rows {
+    /// Empty for a statement that returns no rows.
+    pub columns: Vec<String>,
+    /// Text protocol: every value as text, `None` for NULL.
+    pub rows: Vec<Vec<Option<String>>>,
+    pub affected_rows: u64,
+    pub last_insert_id: u64,
+    pub warnings: u16,
+}
+
+impl Rows {
+    /// The first value of the first row.
+    pub fn scalar(&self) -> Option<&str> {
+        self.rows.first()?.first()?.as_deref()
+    }
+
+    /// The first two columns as pairs, as SHOW VARIABLES and SHOW STATUS answer.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.rows
+            .iter()
+            .filter_map(|row| Some((row.first()?.as_deref()?, row.get(1)?.as_deref().unwrap_or(""))))
+    }
+
+    /// Position of a column by its name, letter case aside.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|c| c.eq_ignore_ascii_case(name))
+    }
+}
+
+const MORE_RESULTS: u16 = 8;
+
+/// Reads an ERR packet's payload; never fails, since an error about an error helps nobody.
+pub fn error_of(payload: &[u8]) -> ServerError {
+    let mut r = Reader::new(payload.get(1..).unwrap_or_default());
+    let code = r.u16().unwrap_or(0);
+    let mut rest = r.rest();
+    let mut state = "HY000".to_owned();
+    if let Some((marked, tail)) = rest.split_at_checked(6)
+        && marked[0] == b'#'
+    {
+        state = String::from_utf8_lossy(&marked[1..]).into_owned();
+        rest = tail;
+    }
+    ServerError { code, state, message: String::from_utf8_lossy(rest).into_owned() }
+}
+
+/// What an OK (or EOF) packet ends: counts and the status flags.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    pub affected_rows: u64,
+    pub last_insert_id: u64,
+    pub status: u16,
+    pub warnings: u16,
+}
+
+/// Reads an OK packet, or an EOF packet as they were before MySQL 5.7.5.
+pub fn done_of(payload: &[u8], deprecate_eof: bool) -> Option<Done> {
+    let mut r = Reader::new(payload);
+    if r.u8()? == 0xfe && !deprecate_eof {
+        let warnings = r.u16()?;
+        return Some(Done { warnings, status: r.u16()?, ..Done::default() });
+    }
+    Some(Done {
+        affected_rows: r.lenenc()?,
+        last_insert_id: r.lenenc()?,
+        status: r.u16()?,
+        warnings: r.u16()?,
+    })
+}
+
+/// Reads every result of one command; the first is kept, the others only drained.
+pub fn read_results(wire: &mut Wire, deprecate_eof: bool) -> Result<Rows, Error> {
+    let mut first = None;
+    loop {
+        let (rows, status) = read_result(wire, deprecate_eof)?;
+        let kept = first.get_or_insert(rows);
+        if status & MORE_RESULTS == 0 {
+            return Ok(std::mem::take(kept));
+        }
+    }
+}
+
+const DOING: &str = "reading a result";
+
+fn read_result(wire: &mut Wire, deprecate_eof: bool) -> Result<(Rows, u16), Error> {
+    let bad = |detail: &str| Error::protocol(DOING, detail);
+    let mut payload = Vec::new();
+    let mut next = |payload: &mut Vec<u8>| {
+        wire.read_payload(payload).map_err(|source| Error::Lost { doing: DOING, source })
+    };
+    next(&mut payload)?;
+    match payload.first() {
+        None => return Err(bad("an empty packet")),
+        Some(0xff) => return Err(error_of(&payload).into()),
+        Some(0xfb) => return Err(Error::Unsupported("LOAD DATA LOCAL is not answered by toll".into())),
+        Some(0x00) => {
+            let done = done_of(&payload, true).ok_or_else(|| bad("an OK packet cut short"))?;
+            return Ok((rows_of(done), done.status));
+        }
+        Some(_) => {}
+    }
+    let count = Reader::new(&payload).lenenc().ok_or_else(|| bad("no column count"))?;
+    let mut rows = Rows::default();
+    for _ in 0..count {
+        next(&mut payload)?;
+        let mut r = Reader::new(&payload);
+        // catalog, schema, table, original table; then the name as it was asked for.
+        let name =
+            (0..5).map(|_| r.lenenc_bytes()).last().flatten().ok_or_else(|| bad("a column cut short"))?;
+        rows.columns.push(String::from_utf8_lossy(name).into_owned());
+    }
+    if !deprecate_eof {
+        next(&mut payload)?;
+    }
+    let mut held = 0;
+    loop {
+        next(&mut payload)?;
+        match payload.first() {
+            Some(0xff) => return Err(error_of(&payload).into()),
+            Some(0xfe) if payload.len() < if deprecate_eof { 0xff_ffff } else { 9 } => {
+                let done = done_of(&payload, deprecate_eof).ok_or_else(|| bad("an end of rows cut short"))?;
+                let status = done.status;
+                return Ok((Rows { columns: rows.columns, rows: rows.rows, ..rows_of(done) }, status));
+            }
+            _ => {}
+        }
+        held += payload.len();
+        if held > RESULT_LIMIT {
+            return Err(Error::Unsupported("a result is larger than 256 MiB: ask for fewer rows".into()));
+        }
+        let mut r = Reader::new(&payload);
+        let mut row = Vec::with_capacity(rows.columns.len());
+        for _ in 0..count {
+            if r.rest().first() == Some(&0xfb) {
+                r.u8();
+                row.push(None);
+            } else {
+                let value = r.lenenc_bytes().ok_or_else(|| bad("a row cut short"))?;
+                row.push(Some(String::from_utf8_lossy(value).into_owned()));
+            }
+        }
+        rows.rows.push(row);
+    }
+}
+
+fn rows_of(done: Done) -> Rows {
+    Rows {
+        affected_rows: done.affected_rows,
+        last_insert_id: done.last_insert_id,
+        warnings: done.warnings,
+        ..Rows::default()
+    }
+}

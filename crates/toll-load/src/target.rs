@@ -1,0 +1,330 @@
+//! Which server is meant, and as whom? Never opens a connection.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A password. Its `Debug` shows `***`, and it has no `Display`.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The one way to the text itself.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "(none)" } else { "***" })
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Tls {
+    #[default]
+    Off,
+    /// Encrypted; the server's certificate is not checked (`--ssl-mode=REQUIRED`).
+    Required,
+    /// Encrypted, and the certificate must come from an authority in this PEM file and name the host.
+    Verified { ca: PathBuf },
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Compression {
+    #[default]
+    Off,
+    Zlib,
+    /// MySQL 8.0.18 and later.
+    Zstd,
+}
+
+/// Where to connect and as whom.
+#[derive(Debug, Clone)]
+pub struct Target {
+    pub address: Address,
+    pub user: String,
+    pub password: Secret,
+    /// Schema to start in; none when absent.
+    pub db: Option<String>,
+    pub tls: Tls,
+    pub compress: Compression,
+    /// For the connection and for each step of the handshake.
+    pub connect_timeout: Duration,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TargetError {
+    #[error("{0:?} is no server address: write mysql://user@host:port/schema or add ?socket=/path")]
+    NotADsn(String),
+    #[error("{value:?} in the server address is no {what}")]
+    BadPart { what: &'static str, value: String },
+    #[error("cannot read {path} ({reason}): check the path given as --defaults-file")]
+    Unreadable { path: String, reason: String },
+    #[error("{path}, line {line}: {reason}")]
+    BadDefaults { path: String, line: usize, reason: String },
+}
+
+impl Default for Target {
+    /// root at 127.0.0.1:3306 without a password, TLS or compression; 10 s to connect.
+    fn default() -> Self {
+        Self {
+            address: Address::Tcp { host: "127.0.0.1".into(), port: 3306 },
+            user: "root".into(),
+            password: Secret::default(),
+            db: None,
+            tls: Tls::Off,
+            compress: Compression::Off,
+            connect_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Target {
+    /// Reads `mysql://user:password@host:port/schema?socket=/path&tls=required&compress=zlib`.
+    ///
+    /// Every part after `mysql://` may be missing; percent-encoding is undone; an IPv6 host stands
+    /// in brackets; `ca=/file.pem` asks for a verified certificate. An error never holds a password.
+    pub fn parse_dsn(dsn: &str) -> Result<Self, TargetError> {
+        let rest = dsn
+            .strip_prefix("mysql://")
+            .or_else(|| dsn.strip_prefix("mariadb://"))
+            .ok_or_else(|| TargetError::NotADsn(without_password(dsn)))?;
+        let mut target = Self::default();
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        // A password may hold '@' and '/': the last '@' ends it.
+        let (credentials, place) = match rest.rsplit_once('@') {
+            Some((credentials, place)) => (Some(credentials), place),
+            None => (None, rest),
+        };
+        if let Some(credentials) = credentials {
+            let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+            if !user.is_empty() {
+                target.user = percent_decoded("user", user)?;
+            }
+            target.password = Secret::new(
+                percent_decoded("password", password)
+                    .map_err(|_| TargetError::BadPart { what: "password", value: "***".into() })?,
+            );
+        }
+        let (host_port, db) = place.split_once('/').unwrap_or((place, ""));
+        if !db.is_empty() {
+            target.db = Some(percent_decoded("schema", db)?);
+        }
+        let (host, port) = split_host_port(host_port)?;
+        let host = if host.is_empty() { "127.0.0.1".into() } else { percent_decoded("host", host)? };
+        target.address = Address::Tcp { host, port };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_decoded("parameter", value)?;
+            match (key, value.as_str()) {
+                ("socket", path) => target.address = Address::Unix(path.into()),
+                ("ca", file) => target.tls = Tls::Verified { ca: file.into() },
+                ("tls", "off" | "false" | "0") => target.tls = Tls::Off,
+                ("tls", "required" | "true" | "1" | "") => {
+                    if target.tls == Tls::Off {
+                        target.tls = Tls::Required;
+                    }
+                }
+                ("compress", "off" | "false" | "0") => target.compress = Compression::Off,
+                ("compress", "zlib" | "true" | "1" | "") => target.compress = Compression::Zlib,
+                ("compress", "zstd") => target.compress = Compression::Zstd,
+                _ => return Err(TargetError::BadPart { what: "known parameter", value: pair.into() }),
+            }
+        }
+        Ok(target)
+    }
+
+    /// Does this address hold a password? Then it must not stand on a command line.
+    pub fn dsn_holds_password(dsn: &str) -> bool {
+        without_password(dsn) != dsn
+    }
+
+    /// Reads host, port, socket, user, password and database of the `[client]` sections (also
+    /// `[client-server]`, `[client-mariadb]`) of an option file as the mysql client would.
+    pub fn from_defaults_file(path: impl AsRef<Path>) -> Result<Self, TargetError> {
+        let path = path.as_ref();
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| TargetError::Unreadable { path: name.clone(), reason: e.to_string() })?;
+        Self::from_defaults_text(&text, &name)
+    }
+
+    fn from_defaults_text(text: &str, name: &str) -> Result<Self, TargetError> {
+        let mut target = Self::default();
+        let (mut host, mut port, mut socket) = (None, None, None);
+        let mut ours = false;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            let bad = |reason: &str| TargetError::BadDefaults {
+                path: name.into(),
+                line: number + 1,
+                reason: reason.into(),
+            };
+            if line.is_empty() || line.starts_with(['#', ';', '!']) {
+                continue;
+            }
+            if let Some(section) = line.strip_prefix('[') {
+                let section =
+                    section.strip_suffix(']').ok_or_else(|| bad("a section needs its closing ]"))?;
+                ours = matches!(section.trim(), "client" | "client-server" | "client-mariadb");
+                continue;
+            }
+            if !ours {
+                continue;
+            }
+            let (key, value) = line.split_once('=').unwrap_or((line, ""));
+            let value = unquoted(value.trim());
+            match key.trim().replace('_', "-").as_str() {
+                "host" => host = Some(value),
+                "port" => {
+                    port = Some(value.parse::<u16>().map_err(|_| bad("port is no number below 65536"))?)
+                }
+                "socket" => socket = Some(value),
+                "user" => target.user = value,
+                "password" => target.password = Secret::new(value),
+                "database" => target.db = Some(value),
+                "ssl" if target.tls == Tls::Off && value != "0" => target.tls = Tls::Required,
+                "ssl-ca" => target.tls = Tls::Verified { ca: value.into() },
+                _ => {}
+            }
+        }
+        // As the mysql client does: no host, or `localhost` without a port, means the socket.
+        let local = host.as_deref().is_none_or(|h| h == "localhost");
+        target.address = match (socket, local && port.is_none()) {
+            (Some(path), true) => Address::Unix(path.into()),
+            _ => {
+                Address::Tcp { host: host.unwrap_or_else(|| "127.0.0.1".into()), port: port.unwrap_or(3306) }
+            }
+        };
+        Ok(target)
+    }
+}
+
+fn split_host_port(text: &str) -> Result<(&str, u16), TargetError> {
+    let bad_port = |value: &str| TargetError::BadPart { what: "port", value: value.into() };
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest
+            .split_once(']')
+            .ok_or_else(|| TargetError::BadPart { what: "IPv6 host", value: text.into() })?;
+        return match rest.strip_prefix(':') {
+            Some(port) => Ok((host, port.parse().map_err(|_| bad_port(port))?)),
+            None => Ok((host, 3306)),
+        };
+    }
+    match text.split_once(':') {
+        Some((host, port)) => Ok((host, port.parse().map_err(|_| bad_port(port))?)),
+        None => Ok((text, 3306)),
+    }
+}
+
+fn percent_decoded(what: &'static str, text: &str) -> Result<String, TargetError> {
+    let bad = || TargetError::BadPart { what, value: text.into() };
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, tail)) = rest.split_first() {
+        if first != b'%' {
+            bytes.push(first);
+            rest = tail;
+            continue;
+        }
+        let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).ok_or_else(bad)?;
+        bytes.push(u8::from_str_radix(hex, 16).map_err(|_| bad())?);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| bad())
+}
+
+fn unquoted(value: &str) -> String {
+    for quote in ['"', '\''] {
+        if let Some(inner) = value.strip_prefix(quote).and_then(|v| v.strip_suffix(quote)) {
+            return inner.to_owned();
+        }
+    }
+    value.to_owned()
+}
+
+/// The same address with its password cut out.
+fn without_password(dsn: &str) -> String {
+    let (scheme, rest) = dsn.split_once("://").map_or(("", dsn), |(s, r)| (s, r));
+    let Some((credentials, place)) = rest.rsplit_once('@') else { return dsn.to_owned() };
+    match credentials.split_once(':') {
+        Some((user, password)) if !password.is_empty() => format!("{scheme}://{user}@{place}"),
+        _ => dsn.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_address_is_read_and_its_password_never_shown() {
+        let t = Target::parse_dsn("mysql://bob:p%40s:s/w@db.example:3307/shop").unwrap();
+        assert_eq!(t.address, Address::Tcp { host: "db.example".into(), port: 3307 });
+        assert_eq!((t.user.as_str(), t.password.expose(), t.db.as_deref()), ("bob", "p@s:s/w", Some("shop")));
+        assert!(!format!("{t:?}").contains("s:s"));
+    }
+
+    #[test]
+    fn a_socket_tls_and_compression_are_parameters() {
+        let t = Target::parse_dsn("mysql://root@localhost/x?socket=/run/a.sock&tls=required&compress=zstd")
+            .unwrap();
+        assert_eq!(t.address, Address::Unix("/run/a.sock".into()));
+        assert_eq!((t.tls, t.compress), (Tls::Required, Compression::Zstd));
+        let v6 = Target::parse_dsn("mysql://[::1]:3310").unwrap();
+        assert_eq!(v6.address.to_string(), "[::1]:3310");
+    }
+
+    #[test]
+    fn a_bad_address_says_which_part_without_the_password() {
+        for bad in [
+            "127.0.0.1",
+            "mysql://u:geheim@h:port/",
+            "mysql://u:%zz@h/",
+            "mysql://h/?colour=red",
+            "mysql://[::1/",
+        ] {
+            let error = Target::parse_dsn(bad).unwrap_err().to_string();
+            assert!(!error.contains("geheim") && !error.contains("%zz"), "{error}");
+        }
+        assert!(Target::dsn_holds_password("mysql://u:x@h/"));
+        assert!(!Target::dsn_holds_password("mysql://u@h/"));
+    }
+
+    #[test]
+    fn a_defaults_file_is_read_as_the_mysql_client_reads_it() {
+        let text = "[mysqld]\nport=1\n[client]\nuser = app\npassword=\"a#b\"\nsocket=/tmp/s\n";
+        let t = Target::from_defaults_text(text, "x").unwrap();
+        assert_eq!(t.address, Address::Unix("/tmp/s".into()));
+        assert_eq!((t.user.as_str(), t.password.expose()), ("app", "a#b"));
+        let tcp = Target::from_defaults_text("[client]\nhost=10.0.0.1\nsocket=/tmp/s\n", "x").unwrap();
+        assert_eq!(tcp.address.to_string(), "10.0.0.1:3306");
+        assert!(Target::from_defaults_text("[client]\nport=x\n", "x").is_err());
+    }
+}

@@ -1,0 +1,10 @@
+//! Does the load generator keep its word against real servers?
+//!
+//! Every test starts from a private server in a temporary directory, reached over 127.0.0.1 and a
+//! socket alone. What is missing here (a server, a tool) is skipped visibly.
+
+// A test is allowed to fail by panicking, its tools included.
+#![allow(clippy::unwrap_used)]
+
+mod connection;
+mod server;

@@ -1,0 +1,140 @@
+//! A private server for tests: own data, socket and port; ended when dropped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{LazyLock, Mutex};
+use std::time::{Duration, Instant};
+use toll_load::{Address, Connection, Secret, Target};
+
+pub struct TestServer {
+    child: Child,
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+/// One empty data directory, made once and copied for each server.
+static TEMPLATE: LazyLock<Option<tempfile::TempDir>> = LazyLock::new(|| {
+    let dir = tempfile::tempdir().ok()?;
+    let made = Command::new("mariadb-install-db")
+        .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
+        .arg(format!("--datadir={}", dir.path().join("data").display()))
+        .args(["--user=root", "--innodb-log-file-size=16M"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .ok()?;
+    made.success().then_some(dir)
+});
+
+/// Starts are one at a time, so that two servers never pick the same free port.
+static STARTING: Mutex<()> = Mutex::new(());
+
+impl TestServer {
+    /// `None`, and a visible word, where MariaDB is not installed.
+    pub fn mariadb(options: &[&str]) -> Option<Self> {
+        let guard = STARTING.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(template) = TEMPLATE.as_ref() else {
+            eprintln!("SKIPPED: mariadb-install-db is missing or failed: apt-get install mariadb-server");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let copied =
+            Command::new("cp").arg("-a").arg(template.path().join("data")).arg(&data).status().unwrap();
+        assert!(copied.success());
+        let port = free_port();
+        let child = spawn(Path::new("mariadbd"), dir.path(), port, options);
+        let mut server = Self { child, dir, port };
+        server.wait_until_up();
+        drop(guard);
+        Some(server)
+    }
+
+    fn wait_until_up(&mut self) {
+        let begin = Instant::now();
+        loop {
+            if Connection::connect(&self.unix()).is_ok() {
+                return;
+            }
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("server ended with {status}:\n{}", self.error_log());
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "server not up in 60 s:\n{}",
+                self.error_log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn error_log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("s")
+    }
+
+    pub fn unix(&self) -> Target {
+        Target { address: Address::Unix(self.socket()), ..Target::default() }
+    }
+
+    pub fn tcp(&self) -> Target {
+        Target { address: Address::Tcp { host: "127.0.0.1".into(), port: self.port }, ..Target::default() }
+    }
+
+    pub fn root(&self) -> Connection {
+        Connection::connect(&self.unix()).unwrap()
+    }
+
+    pub fn stop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Child {
+    let log = std::fs::File::options().create(true).append(true).open(dir.join("server.log")).unwrap();
+    Command::new(program)
+        .arg("--no-defaults")
+        .args(["--user=root", "--skip-log-bin", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"])
+        .arg(format!("--datadir={}", dir.join("data").display()))
+        .arg(format!("--socket={}", dir.join("s").display()))
+        .arg(format!("--pid-file={}", dir.join("pid").display()))
+        .arg(format!("--port={port}"))
+        .args(options)
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A session as `user`, over the transport of `target`.
+pub fn as_user(target: Target, user: &str, password: &str) -> Target {
+    Target { user: user.into(), password: Secret::new(password), ..target }
+}
+
+/// A certificate authority and a certificate for 127.0.0.1 in `dir`; false where openssl is missing.
+pub fn make_certificates(dir: &Path) -> bool {
+    let script = "set -e
+        openssl req -x509 -newkey rsa:2048 -nodes -days 2 -keyout ca.key -out ca.pem -subj /CN=ca
+        openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=127.0.0.1
+        printf 'subjectAltName=IP:127.0.0.1,DNS:localhost\\n' > san
+        openssl x509 -req -days 2 -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile san -out server.pem";
+    Command::new("sh").args(["-c", script]).current_dir(dir).output().is_ok_and(|o| o.status.success())
+}
