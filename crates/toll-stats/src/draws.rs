@@ -61,6 +61,9 @@ pub(crate) mod stream {
     pub const ORDER: u64 = 1;
     pub const JITTER: u64 = 2;
     pub const SIGNS: u64 = 3;
+    pub const PAIRS: u64 = 4;
+    pub const BLOCKS: u64 = 5;
+    pub const PERMUTATION: u64 = 6;
 }
 
 #[cfg(test)]

@@ -83,9 +83,12 @@ pub fn log_ratios(arm: &[Option<f64>], baseline: &[Option<f64>], zeros: Zeros) -
         return Err(PairError::Floor { floor });
     }
     pair(arm, baseline, |round, arm, baseline| {
-        let (arm, arm_floored) = above_zero(round, arm, zeros)?;
-        let (baseline, baseline_floored) = above_zero(round, baseline, zeros)?;
-        Ok((arm.ln() - baseline.ln(), arm_floored || baseline_floored))
+        // A stand-in beyond the other side's value would turn the sign of the effect.
+        let bound = if arm > 0.0 { arm } else { f64::INFINITY };
+        let (below, below_floored) = above_zero(round, baseline, zeros, bound)?;
+        let bound = if baseline > 0.0 { baseline } else { f64::INFINITY };
+        let (above, above_floored) = above_zero(round, arm, zeros, bound)?;
+        Ok((above.ln() - below.ln(), above_floored || below_floored))
     })
 }
 
@@ -116,10 +119,10 @@ pub fn log_of_toll(pct: f64) -> f64 {
     (pct / 100.0).ln_1p()
 }
 
-fn above_zero(round: usize, value: f64, zeros: Zeros) -> Result<(f64, bool), PairError> {
+fn above_zero(round: usize, value: f64, zeros: Zeros, bound: f64) -> Result<(f64, bool), PairError> {
     match zeros {
         _ if value.is_finite() && value > 0.0 => Ok((value, false)),
-        Zeros::AtMost(floor) if value == 0.0 => Ok((floor, true)),
+        Zeros::AtMost(floor) if value == 0.0 => Ok((floor.min(bound), true)),
         Zeros::Refuse | Zeros::AtMost(_) => Err(PairError::NoLog { round, value }),
     }
 }
@@ -190,6 +193,16 @@ mod tests {
         let pairs = log_ratios(&arm, &baseline, Zeros::AtMost(0.1)).unwrap();
         assert_eq!(pairs.floored, [1]);
         assert!((pairs.d[1] - (0.1_f64 / 100.0).ln()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_bounded_zero_never_turns_the_sign_of_an_effect() {
+        let cases = [(0.0, 0.05, 0.0), (0.05, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.4, -4.0), (0.4, 0.0, 4.0)];
+        for (arm, baseline, want) in cases {
+            let pairs = log_ratios(&[Some(arm)], &[Some(baseline)], Zeros::AtMost(0.1)).unwrap();
+            let want: f64 = if want == 0.0 { 0.0 } else { 4.0_f64.ln().copysign(want) };
+            assert!((pairs.d[0] - want).abs() < 1e-12, "{arm} {baseline}: {pairs:?}");
+        }
     }
 
     #[test]

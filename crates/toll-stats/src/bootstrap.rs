@@ -1,0 +1,191 @@
+//! How far would the estimate move with other rounds? Never draws less than whole rounds.
+//!
+//! A round is the unit that was randomised: its windows stay together in every draw, whatever the
+//! statistic makes of them. Below 12 rounds a resample repeats too few distinct rounds to know the tails.
+
+use crate::draws::{Draws, stream};
+use crate::interval::{self, Interval, NoInterval};
+use crate::moments::{mean, median, sd};
+use crate::quantiles::{normal_cdf, normal_quantile};
+
+/// Fewest rounds that may be resampled.
+pub const BOOTSTRAP_ROUNDS: usize = 12;
+/// B + 1 is divisible by every usual alpha, so that quantiles of the draws are themselves draws.
+const RESAMPLES: usize = 9_999;
+
+/// Studentized (bootstrap-t) interval for the mean of `d`: quantiles of (mean* - mean) / se* replace those of t.
+///
+/// Source: B. Efron and R. Tibshirani, "An Introduction to the Bootstrap" (1993), section 12.5.
+///
+/// # Errors
+/// Fewer than 12 rounds; a value that is not finite.
+pub fn bootstrap_t(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, NoInterval> {
+    interval::check(d, BOOTSTRAP_ROUNDS, alpha)?;
+    let centre = mean(d);
+    let centred: Vec<f64> = d.iter().map(|v| v - centre).collect();
+    let root_n = (d.len() as f64).sqrt();
+    let standard_error = sd(&centred) / root_n;
+    let mut draws = Draws::new(seed, stream::PAIRS);
+    let mut drawn = vec![0.0; d.len()];
+    let mut ratios: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            drawn.fill_with(|| centred[draws.below(d.len() as u32) as usize]);
+            let shift = mean(&drawn);
+            // One round drawn n times has no spread: its ratio is infinite, and it lies in the tail
+            // where it belongs, unless nothing varies at all.
+            if shift == 0.0 { 0.0 } else { shift / (sd(&drawn) / root_n) }
+        })
+        .collect();
+    ratios.sort_unstable_by(f64::total_cmp);
+    let (low, high) = (of_sorted(&ratios, alpha / 2.0), of_sorted(&ratios, 1.0 - alpha / 2.0));
+    finite(Interval { low: centre - high * standard_error, high: centre - low * standard_error })
+}
+
+/// Bias-corrected and accelerated interval for any `statistic` of `rounds` rounds, given as the indexes of
+/// the rounds drawn (with repeats). It is called for the data as it is, for each draw, and for each
+/// round left out (the acceleration).
+///
+/// Source: B. Efron, "Better bootstrap confidence intervals", JASA 82 (1987).
+///
+/// # Errors
+/// Fewer than 12 rounds; a statistic that is not finite.
+pub fn bca(
+    rounds: usize,
+    alpha: f64,
+    seed: u64,
+    mut statistic: impl FnMut(&[usize]) -> f64,
+) -> Result<Interval, NoInterval> {
+    interval::check_alpha(alpha)?;
+    if rounds < BOOTSTRAP_ROUNDS {
+        return Err(NoInterval::TooFewRounds { have: rounds, need: BOOTSTRAP_ROUNDS });
+    }
+    let everything: Vec<usize> = (0..rounds).collect();
+    let observed = statistic(&everything);
+    let left_out: Vec<f64> = (0..rounds)
+        .map(|out| statistic(&everything.iter().copied().filter(|&i| i != out).collect::<Vec<_>>()))
+        .collect();
+    let mut draws = Draws::new(seed, stream::PAIRS);
+    let mut rows = everything;
+    let mut resampled: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            rows.fill_with(|| draws.below(rounds as u32) as usize);
+            statistic(&rows)
+        })
+        .collect();
+    if resampled.iter().chain(&left_out).chain([&observed]).any(|v| !v.is_finite()) {
+        return Err(NoInterval::NotFinite);
+    }
+    resampled.sort_unstable_by(f64::total_cmp);
+    let below = resampled.partition_point(|&v| v < observed);
+    let not_above = resampled.partition_point(|&v| v <= observed);
+    // Statistics of few rounds repeat: a draw equal to the observed value counts as half below it. The bias
+    // is kept finite where every draw lies on one side.
+    let share = (below + not_above) as f64 / (2 * RESAMPLES) as f64;
+    let half_a_draw = 0.5 / RESAMPLES as f64;
+    let bias = normal_quantile(share.clamp(half_a_draw, 1.0 - half_a_draw));
+    let acceleration = acceleration(&left_out);
+    let end = |p: f64| {
+        let z = bias + normal_quantile(p);
+        of_sorted(&resampled, normal_cdf(bias + z / (1.0 - acceleration * z)))
+    };
+    finite(Interval { low: end(alpha / 2.0), high: end(1.0 - alpha / 2.0) })
+}
+
+/// BCa interval for the median of `d`.
+///
+/// # Errors
+/// Fewer than 12 rounds; a value that is not finite.
+pub fn bca_median(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, NoInterval> {
+    let mut drawn = Vec::with_capacity(d.len());
+    bca(d.len(), alpha, seed, |rows| {
+        drawn.clear();
+        drawn.extend(rows.iter().map(|&round| d[round]));
+        median(&drawn)
+    })
+}
+
+/// A sixth of the skewness of the jackknife values.
+fn acceleration(left_out: &[f64]) -> f64 {
+    let centre = mean(left_out);
+    let squares: f64 = left_out.iter().map(|v| (centre - v).powi(2)).sum();
+    let cubes: f64 = left_out.iter().map(|v| (centre - v).powi(3)).sum();
+    if squares > 0.0 { cubes / (6.0 * squares.powf(1.5)) } else { 0.0 }
+}
+
+/// The draw at rank p (B + 1), between two draws by interpolation.
+pub(crate) fn of_sorted(sorted: &[f64], p: f64) -> f64 {
+    let rank = (p * (sorted.len() + 1) as f64 - 1.0).clamp(0.0, (sorted.len() - 1) as f64);
+    let (below, share) = (rank.floor() as usize, rank.fract());
+    // A share of rounding dust must not reach for a neighbour that is infinite.
+    if share < 1e-9 {
+        return sorted[below];
+    }
+    sorted[below] + share * (sorted[below + 1] - sorted[below])
+}
+
+fn finite(interval: Interval) -> Result<Interval, NoInterval> {
+    if interval.low.is_finite() && interval.high.is_finite() {
+        Ok(interval)
+    } else {
+        Err(NoInterval::NotFinite)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skewed(n: usize) -> Vec<f64> {
+        (0..n).map(|i| ((i as f64 + 0.5) / n as f64).powi(3)).collect()
+    }
+
+    #[test]
+    fn both_lean_towards_the_long_tail() {
+        let d = skewed(24);
+        for (what, centre, interval) in [
+            ("t", mean(&d), bootstrap_t(&d, 0.05, 1)),
+            (
+                "bca",
+                mean(&d),
+                bca(24, 0.05, 1, |rows| rows.iter().map(|&i| d[i]).sum::<f64>() / rows.len() as f64),
+            ),
+            ("median", median(&d), bca_median(&d, 0.05, 1)),
+        ] {
+            let Interval { low, high } = interval.unwrap();
+            assert!(high - centre > centre - low && low < centre, "{what}: {low} {centre} {high}");
+            assert!(low > 0.0 && high < 0.7, "{what}: {low} {high}");
+        }
+    }
+
+    #[test]
+    fn eleven_rounds_are_too_few() {
+        let few = Err(NoInterval::TooFewRounds { have: 11, need: 12 });
+        assert_eq!(bootstrap_t(&skewed(11), 0.05, 1), few);
+        assert_eq!(bca_median(&skewed(11), 0.05, 1), few);
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_interval_and_another_seed_nearly() {
+        let d = skewed(20);
+        let (one, again, other) =
+            (bootstrap_t(&d, 0.05, 1), bootstrap_t(&d, 0.05, 1), bootstrap_t(&d, 0.05, 2));
+        assert_eq!(one, again);
+        assert!(one != other && (one.unwrap().low - other.unwrap().low).abs() < 0.02);
+    }
+
+    #[test]
+    fn constant_data_gives_a_point_and_nonsense_gives_none() {
+        let point = Ok(Interval { low: 0.5, high: 0.5 });
+        assert_eq!((bootstrap_t(&[0.5; 12], 0.05, 1), bca_median(&[0.5; 12], 0.05, 1)), (point, point));
+        assert_eq!(bca(12, 0.05, 1, |_| f64::NAN), Err(NoInterval::NotFinite));
+        assert_eq!(bootstrap_t(&[f64::INFINITY; 12], 0.05, 1), Err(NoInterval::NotFinite));
+    }
+
+    #[test]
+    fn ranks_of_sorted_draws() {
+        let sorted = [1.0, 2.0, 3.0, f64::INFINITY];
+        for (p, want) in [(0.0, 1.0), (0.2, 1.0), (0.3, 1.5), (0.6, 3.0), (1.0, f64::INFINITY)] {
+            assert!(of_sorted(&sorted, p) == want || (of_sorted(&sorted, p) - want).abs() < 1e-9, "{p}");
+        }
+    }
+}

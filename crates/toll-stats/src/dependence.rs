@@ -1,0 +1,179 @@
+//! Do rounds know of each other? Never corrects in silence: what is found is returned.
+
+use crate::bootstrap::{BOOTSTRAP_ROUNDS, of_sorted};
+use crate::draws::{Draws, stream};
+use crate::interval::{self, Interval, NoInterval};
+use crate::moments::mean;
+use crate::quantiles::{normal_quantile, student_t_quantile};
+
+const RESAMPLES: usize = 9_999;
+
+/// Correlation of each round's difference with the next round's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dependence {
+    /// Lag-1 autocorrelation, -1..1.
+    pub lag1: f64,
+    /// 2 / sqrt(n): independent rounds stay within it about 95 times in 100.
+    pub bound: f64,
+}
+
+impl Dependence {
+    /// Whether intervals that take rounds as independent are to be doubted.
+    #[must_use]
+    pub fn found(self) -> bool {
+        self.lag1.abs() > self.bound
+    }
+}
+
+/// The lag-1 check of paired differences in the order of rounds; absent with fewer than three, or a value
+/// that is not finite.
+#[must_use]
+pub fn dependence(d: &[f64]) -> Option<Dependence> {
+    if d.len() < 3 || d.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    let variance = autocovariance(d, 0);
+    let lag1 = if variance > 0.0 { autocovariance(d, 1) / variance } else { 0.0 };
+    Some(Dependence { lag1, bound: 2.0 / (d.len() as f64).sqrt() })
+}
+
+/// Mean block length for the stationary bootstrap of `d`, in rounds, at least 1.
+///
+/// Source: D. Politis and H. White, "Automatic block-length selection for the dependent bootstrap", Econometric
+/// Reviews 23 (2004), with the corrected variance of A. Patton, D. Politis and H. White,
+/// Econometric Reviews 28 (2009): D = 2 g(0)^2.
+#[must_use]
+pub fn block_length(d: &[f64]) -> f64 {
+    let n = d.len() as f64;
+    let variance = if d.len() < 3 { 0.0 } else { autocovariance(d, 0) };
+    // Also refuses NaN.
+    if !(variance > 0.0 && variance.is_finite()) {
+        return 1.0;
+    }
+    // The bandwidth is twice the first lag after which a run of correlations is negligible.
+    let run = 5.max(n.log10().sqrt().ceil() as usize);
+    let most = (n.sqrt().ceil() as usize + run).min(d.len() - 1);
+    let negligible = 2.0 * (n.log10() / n).sqrt();
+    let correlation: Vec<f64> = (0..=most + run).map(|lag| autocovariance(d, lag) / variance).collect();
+    let first = (0..most)
+        .find(|&lag| (lag + 1..=lag + run).all(|k| correlation[k].abs() < negligible))
+        .unwrap_or_else(|| (1..=most).rev().find(|&k| correlation[k].abs() >= negligible).unwrap_or(1));
+    let bandwidth = (2 * first.max(1)).min(most);
+    let (mut slope, mut spectrum) = (0.0, variance);
+    for lag in 1..=bandwidth {
+        // Flat-top: whole to half the bandwidth, then falling to nothing.
+        let weight = (2.0 * (1.0 - lag as f64 / bandwidth as f64)).min(1.0);
+        slope += 2.0 * weight * lag as f64 * autocovariance(d, lag);
+        spectrum += 2.0 * weight * autocovariance(d, lag);
+    }
+    let length = (2.0 * slope * slope / (2.0 * spectrum * spectrum)).cbrt() * n.cbrt();
+    let longest = (3.0 * n.sqrt()).min(n / 3.0).ceil();
+    // A spectrum of zero asks for endless blocks.
+    if length.is_nan() { longest } else { length.clamp(1.0, longest) }
+}
+
+/// Interval for the mean of dependent differences: blocks of rounds of random length
+/// (geometric, mean [`block_length`]) are drawn, so that neighbours mostly stay neighbours.
+///
+/// Symmetric, mean ± the 1 - alpha quantile of |mean* - mean|, widened by
+/// sqrt(n / (n - 1)) t / z because a resample knows n - 1 of n directions.
+/// Source: D. Politis and J. Romano, "The stationary bootstrap", JASA 89 (1994).
+///
+/// # Errors
+/// Fewer than 12 rounds; a value that is not finite.
+pub fn stationary_bootstrap(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, NoInterval> {
+    interval::check(d, BOOTSTRAP_ROUNDS, alpha)?;
+    let centre = mean(d);
+    let leave = 1.0 / block_length(d);
+    let mut draws = Draws::new(seed, stream::BLOCKS);
+    let mut distances: Vec<f64> =
+        (0..RESAMPLES).map(|_| (mean_of_blocks(d, leave, &mut draws) - centre).abs()).collect();
+    distances.sort_unstable_by(f64::total_cmp);
+    let n = d.len() as f64;
+    let small_sample = (n / (n - 1.0)).sqrt() * student_t_quantile(1.0 - alpha / 2.0, d.len() as u32 - 1)
+        / normal_quantile(1.0 - alpha / 2.0);
+    let half = of_sorted(&distances, 1.0 - alpha) * small_sample;
+    Ok(Interval { low: centre - half, high: centre + half })
+}
+
+/// One resample, on the circle of rounds; after each round a new block begins with probability `leave`.
+fn mean_of_blocks(d: &[f64], leave: f64, draws: &mut Draws) -> f64 {
+    let mut at = draws.below(d.len() as u32) as usize;
+    let mut sum = d[at];
+    for _ in 1..d.len() {
+        at = if draws.fraction() < leave { draws.below(d.len() as u32) as usize } else { (at + 1) % d.len() };
+        sum += d[at];
+    }
+    sum / d.len() as f64
+}
+
+/// Divisor n, as the spectral estimate needs it; zero beyond the data.
+fn autocovariance(d: &[f64], lag: usize) -> f64 {
+    let centre = mean(d);
+    let products = d.iter().zip(d.iter().skip(lag)).map(|(a, b)| (a - centre) * (b - centre));
+    products.sum::<f64>() / d.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AR(1), innovations uniform on -1..1.
+    fn chain(n: usize, phi: f64, seed: u64) -> Vec<f64> {
+        let mut draws = Draws::new(seed, 0);
+        let mut x = 0.0;
+        let step = |_| {
+            x = phi * x + 2.0 * draws.fraction() - 1.0;
+            x
+        };
+        (0..n + 50).map(step).skip(50).collect()
+    }
+
+    #[test]
+    fn a_trend_is_dependence_and_alternation_is_too() {
+        let trend: Vec<f64> = (0..20).map(f64::from).collect();
+        let alternating: Vec<f64> = (0..20).map(|i| f64::from(i % 2)).collect();
+        assert!(dependence(&trend).unwrap().found() && dependence(&trend).unwrap().lag1 > 0.8);
+        assert!(dependence(&alternating).unwrap().found() && dependence(&alternating).unwrap().lag1 < -0.9);
+        assert_eq!(dependence(&[1.0; 9]).unwrap().lag1, 0.0);
+        assert!(dependence(&[1.0, 2.0]).is_none() && dependence(&[1.0, 2.0, f64::NAN]).is_none());
+    }
+
+    #[test]
+    fn independent_rounds_raise_it_about_one_time_in_twenty() {
+        let found = (0..2_000).filter(|&seed| dependence(&chain(20, 0.0, seed)).unwrap().found()).count();
+        assert!((20..=120).contains(&found), "{found} of 2000");
+    }
+
+    #[test]
+    fn block_length_grows_with_memory_and_approaches_its_theory() {
+        // For AR(1), sum |k| R(k) over the spectrum at zero is 2 phi / (1 - phi^2).
+        let typical = |phi: f64| {
+            let lengths: Vec<f64> = (0..40).map(|seed| block_length(&chain(2_000, phi, seed))).collect();
+            crate::median(&lengths)
+        };
+        let theory = |phi: f64| (2.0 * phi / (1.0 - phi * phi)).powi(2).cbrt() * 2_000_f64.cbrt();
+        for phi in [0.4, 0.7] {
+            assert!(
+                (typical(phi) / theory(phi) - 1.0).abs() < 0.3,
+                "{phi}: {} {}",
+                typical(phi),
+                theory(phi)
+            );
+        }
+        assert!(typical(0.0) < 4.0, "{}", typical(0.0));
+        assert_eq!(
+            (block_length(&[1.0; 30]), block_length(&[]), block_length(&[f64::NAN; 9])),
+            (1.0, 1.0, 1.0)
+        );
+    }
+
+    #[test]
+    fn dependent_rounds_widen_the_interval() {
+        let d = chain(60, 0.7, 3);
+        let Interval { low, high } = stationary_bootstrap(&d, 0.05, 1).unwrap();
+        let naive = crate::bootstrap_t(&d, 0.05, 1).unwrap();
+        assert!(high - low > 1.4 * (naive.high - naive.low), "{low} {high} {naive:?}");
+        assert!(stationary_bootstrap(&d[..11], 0.05, 1).is_err());
+    }
+}
