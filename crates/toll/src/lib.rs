@@ -3,4 +3,8 @@
 //! The program as a library, so that tests and benches reach every room; `main.rs` only starts it.
 
 pub mod cli;
+pub mod host;
+pub mod journal;
+pub mod places;
 pub mod report;
+pub mod server;

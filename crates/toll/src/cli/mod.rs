@@ -3,6 +3,9 @@
 //! One file a verb; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments,
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
+mod clean;
+mod server;
+
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -15,6 +18,11 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Put back what killed runs left behind: variables, processes, namespaces, files
+    Clean(clean::Clean),
+    /// Start, show or stop a private server by itself
+    #[command(subcommand)]
+    Server(server::Server),
     /// Print a completion script for a shell
     Completions { shell: clap_complete::Shell },
     /// Print the manual page (roff)
@@ -34,6 +42,8 @@ pub fn main() -> ExitCode {
 
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Clean(arguments) => return clean::run(&arguments),
+        Verb::Server(verb) => return server::run(verb),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
         }

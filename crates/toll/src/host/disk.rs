@@ -1,0 +1,24 @@
+//! How much room is there, and how much does a directory take?
+
+use anyhow::{Context, Result};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What an ordinary user may still write to the file system of `path`.
+pub fn free_bytes(path: &Path) -> Result<u64> {
+    let stat = nix::sys::statvfs::statvfs(path)
+        .with_context(|| format!("cannot ask for the free space of {}", path.display()))?;
+    Ok(stat.blocks_available() as u64 * stat.fragment_size() as u64)
+}
+
+/// Blocks taken by everything below `dir`; holes in sparse files are not counted.
+pub fn used_bytes(dir: &Path) -> u64 {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.metadata() {
+            Ok(about) if about.is_dir() => used_bytes(&entry.path()),
+            Ok(about) => about.blocks() * 512,
+            Err(_) => 0,
+        })
+        .sum()
+}

@@ -1,0 +1,4 @@
+//! On what is measured?
+
+pub mod disk;
+pub mod memory;

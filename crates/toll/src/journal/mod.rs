@@ -1,0 +1,270 @@
+//! How is everything that toll changed put back, even if toll was killed?
+//!
+//! Each change is written here, and reaches the disk, *before* it is made. Undoing goes backwards
+//! through what is not marked done. `toll clean` does the same for journals whose owner has died.
+//! Holds no password.
+
+mod clean;
+pub mod process;
+mod undo;
+
+pub use clean::{Cleaned, State, clean, clean_run};
+pub use process::{MARKER, ProcessId};
+pub use undo::Undo;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Names one change within its journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UndoId(u64);
+
+/// A line of a journal file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "kebab-case")]
+enum Line {
+    /// First of all: whose journal this is.
+    Begin {
+        run_id: String,
+        boot_id: String,
+        namespace: String,
+        owner: ProcessId,
+    },
+    /// From now on this process answers for what is left (a server that outlives its starter).
+    Owner {
+        owner: ProcessId,
+    },
+    Change {
+        id: UndoId,
+        change: Undo,
+    },
+    Done {
+        id: UndoId,
+    },
+}
+
+/// The undo journal of one run. Shared between threads by reference.
+///
+/// It must be closed ([`Journal::undo_all`]) on every way out; a journal that is merely dropped
+/// stays on disk for `toll clean`, as after a crash.
+#[derive(Debug)]
+pub struct Journal {
+    run_id: String,
+    path: PathBuf,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    next: u64,
+    pending: BTreeMap<UndoId, Undo>,
+}
+
+/// What came of undoing.
+#[derive(Debug, Default)]
+pub struct Undone {
+    /// What was done, one line each.
+    pub actions: Vec<String>,
+    /// What could not be put back, and why.
+    pub failures: Vec<String>,
+}
+
+impl Journal {
+    /// Opens a journal of this name in the state directory. `run_id` must be new, and a file name.
+    pub fn begin(run_id: &str) -> Result<Self> {
+        Self::begin_in(&crate::places::journal_dir()?, run_id)
+    }
+
+    /// The same in a directory of the caller's choice.
+    pub fn begin_in(dir: &Path, run_id: &str) -> Result<Self> {
+        std::fs::create_dir_all(dir)
+            .with_context(|| format!("cannot make {} for the undo journal", dir.display()))?;
+        let path = dir.join(format!("{run_id}.ndjson"));
+        let unnamed = dir.join(format!("{run_id}.new"));
+        let failed = || format!("cannot make the undo journal {}", path.display());
+        let owner = ProcessId::own().context("cannot read /proc/self/stat: is /proc mounted?")?;
+        let file = OpenOptions::new().create_new(true).append(true).open(&unnamed).with_context(failed)?;
+        let open = Open { file, next: 0, pending: BTreeMap::new() };
+        let journal = Self { run_id: run_id.to_owned(), path: path.clone(), open: Mutex::new(open) };
+        let begin = Line::Begin {
+            run_id: run_id.to_owned(),
+            boot_id: process::boot_id(),
+            namespace: process::namespace(),
+            owner,
+        };
+        // Linked under its name once it says whose it is: `toll clean` never sees a nameless one.
+        let linked = journal.append(&mut journal.open(), &begin).and_then(|()| {
+            std::fs::hard_link(&unnamed, &path)
+                .and_then(|()| File::open(dir)?.sync_all())
+                .with_context(failed)
+        });
+        let _ = std::fs::remove_file(&unnamed);
+        linked.map(|()| journal)
+    }
+
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// To be called before the change is made. When it fails, the change must not be made.
+    pub fn record(&self, change: Undo) -> Result<UndoId> {
+        let mut open = self.open();
+        let id = UndoId(open.next);
+        self.append(&mut open, &Line::Change { id, change: change.clone() })?;
+        open.next += 1;
+        open.pending.insert(id, change);
+        Ok(id)
+    }
+
+    /// The change has been put back by other means.
+    pub fn done(&self, id: UndoId) -> Result<()> {
+        let mut open = self.open();
+        if open.pending.remove(&id).is_some() {
+            self.append(&mut open, &Line::Done { id })?;
+        }
+        Ok(())
+    }
+
+    /// Puts one change back now, and says what was done (nothing, where nothing was left to do).
+    pub fn undo(&self, id: UndoId) -> Result<Option<String>> {
+        let Some(change) = self.open().pending.get(&id).cloned() else { return Ok(None) };
+        let action = change.apply(&self.run_id, true)?;
+        self.done(id)?;
+        Ok(action)
+    }
+
+    /// Starts a process in a group of its own, so that it is found and ended whatever happens:
+    /// by its mark from the moment it exists, by its pid and start time from this call's return.
+    ///
+    /// `signal` ends it politely (absent: SIGTERM), each step of the escalation gets `grace`.
+    pub fn spawn(
+        &self,
+        command: &mut Command,
+        what: &str,
+        signal: Option<nix::sys::signal::Signal>,
+        grace: Duration,
+    ) -> Result<(Child, UndoId)> {
+        let (mut child, leader) = self.spawn_marked(command, what)?;
+        let recorded = self.record(Undo::ProcessGroup {
+            leader,
+            what: what.to_owned(),
+            signal: signal.map(|s| s.as_str().to_owned()),
+            grace_ms: grace.as_millis() as u64,
+        });
+        match recorded {
+            Ok(id) => Ok((child, id)),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Starts a server of toll's own; like [`Journal::spawn`], but ended after everything else.
+    pub fn spawn_sandbox(&self, command: &mut Command, what: &str) -> Result<(Child, ProcessId, UndoId)> {
+        let (mut child, leader) = self.spawn_marked(command, what)?;
+        match self.record(Undo::Sandbox { leader, what: what.to_owned() }) {
+            Ok(id) => Ok((child, leader, id)),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    fn spawn_marked(&self, command: &mut Command, what: &str) -> Result<(Child, ProcessId)> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let mut child = command
+            .env(MARKER, &self.run_id)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {what}: cannot run {program}"))?;
+        // Not reaped yet, so the entry in /proc is there even if it has ended already.
+        match ProcessId::of(child.id() as i32) {
+            Ok(leader) => Ok((child, leader)),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error).with_context(|| format!("cannot watch {what}"))
+            }
+        }
+    }
+
+    /// Leaves what is still to be undone to `owner`: `toll clean` waits until it has ended.
+    pub fn hand_over(self, owner: ProcessId) -> Result<()> {
+        let mut open = self.open();
+        self.append(&mut open, &Line::Owner { owner })
+    }
+
+    /// Puts everything back, last change first, ends whatever still carries the run's mark, and
+    /// removes the journal if nothing failed.
+    pub fn undo_all(&self) -> Undone {
+        let changes: Vec<_> = self.open().pending.iter().map(|(id, change)| (*id, change.clone())).collect();
+        let undone = undo_changes(changes, &self.run_id, true, |id| self.done(id));
+        if undone.failures.is_empty() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+        undone
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Each update is whole before the lock is let go, so a panic elsewhere spoils nothing.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn append(&self, open: &mut Open, line: &Line) -> Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        open.file.write_all(&text).and_then(|()| open.file.sync_data()).with_context(|| {
+            format!("cannot write the undo journal {}: is the disk full?", self.path.display())
+        })
+    }
+}
+
+/// Treatments first, then what carries the run's mark but was killed before it was written down,
+/// then everything else, backwards within each order of [`Undo::order`]. Goes on after a failure.
+fn undo_changes(
+    mut changes: Vec<(UndoId, Undo)>,
+    run_id: &str,
+    same_boot: bool,
+    mut done: impl FnMut(UndoId) -> Result<()>,
+) -> Undone {
+    let mut undone = Undone::default();
+    changes.sort_by_key(|(id, change)| (change.order(), std::cmp::Reverse(*id)));
+    let treatments = changes.partition_point(|(_, change)| change.order() == 0);
+    let servers: Vec<ProcessId> = changes.iter().filter_map(|(_, change)| change.sandbox()).collect();
+    for (number, (id, change)) in changes.iter().enumerate() {
+        if number == treatments && same_boot {
+            undone.end_orphans(run_id, &servers);
+        }
+        match change.apply(run_id, same_boot).and_then(|action| done(*id).map(|()| action)) {
+            Ok(action) => undone.actions.extend(action),
+            Err(error) => undone.failures.push(format!("{change}: {error:#}")),
+        }
+    }
+    if treatments == changes.len() && same_boot {
+        undone.end_orphans(run_id, &servers);
+    }
+    undone
+}
+
+impl Undone {
+    fn end_orphans(&mut self, run_id: &str, servers: &[ProcessId]) {
+        match process::end_marked(run_id, servers, Duration::from_secs(2)) {
+            process::Ending::Gone => {}
+            process::Ending::Stuck => self.failures.push(format!("processes of run {run_id} are stuck")),
+            ending => self.actions.push(format!("processes without an entry, by their mark: {ending}")),
+        }
+    }
+}

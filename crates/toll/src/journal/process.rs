@@ -1,0 +1,221 @@
+//! Is this still the process that we started?
+//!
+//! A pid alone is not an answer: the kernel hands it out again. Start time within one boot is.
+//! Reads /proc, never signals anything it has not looked at first.
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Put into the environment of every process that toll starts, with the run's id as its value:
+/// an orphan is found by it even if toll died between fork and journal.
+pub const MARKER: &str = "TOLL_RUN";
+
+/// A process of this boot, told apart from a later one with the same pid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// Field 22 of /proc/PID/stat: clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+impl ProcessId {
+    /// Fails when there is no such process.
+    pub fn of(pid: i32) -> io::Result<Self> {
+        Ok(Self { pid, start_ticks: Stat::read(pid)?.start_ticks })
+    }
+
+    pub fn own() -> io::Result<Self> {
+        Self::of(Pid::this().as_raw())
+    }
+
+    /// A zombie has ended: all that is left of it is an exit code.
+    pub fn alive(&self) -> bool {
+        Stat::read(self.pid).is_ok_and(|s| s.start_ticks == self.start_ticks && !s.ended())
+    }
+}
+
+/// The fields of /proc/PID/stat that decide whose a process is.
+#[derive(Debug, Clone, Copy)]
+struct Stat {
+    state: u8,
+    group: i32,
+    start_ticks: u64,
+}
+
+impl Stat {
+    fn read(pid: i32) -> io::Result<Self> {
+        let text = std::fs::read(format!("/proc/{pid}/stat"))?;
+        Self::parse(&text).ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not understood")))
+    }
+
+    /// The name in parentheses may itself hold spaces and parentheses: fields count from the last `)`.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let after_name = text.iter().rposition(|&b| b == b')')? + 1;
+        let fields = std::str::from_utf8(&text[after_name..]).ok()?;
+        let mut fields = fields.split_ascii_whitespace();
+        let state = *fields.next()?.as_bytes().first()?;
+        let group = fields.nth(1)?.parse().ok()?;
+        let start_ticks = fields.nth(16)?.parse().ok()?;
+        Some(Self { state, group, start_ticks })
+    }
+
+    fn ended(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// This boot's id; pids and start times of another boot mean nothing.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// Within which PID namespace our pids are counted; empty where that cannot be told.
+pub fn namespace() -> String {
+    std::fs::read_link("/proc/self/ns/pid")
+        .map(|link| link.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}
+
+/// Living processes whose environment carries `TOLL_RUN=run_id`, other than this one and the
+/// members of the groups that `except` leads.
+pub fn marked(run_id: &str, except: &[ProcessId]) -> Vec<ProcessId> {
+    let wanted = format!("{MARKER}={run_id}");
+    let own = Pid::this().as_raw();
+    living()
+        .filter(|(id, stat)| id.pid != own && !except.iter().any(|leader| leader.pid == stat.group))
+        .filter(|(id, _)| has_variable(id.pid, wanted.as_bytes()))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+/// Living members of the process group that `leader` was started to lead. If the leader has ended,
+/// only members that carry the run's mark are taken for ours.
+pub fn group(leader: ProcessId, run_id: &str) -> Vec<ProcessId> {
+    let wanted = format!("{MARKER}={run_id}");
+    let led = leader.alive();
+    living()
+        .filter(|(_, stat)| stat.group == leader.pid)
+        .filter(|(id, _)| led || has_variable(id.pid, wanted.as_bytes()))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+fn living() -> impl Iterator<Item = (ProcessId, Stat)> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = Stat::read(pid).ok()?;
+        (!stat.ended()).then_some((ProcessId { pid, start_ticks: stat.start_ticks }, stat))
+    })
+}
+
+fn has_variable(pid: i32, wanted: &[u8]) -> bool {
+    std::fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|&b| b == 0).any(|variable| variable == wanted))
+}
+
+/// How a process (or group) came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// There was nothing left to end.
+    Gone,
+    /// It went when asked.
+    Asked(Signal),
+    /// It did not listen and was killed.
+    Killed,
+    /// It is still there (stuck in the kernel).
+    Stuck,
+}
+
+impl std::fmt::Display for Ending {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gone => write!(f, "had ended already"),
+            Self::Asked(signal) => write!(f, "ended by {signal}"),
+            Self::Killed => write!(f, "killed: it did not end when asked"),
+            Self::Stuck => write!(f, "still there after SIGKILL (stuck in the kernel)"),
+        }
+    }
+}
+
+/// Ends a process group: `first`, then TERM, then KILL, each given `grace`. Returns when none of
+/// its members lives. A leader that is a child of ours is reaped by whoever holds its `Child`.
+pub fn end_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration) -> Ending {
+    end(
+        first,
+        grace,
+        || group(leader, run_id),
+        |signal| {
+            // Only while a member was just seen: the number of an empty group may be handed out again.
+            killpg(Pid::from_raw(leader.pid), signal)
+        },
+    )
+}
+
+/// Ends every process of [`marked`].
+pub fn end_marked(run_id: &str, except: &[ProcessId], grace: Duration) -> Ending {
+    end(
+        Signal::SIGTERM,
+        grace,
+        || marked(run_id, except),
+        |signal| {
+            for process in marked(run_id, except) {
+                if process.alive() {
+                    kill(Pid::from_raw(process.pid), signal)?;
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
+fn end(
+    first: Signal,
+    grace: Duration,
+    members: impl Fn() -> Vec<ProcessId>,
+    send: impl Fn(Signal) -> Result<(), Errno>,
+) -> Ending {
+    if members().is_empty() {
+        return Ending::Gone;
+    }
+    for (signal, ending) in [
+        (first, Ending::Asked(first)),
+        (Signal::SIGTERM, Ending::Asked(Signal::SIGTERM)),
+        (Signal::SIGKILL, Ending::Killed),
+    ] {
+        // Gone between the look and the signal: the next look says so.
+        let _ = send(signal);
+        let asked = Instant::now();
+        // The kernel needs time to tear down a large address space even after SIGKILL.
+        let wait = if signal == Signal::SIGKILL { grace.max(Duration::from_secs(10)) } else { grace };
+        while asked.elapsed() < wait {
+            if members().is_empty() {
+                return ending;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Ending::Stuck
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let stat = b"42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
+        let stat = Stat::parse(stat).expect("parsed");
+        assert_eq!((stat.state, stat.group, stat.start_ticks), (b'S', 7, 9876));
+    }
+
+    #[test]
+    fn another_start_time_is_another_process() {
+        let own = ProcessId::own().expect("own process");
+        assert!(own.alive());
+        assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.alive());
+    }
+}

@@ -1,0 +1,33 @@
+//! Where does toll keep what is its own?
+//!
+//! Only names the places; never makes or removes anything in them.
+
+use anyhow::{Result, anyhow};
+use std::path::PathBuf;
+
+/// Prepared data that may be deleted at any time: `$XDG_CACHE_HOME/toll`, else `~/.cache/toll`.
+pub fn cache_dir() -> Result<PathBuf> {
+    base("XDG_CACHE_HOME", ".cache")
+}
+
+/// What must outlive a crash (undo journals, the background server):
+/// `$XDG_STATE_HOME/toll`, else `~/.local/state/toll`.
+pub fn state_dir() -> Result<PathBuf> {
+    base("XDG_STATE_HOME", ".local/state")
+}
+
+/// Undo journals, one for each run that is going on or was killed.
+pub fn journal_dir() -> Result<PathBuf> {
+    Ok(state_dir()?.join("journal"))
+}
+
+/// The XDG base directory specification tells applications to ignore relative paths.
+fn base(variable: &str, below_home: &str) -> Result<PathBuf> {
+    if let Some(dir) = std::env::var_os(variable).map(PathBuf::from).filter(|d| d.is_absolute()) {
+        return Ok(dir.join("toll"));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|h| h.is_absolute()).ok_or_else(|| {
+        anyhow!("neither {variable} nor HOME is set: set {variable} to a directory of yours")
+    })?;
+    Ok(home.join(below_home).join("toll"))
+}

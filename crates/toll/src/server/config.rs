@@ -1,0 +1,184 @@
+//! With which settings does a sandbox run, and why?
+//!
+//! The whole file is shown in the plan; nothing is left to files of the host (`--defaults-file`).
+
+use super::program::{Flavour, ServerProgram, Version};
+use std::path::Path;
+
+/// What the caller may choose about a sandbox's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub buffer_pool_bytes: u64,
+    pub max_connections: u32,
+    /// Costs some percent by itself; needed by the statement-history arm.
+    pub performance_schema: bool,
+    /// Listen on ::1 too.
+    pub ipv6: bool,
+    /// Further `name=value`, after toll's own, so that they win.
+    pub further: Vec<String>,
+}
+
+/// Where one sandbox keeps its files.
+#[derive(Debug, Clone)]
+pub(super) struct Files<'a> {
+    pub home: &'a Path,
+    pub datadir: &'a Path,
+    pub socket: &'a Path,
+    pub port: u16,
+}
+
+/// `name=value` for each setting that bears on results, as the plan shows it.
+pub(super) fn shown(program: &ServerProgram, settings: &Settings) -> Vec<String> {
+    let mut list = vec![
+        format!("innodb_buffer_pool_size={}", settings.buffer_pool_bytes),
+        format!("max_connections={}", settings.max_connections),
+        format!("performance_schema={}", if settings.performance_schema { "ON" } else { "OFF" }),
+        "bind_address=".to_owned() + if settings.ipv6 { "127.0.0.1,::1" } else { "127.0.0.1" },
+        // A name lookup would be part of every connection's latency.
+        "skip_name_resolve=ON".into(),
+        "skip_log_bin".into(),
+        "thread_cache_size=128".into(),
+        "table_open_cache=4000".into(),
+        "character_set_server=utf8mb4".into(),
+        // Data is in the buffer pool; a second copy in the page cache would be evicted by captures
+        // and its eviction mistaken for their cost.
+        "innodb_flush_method=O_DIRECT".into(),
+        // Both move pages in the background at a time of their own choosing.
+        "innodb_buffer_pool_dump_at_shutdown=OFF".into(),
+        "innodb_buffer_pool_load_at_startup=OFF".into(),
+        "innodb_stats_auto_recalc=OFF".into(),
+        "slow_query_log=OFF".into(),
+        "general_log=OFF".into(),
+        "local_infile=OFF".into(),
+    ];
+    match program.flavour {
+        Flavour::Mariadb => list.push("query_cache_type=OFF".into()),
+        Flavour::Mysql | Flavour::Percona => {
+            list.push("loose_mysqlx=OFF".into());
+            // Clients without caching_sha2_password (older sysbench builds) must get in.
+            if program.version >= Version(8, 4, 0) && program.version < Version(9, 0, 0) {
+                list.push("mysql_native_password=ON".into());
+            }
+        }
+    }
+    list.extend(settings.further.iter().cloned());
+    list
+}
+
+/// The option file.
+pub(super) fn file(program: &ServerProgram, files: &Files<'_>, shown: &[String]) -> String {
+    let home = files.home.display();
+    let mut text = String::from("# Written by toll for one sandbox server.\n[mysqld]\n");
+    for setting in [
+        format!("basedir={}", program.basedir.display()),
+        format!("datadir={}", files.datadir.display()),
+        format!("socket={}", files.socket.display()),
+        format!("port={}", files.port),
+        format!("pid_file={home}/server.pid"),
+        format!("log_error={home}/error.log"),
+        format!("slow_query_log_file={home}/slow.log"),
+        format!("general_log_file={home}/general.log"),
+        format!("tmpdir={home}/tmp"),
+        format!("secure_file_priv={home}/tmp"),
+        format!("init_file={home}/init.sql"),
+    ] {
+        text.push_str(&setting);
+        text.push('\n');
+    }
+    if nix::unistd::geteuid().is_root() {
+        // Servers refuse to run as root unless told so; the sandbox's files are root's.
+        text.push_str("user=root\n");
+    }
+    for setting in shown {
+        text.push_str(setting);
+        text.push('\n');
+    }
+    text
+}
+
+/// Statements run by the server itself before it lets anyone in: one account, for this host only,
+/// with a password of this sandbox alone. Without one, any local user could read and write files
+/// through the server.
+pub(super) fn accounts(program: &ServerProgram, password: &str) -> String {
+    let identified = match program.flavour {
+        Flavour::Mariadb => format!("IDENTIFIED VIA mysql_native_password USING PASSWORD('{password}')"),
+        _ if program.version < Version(9, 0, 0) => {
+            format!("IDENTIFIED WITH mysql_native_password BY '{password}'")
+        }
+        _ => format!("IDENTIFIED BY '{password}'"),
+    };
+    let mut text = String::new();
+    for host in ["localhost", "127.0.0.1", "::1"] {
+        let account = format!("'{USER}'@'{host}'");
+        text.push_str(&format!("CREATE USER IF NOT EXISTS {account};\n"));
+        text.push_str(&format!("ALTER USER {account} {identified};\n"));
+        text.push_str(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION;\n"));
+    }
+    if program.flavour != Flavour::Mariadb {
+        // `--initialize-insecure` leaves root without a password.
+        text.push_str(&format!("ALTER USER 'root'@'localhost' IDENTIFIED BY '{password}';\n"));
+    }
+    text
+}
+
+/// The account that drivers and tools use.
+pub const USER: &str = "toll";
+
+/// Bytes that `tables` of `rows` need in memory, with room for undo, dictionary and page overhead.
+///
+/// A sysbench row is 189 bytes of columns; InnoDB stores 240 to 250 a row with its index on `k`
+/// (measured: 10,000 and 1,000,000 rows, MariaDB 10.11). A quarter on top for pages half full.
+pub fn data_bytes(tables: u32, rows: u64) -> u64 {
+    const ROW: u64 = 250;
+    u64::from(tables) * rows * ROW / 4 * 5 + (64 << 20)
+}
+
+/// What the buffer pool gets, and a warning where that is less than it should be.
+///
+/// `wanted` (the document's 16 GiB in a faithful run) is cut to six tenths of the memory that is
+/// available, so that captures still find a page cache.
+pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64) -> (u64, Option<String>) {
+    const MIB: u64 = 1 << 20;
+    let allowed = (available / 10 * 6).max(64 * MIB);
+    let given = wanted.max(data).min(allowed) / MIB * MIB;
+    let warning = if given < data {
+        Some(format!(
+            "the buffer pool of {} MiB does not hold the data of {} MiB: the disk is measured too; \
+             use fewer --rows or a host with more memory",
+            given / MIB,
+            data / MIB
+        ))
+    } else if given < wanted / MIB * MIB {
+        Some(format!(
+            "the buffer pool is {} MiB instead of {} MiB, as memory allows; the data of {} MiB fits",
+            given / MIB,
+            wanted / MIB,
+            data / MIB
+        ))
+    } else {
+        None
+    };
+    (given, warning)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn the_pool_holds_the_data_where_memory_allows() {
+        assert_eq!(buffer_pool_bytes(16 * GIB, 2 * GIB, 64 * GIB), (16 * GIB, None));
+        let (given, warning) = buffer_pool_bytes(16 * GIB, 2 * GIB, 10 * GIB);
+        assert!((2 * GIB..=6 * GIB).contains(&given));
+        assert!(warning.expect("a warning").contains("instead of"));
+    }
+
+    #[test]
+    fn a_pool_smaller_than_the_data_says_that_the_disk_is_measured() {
+        let (given, warning) = buffer_pool_bytes(0, 8 * GIB, 4 * GIB);
+        assert!(given < 8 * GIB);
+        assert!(warning.expect("a warning").contains("--rows"));
+    }
+}

@@ -1,0 +1,13 @@
+//! Which server is measured: a private one of toll's own, or one that is there already?
+
+pub mod background;
+pub mod config;
+mod datadir;
+pub mod port;
+mod prepared;
+pub mod program;
+mod sandbox;
+
+pub use prepared::DataSpec;
+pub use program::{Flavour, ServerProgram, Version};
+pub use sandbox::{Sandbox, SandboxSpec};

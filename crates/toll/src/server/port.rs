@@ -1,0 +1,69 @@
+//! On which TCP port does a sandbox listen?
+//!
+//! Always one that is 2 modulo 8, as 3306 is: the capture filters of the tcpdump scenario look at
+//! the low three bits of both ports and would mean something else on another port.
+
+use anyhow::{Result, bail};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+/// Where the search begins: clear of well-known ports and below Linux's ephemeral range (32768 up
+/// is ephemeral by default, so a client may hold one; the next is taken then).
+pub const FIRST: u16 = 33002;
+
+/// The first free port from `from` upwards, in steps of 8.
+pub fn free(from: u16, addresses: &[IpAddr]) -> Result<u16> {
+    debug_assert_eq!(from % 8, 2);
+    match (from..=u16::MAX).step_by(8).find(|&port| is_free(port, addresses)) {
+        Some(port) => Ok(port),
+        None => bail!("no free TCP port that is 2 modulo 8 from {from} up: end other sandboxes (toll clean)"),
+    }
+}
+
+/// Refuses a port whose low bits are wrong, or that something listens on.
+pub fn check(port: u16, addresses: &[IpAddr]) -> Result<()> {
+    if port % 8 != 2 {
+        bail!(
+            "port {port} is not 2 modulo 8, which the capture filters rely on: choose --port {}",
+            nearest(port)
+        );
+    }
+    if !is_free(port, addresses) {
+        bail!("port {port} is taken: choose another --port, or none to let toll find a free one");
+    }
+    Ok(())
+}
+
+/// The closest port at or above `port` that may be used.
+fn nearest(port: u16) -> u16 {
+    let base = port.clamp(1026, u16::MAX - 13);
+    base + (10 - base % 8) % 8
+}
+
+fn is_free(port: u16, addresses: &[IpAddr]) -> bool {
+    addresses.iter().all(|&address| TcpListener::bind(SocketAddr::new(address, port)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const LOCAL: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+
+    #[test]
+    fn a_taken_port_is_passed_over_and_the_next_is_again_2_modulo_8() {
+        let first = free(FIRST, &LOCAL).expect("a free port");
+        let _held = TcpListener::bind((Ipv4Addr::LOCALHOST, first)).expect("bound");
+        let next = free(first, &LOCAL).expect("another free port");
+        assert!(next > first && next % 8 == 2, "{first} then {next}");
+        let refused = check(first, &LOCAL).expect_err("taken").to_string();
+        assert!(refused.contains("taken"), "{refused}");
+    }
+
+    #[test]
+    fn a_port_with_other_low_bits_is_refused_with_the_nearest_that_will_do() {
+        let refused = check(3307, &LOCAL).expect_err("3307 is 3 modulo 8").to_string();
+        assert!(refused.contains("--port 3314"), "{refused}");
+        assert!([0, 1, 1026, 3306, 65_535].iter().all(|&p| nearest(p) % 8 == 2));
+    }
+}

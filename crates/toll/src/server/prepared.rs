@@ -1,0 +1,188 @@
+//! How is data loaded once and used by many runs?
+//!
+//! A server that shut down cleanly leaves its data directory in the cache; a sandbox starts from a
+//! clone of it. An entry appears under its name only when it is whole. Never alters an entry.
+
+use super::program::ServerProgram;
+use super::{Sandbox, SandboxSpec, config, datadir};
+use crate::journal::{Journal, Undo};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use toll_load::Target;
+
+/// The data that a sandbox shall hold; with the server's version it names a cache entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DataSpec {
+    pub tables: u32,
+    /// In each table.
+    pub rows: u64,
+    pub seed: u64,
+}
+
+/// Raised when data or layout of entries change, so that old ones are no longer found.
+const LAYOUT: u32 = 1;
+
+/// Starts a sandbox that holds `data`. `load` fills a running server and is only called when no
+/// clone can be had; `tell` hears what is going on.
+pub(super) fn start(
+    spec: &SandboxSpec,
+    data: DataSpec,
+    journal: &Journal,
+    tell: &dyn Fn(&str),
+    load: impl FnOnce(&Target) -> Result<()>,
+) -> Result<Sandbox> {
+    let program = ServerProgram::find(spec.program.as_deref())?;
+    let spec = SandboxSpec { tables: data.tables, rows: data.rows, ..spec.clone() };
+    let cache = spec.cache_dir()?.join("prepared");
+    std::fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
+    let entry = cache.join(key(&program, &spec, data));
+
+    // Shared while cloning, exclusive while making: whoever comes second waits, then clones.
+    let mut lock = locked(&entry, FlockArg::LockShared, tell)?;
+    if !entry.is_dir() {
+        drop(lock);
+        lock = locked(&entry, FlockArg::LockExclusive, tell)?;
+        if !entry.is_dir() {
+            make(&entry, &spec, &program, journal, tell, load)?;
+        }
+    }
+    let sandbox = Sandbox::start_with(&spec, program, journal, |_, datadir, home| {
+        clone(&entry, datadir, &home.join("clone.log"), journal)
+    });
+    drop(lock);
+    sandbox
+}
+
+/// Everything on which the bytes of a data directory depend.
+fn key(program: &ServerProgram, spec: &SandboxSpec, data: DataSpec) -> String {
+    let mut key = format!(
+        "{}-{}-tables{}-rows{}-seed{}-v{LAYOUT}",
+        program.flavour.name(),
+        program.version,
+        data.tables,
+        data.rows,
+        data.seed
+    );
+    if !spec.settings.is_empty() {
+        // Page size and the like are fixed when the data is made; which settings do so is the
+        // server's business, so any difference makes another entry.
+        let mut settings = spec.settings.clone();
+        settings.sort();
+        key.push_str(&format!("-{:016x}", fnv1a(settings.join("\n").as_bytes())));
+    }
+    key
+}
+
+/// FNV-1a, 64 bits: the same in every build and on every host, unlike the standard hasher.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn locked(entry: &Path, kind: FlockArg, tell: &dyn Fn(&str)) -> Result<Flock<File>> {
+    let path = entry.with_extension("lock");
+    let failed = || format!("cannot lock {}", path.display());
+    let file = File::options().create(true).append(true).open(&path).with_context(failed)?;
+    let at_once = match kind {
+        FlockArg::LockShared => FlockArg::LockSharedNonblock,
+        _ => FlockArg::LockExclusiveNonblock,
+    };
+    match Flock::lock(file, at_once) {
+        Ok(lock) => Ok(lock),
+        Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
+            tell("another toll is preparing the same data: waiting for it");
+            Flock::lock(file, kind).map_err(|(_, errno)| errno).with_context(failed)
+        }
+        Err((_, errno)) => Err(errno).with_context(failed),
+    }
+}
+
+fn make(
+    entry: &Path,
+    spec: &SandboxSpec,
+    program: &ServerProgram,
+    journal: &Journal,
+    tell: &dyn Fn(&str),
+    load: impl FnOnce(&Target) -> Result<()>,
+) -> Result<()> {
+    let cache = entry.parent().unwrap_or(entry);
+    // The entry itself, and a clone of it where the file system cannot share blocks.
+    let needed = 2 * config::data_bytes(spec.tables, spec.rows) + (512 << 20);
+    let free = crate::host::disk::free_bytes(cache)?;
+    if free < needed {
+        bail!(
+            "{} has {} MB free and the data needs {} MB: use fewer --rows, or set XDG_CACHE_HOME \
+             to a directory with more room",
+            cache.display(),
+            free / 1_000_000,
+            needed / 1_000_000
+        );
+    }
+    tell(&format!(
+        "preparing {} tables of {} rows for {} {} (once; kept in {})",
+        spec.tables,
+        spec.rows,
+        program.flavour.name(),
+        program.version,
+        cache.display()
+    ));
+    let mut loading = SandboxSpec { port: None, ..spec.clone() };
+    // What a crash would lose is thrown away anyway: no half-made entry is ever used.
+    loading.settings.push("innodb_flush_log_at_trx_commit=0".into());
+    loading.settings.push("innodb_doublewrite=OFF".into());
+    // Nothing is left to purge or merge in the windows of a run.
+    loading.settings.push("innodb_fast_shutdown=0".into());
+    let sandbox = Sandbox::start_with(&loading, program.clone(), journal, |program, datadir, home| {
+        datadir::initialise(program, datadir, &home.join("init.log"), journal)
+    })?;
+    let loaded = load(&sandbox.unix_target());
+    if let Err(error) = loaded {
+        let words = sandbox.last_words();
+        sandbox.stop(journal)?;
+        return Err(
+            error.context(format!("cannot load the data; the end of the server's error log:\n{words}"))
+        );
+    }
+    let half_made = cache.join(format!("half-made-{}", journal.run_id()));
+    let id = journal.record(Undo::Path { path: half_made.clone() })?;
+    let moved = sandbox.stop_and_keep(journal, &half_made).and_then(|()| {
+        sync(&half_made)?;
+        std::fs::rename(&half_made, entry).with_context(|| format!("cannot make {}", entry.display()))?;
+        sync(cache)
+    });
+    match moved {
+        Ok(()) => journal.done(id),
+        Err(error) => {
+            journal.undo(id)?;
+            Err(error)
+        }
+    }
+}
+
+/// Copies the entry, sharing blocks where the file system can, and waits until the copy has reached
+/// the disk: written back later, it would be a stall in somebody's window.
+fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal) -> Result<()> {
+    let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = Command::new("cp");
+    command.args(["--recursive", "--reflink=auto", "--sparse=auto", "--preserve=mode", "--"]);
+    command.arg(entry).arg(datadir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+    let (mut child, id) = journal.spawn(&mut command, "clone of the data", None, Duration::from_secs(1))?;
+    let status = child.wait()?;
+    journal.done(id)?;
+    if !status.success() {
+        bail!("cannot clone {} to {}:\n{}", entry.display(), datadir.display(), datadir::tail(log));
+    }
+    sync(datadir)
+}
+
+/// Everything of this directory's file system reaches the disk.
+fn sync(dir: &Path) -> Result<()> {
+    let dir_file = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
+    nix::unistd::syncfs(dir_file.as_fd()).with_context(|| format!("cannot write {} to disk", dir.display()))
+}
