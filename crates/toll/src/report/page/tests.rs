@@ -34,6 +34,7 @@ fn a_plan() -> Plan {
         arms: vec![],
         order: vec![],
         jitter: 0.2,
+        planned_mde_pct: None,
         started_wall_us: 1_790_000_000_000_000,
     }
 }
