@@ -6,10 +6,12 @@
 
 mod clean;
 pub mod process;
+mod settings;
 mod undo;
 
 pub use clean::{Cleaned, State, clean, clean_run};
 pub use process::{MARKER, ProcessId};
+pub use settings::ServerRef;
 pub use undo::Undo;
 
 use anyhow::{Context, Result};

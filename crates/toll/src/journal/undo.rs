@@ -3,6 +3,7 @@
 //! Each change is undone at most once with effect: undoing it again finds nothing to do.
 
 use super::process::{self, Ending, ProcessId};
+use super::settings::{self, ServerRef};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,8 @@ pub enum Undo {
     Link { name: String },
     /// A root queueing discipline was set on an interface.
     Qdisc { device: String },
+    /// Settings of a server that is not toll's own were changed; these statements put them back.
+    Settings { server: ServerRef, statements: Vec<String>, what: String },
 }
 
 /// How long a sandbox server may take to write its pages back before it is killed.
@@ -49,7 +52,7 @@ impl Undo {
     pub(super) fn order(&self) -> u8 {
         match self {
             Self::ProcessGroup { .. } => 0,
-            Self::Netns { .. } | Self::Link { .. } | Self::Qdisc { .. } => 1,
+            Self::Netns { .. } | Self::Link { .. } | Self::Qdisc { .. } | Self::Settings { .. } => 1,
             Self::Sandbox { .. } => 2,
             Self::Path { .. } | Self::Cgroup { .. } => 3,
         }
@@ -79,6 +82,11 @@ impl Undo {
                 if !same_boot =>
             {
                 Ok(None)
+            }
+
+            Self::Settings { server, statements, what } => {
+                settings::put_back(server, statements)?;
+                Ok(Some(format!("put back the {what}")))
             }
             Self::Path { path } => remove(path),
             Self::Cgroup { path } => match std::fs::remove_dir(path) {
@@ -124,6 +132,7 @@ impl std::fmt::Display for Undo {
             Self::Netns { name } => write!(f, "network namespace {name}"),
             Self::Link { name } => write!(f, "network interface {name}"),
             Self::Qdisc { device } => write!(f, "queueing discipline of {device}"),
+            Self::Settings { what, .. } => write!(f, "{what}"),
         }
     }
 }
