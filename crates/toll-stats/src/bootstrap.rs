@@ -158,6 +158,33 @@ mod tests {
     }
 
     #[test]
+    fn bca_ends_are_the_draws_that_bias_and_skewness_choose() {
+        let d = skewed(20);
+        let mut seen = Vec::new();
+        let got = bca(20, 0.05, 1, |rows| {
+            let value = rows.iter().map(|&i| d[i]).sum::<f64>() / rows.len() as f64;
+            seen.push(value);
+            value
+        })
+        .unwrap();
+        // In the order of calls: the data, each round left out, the draws.
+        let mut drawn = seen.split_off(21);
+        drawn.sort_unstable_by(f64::total_cmp);
+        let below = drawn.iter().filter(|&&v| v < seen[0]).count() as f64 / drawn.len() as f64;
+        // For a mean the acceleration is a sixth of the standardised third moment over sqrt(n).
+        let moment = |k: i32| d.iter().map(|v| (v - mean(&d)).powi(k)).sum::<f64>() / 20.0;
+        let a = moment(3) / moment(2).powf(1.5) / 6.0 / 20_f64.sqrt();
+        let z0 = normal_quantile(below);
+        for (end, z) in [(got.low, -1.959_964), (got.high, 1.959_964)] {
+            let rank = normal_cdf(z0 + (z0 + z) / (1.0 - a * (z0 + z))) * 10_000.0;
+            let want = drawn[rank.round() as usize - 1];
+            assert!((end - want).abs() < 1e-3, "{end} {want}");
+            let plain = drawn[(normal_cdf(z) * 10_000.0).round() as usize - 1];
+            assert!(end > plain + 2e-3, "{end} {plain}");
+        }
+    }
+
+    #[test]
     fn eleven_rounds_are_too_few() {
         let few = Err(NoInterval::TooFewRounds { have: 11, need: 12 });
         assert_eq!(bootstrap_t(&skewed(11), 0.05, 1), few);

@@ -59,9 +59,7 @@ fn largest_stray(residuals: &[Vec<Option<f64>>], orders: &[Vec<usize>]) -> Stray
     let mut before = None;
     for (round, order) in residuals.iter().zip(orders) {
         for &arm in order {
-            if let (Some(before), Some(residual)) = (before, round[arm])
-                && before != arm
-            {
+            if let (Some(before), Some(residual)) = (before, round[arm]) {
                 let (sum, count): &mut (f64, u32) = &mut successors[before];
                 *sum += residual;
                 *count += 1;
@@ -128,6 +126,9 @@ mod tests {
         let (values, orders) = run(14, 4, -0.08, 1);
         let found = carry_over(&values, &orders, 1).unwrap();
         assert!(found.after == 2 && found.p < 0.01 && found.effect < -0.03, "{found:?}");
+        // However large: the real order is one of those counted.
+        let (values, orders) = run(14, 4, -5.0, 1);
+        assert_eq!(carry_over(&values, &orders, 1).unwrap().p, 1.0 / ORDERS as f64);
     }
 
     #[test]

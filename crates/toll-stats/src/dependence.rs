@@ -169,6 +169,29 @@ mod tests {
     }
 
     #[test]
+    fn block_length_of_a_worked_example() {
+        // By the definition, written down once more in another language: 7 lags matter, bandwidth 12,
+        // g(0) = .195270, G = -.353312.
+        let d = [
+            0.5, 1.27, 1.06, -0.12, -0.06, -1.57, -0.29, 0.53, 1.01, 0.85, 0.59, -0.32, -1.24, -0.02, -0.17,
+            0.5, 1.09, 0.55, 0.33, -0.63, -0.82, 0.12, -0.13, 0.79, 1.3, 0.18, -0.29, -0.83, -0.25, -0.25,
+            2.06, 0.56, -0.02, -1.3, -0.96, -0.29, 1.35, 1.32, 1.6, -1.75,
+        ];
+        assert!((block_length(&d) - 5.078_105_72).abs() < 1e-6, "{}", block_length(&d));
+    }
+
+    #[test]
+    fn blocks_keep_neighbours_together_and_begin_anywhere() {
+        let mut draws = Draws::new(1, stream::BLOCKS);
+        let d = [10.0, 0.0, 0.0, 0.0, 0.0];
+        // One block that never ends goes once round the circle.
+        assert!((0..20).all(|_| mean_of_blocks(&d, 0.0, &mut draws) == 2.0));
+        let single: Vec<f64> = (0..5_000).map(|_| mean_of_blocks(&d, 1.0, &mut draws)).collect();
+        // sd of one resample 1.79; 4 standard errors of 5,000 are .1.
+        assert!((mean(&single) - 2.0).abs() < 0.1, "{}", mean(&single));
+    }
+
+    #[test]
     fn dependent_rounds_widen_the_interval() {
         let d = chain(60, 0.7, 3);
         let Interval { low, high } = stationary_bootstrap(&d, 0.05, 1).unwrap();

@@ -68,6 +68,8 @@ pub enum PairError {
     Lengths { arm: usize, baseline: usize },
     #[error("round {round} has the value {value}: a ratio needs a finite value above zero")]
     NoLog { round: usize, value: f64 },
+    #[error("round {round} has the value {value}: a difference needs a finite value")]
+    NotFinite { round: usize, value: f64 },
     #[error("{floor} cannot stand in for a zero: give a finite value above zero")]
     Floor { floor: f64 },
 }
@@ -100,7 +102,7 @@ pub fn differences(arm: &[Option<f64>], baseline: &[Option<f64>]) -> Result<Pair
     pair(arm, baseline, |round, arm, baseline| {
         for value in [arm, baseline] {
             if !value.is_finite() {
-                return Err(PairError::NoLog { round, value });
+                return Err(PairError::NotFinite { round, value });
             }
         }
         Ok((arm - baseline, false))
@@ -221,6 +223,8 @@ mod tests {
     fn differences_keep_zeros_as_they_are() {
         let pairs = differences(&[Some(0.0), Some(3.0)], &[Some(0.0), Some(1.0)]).unwrap();
         assert_eq!(pairs.d, [0.0, 2.0]);
+        let error = differences(&[Some(1.0)], &[Some(f64::INFINITY)]).unwrap_err();
+        assert_eq!(error, PairError::NotFinite { round: 0, value: f64::INFINITY });
     }
 
     #[test]

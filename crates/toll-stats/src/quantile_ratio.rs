@@ -144,6 +144,11 @@ mod tests {
             (events_for_quantile(0.99), events_for_quantile(0.95), events_for_quantile(0.5)),
             (1000, 200, 20)
         );
+        assert_eq!(events_for_quantile(0.9), 100);
+        // Counts of one value add up.
+        let just = [(5, 400), (5, 600)];
+        let got = quantile_ratio(&[WindowPair { arm: &just, baseline: &just }], 0.99, 0.05, 1).unwrap();
+        assert_eq!((got.arm, got.baseline), (5, 5));
         let (enough, few) = ([(5, 1000)], [(5, 999)]);
         let pairs = [WindowPair { arm: &enough, baseline: &few }];
         assert_eq!(

@@ -65,9 +65,10 @@ pub fn sign_flip(d: &[f64], alpha: f64, seed: u64) -> SignFlip {
 /// The fewest rounds that can give an interval: the smallest n with 2^(1-n) <= alpha (6 for 95%, 8 for 99%).
 ///
 /// With k arms under Holm no verdict can be significant before `rounds_for_interval(alpha / k)` rounds.
+/// `usize::MAX` where no number of rounds would do (alpha below 1/20,000).
 #[must_use]
 pub fn rounds_for_interval(alpha: f64) -> usize {
-    (1..=64).find(|&n| smallest_p(n) <= alpha).unwrap_or(64)
+    (1..=EXACT_ROUNDS + 1).find(|&n| smallest_p(n) <= alpha).unwrap_or(usize::MAX)
 }
 
 /// The smallest p that n rounds can give, 2^(1-n) up to 16 rounds: all signs alike, or all opposite.
@@ -215,6 +216,7 @@ mod tests {
     #[test]
     fn six_rounds_are_the_fewest_for_95_and_eight_for_99_percent() {
         assert_eq!((rounds_for_interval(0.05), rounds_for_interval(0.01)), (6, 8));
+        assert_eq!((rounds_for_interval(0.05 / 16.0), rounds_for_interval(1e-9)), (10, usize::MAX));
         let five = sign_flip(&[1.0, 1.1, 0.9, 1.2, 0.8], 0.05, 0);
         assert_eq!(five.interval, Err(NoInterval::TooFewRounds { have: 5, need: 6 }));
         assert_eq!(five.p, 0.0625);
@@ -232,8 +234,10 @@ mod tests {
     fn zero_lies_outside_exactly_when_p_is_at_most_alpha() {
         for seed in 0..200 {
             // On a grid, so that ties are frequent and zero often is an end.
-            let d: Vec<f64> = some_differences(9, seed).iter().map(|v| (v * 20.0).round() * 0.1).collect();
+            let whole: Vec<f64> = some_differences(9, seed).iter().map(|v| (v * 20.0).round()).collect();
+            let d: Vec<f64> = whole.iter().map(|v| v * 0.1).collect();
             let got = sign_flip(&d, 0.05, 0);
+            assert_eq!(got.p, p_by_definition(&whole, 0.0), "{d:?}");
             assert_eq!(got.interval.unwrap().contains(0.0), got.p > 0.05, "{d:?} {got:?}");
         }
     }
@@ -246,6 +250,14 @@ mod tests {
         let (low, high) = drawn.ends(1000);
         let width = exact.1 - exact.0;
         assert!((low - exact.0).abs() < 0.03 * width && (high - exact.1).abs() < 0.03 * width);
+    }
+
+    #[test]
+    fn drawn_vectors_of_one_sign_count_as_the_observed_one_does() {
+        let drawn = Splits::drawn(&centred(&[0.1; 6]), &mut Draws::new(1, stream::SIGNS));
+        let p = drawn.p(9.0, 0.0);
+        // 1/32 of 20,000 is 625; 4 standard deviations are 98.
+        assert!((p * 20_000.0 - 625.0).abs() < 98.0, "{p}");
     }
 
     fn centred(d: &[f64]) -> Vec<f64> {

@@ -263,9 +263,13 @@ mod tests {
     #[test]
     fn a_gap_between_bins_is_not_counted_as_stalled_time() {
         let rule = ThroughputRule { widened: 1, median_per_s: 1000.0 };
-        let mut window = bins(&[100, 0, 0, 100]);
-        window.remove(1);
+        let mut window = bins(&[100, 0, 0, 0, 100]);
+        window.remove(2);
         assert!(rule.stalls(&window).is_empty());
+        let wide = ThroughputRule { widened: 2, median_per_s: 1000.0 };
+        let mut window = bins(&[0, 0, 0, 0, 0, 0]);
+        window.remove(1);
+        assert_eq!(spans(&wide.stalls(&window)), [(200, 600)]);
     }
 
     #[test]
