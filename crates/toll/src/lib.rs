@@ -2,6 +2,7 @@
 //!
 //! The program as a library, so that tests and benches reach every room; `main.rs` only starts it.
 
+pub mod analyse;
 pub mod cli;
 pub mod host;
 pub mod journal;

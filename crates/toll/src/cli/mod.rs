@@ -4,6 +4,7 @@
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
 mod clean;
+pub mod report;
 mod server;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -20,6 +21,8 @@ pub struct Cli {
 enum Verb {
     /// Put back what killed runs left behind: variables, processes, namespaces, files
     Clean(clean::Clean),
+    /// Show what runs found: for people, programs or a browser
+    Report(report::Report),
     /// Start, show or stop a private server by itself
     #[command(subcommand)]
     Server(server::Server),
@@ -43,6 +46,7 @@ pub fn main() -> ExitCode {
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Clean(arguments) => return clean::run(&arguments),
+        Verb::Report(arguments) => return report::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());

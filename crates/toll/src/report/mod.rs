@@ -1,4 +1,11 @@
 //! In which forms is a run shown?
 
+pub mod bound;
+mod figures;
 pub mod html;
+pub mod json;
+pub mod markdown;
 mod page;
+mod table;
+pub mod text;
+mod trust;

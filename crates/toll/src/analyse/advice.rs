@@ -1,0 +1,223 @@
+//! What do the numbers, and they alone, advise?
+//!
+//! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
+
+use crate::analyse::outcomes;
+use toll_record::{ArmResult, Outcome, Role, RunResult, Verdict};
+
+/// From this share of the executed queries on, an artefact is called the full picture.
+const FULL: f64 = 0.98;
+/// Links that artefacts are held against, with what can be used of them: Mb/s and name.
+const LINKS: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
+
+/// One sentence on the scenario's question.
+pub fn answer(run: &RunResult) -> String {
+    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).collect();
+    let heading = capitalised(title(run));
+    match asked[..] {
+        [] => return "No treatment was measured against the baseline.".into(),
+        [(arm, outcome)] => {
+            return format!("{heading} under {}: {}, {}.", arm.name, toll(outcome), word(outcome.verdict));
+        }
+        _ => {}
+    }
+    let of = |verdict: Verdict| -> Vec<(&ArmResult, &Outcome)> {
+        asked.iter().copied().filter(|(_, o)| o.verdict == verdict).collect()
+    };
+    let costly = of(Verdict::Costly);
+    let mut parts = Vec::new();
+    match costly[..] {
+        [] => {}
+        [(arm, outcome)] => parts.push(format!("{} is costly, {}", arm.name, toll(outcome))),
+        [least, .., most] => parts.push(format!(
+            "{} of {} arms are costly, from {} {} to {} {}",
+            costly.len(),
+            asked.len(),
+            least.0.name,
+            toll(least.1),
+            most.0.name,
+            toll(most.1)
+        )),
+    }
+    for (verdict, says) in [
+        (Verdict::NoEffect, format!("no effect beyond ±{}%", run.margin_pct)),
+        (Verdict::Cheaper, "better than the baseline".to_owned()),
+        (Verdict::Unclear, "unclear, more rounds needed".to_owned()),
+        (Verdict::NoInterval, "too few rounds to say".to_owned()),
+    ] {
+        let arms = of(verdict);
+        if !arms.is_empty() {
+            let names: Vec<&str> = arms.iter().map(|(arm, _)| arm.name.as_str()).collect();
+            parts.push(format!("{says}: {}", names.join(", ")));
+        }
+    }
+    format!("{heading}: {}.", parts.join("; "))
+}
+
+fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Sentences of advice, the most useful first.
+pub fn advice(run: &RunResult) -> Vec<String> {
+    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(_, o)| o.toll_pct.is_some()).collect();
+    let mut advice = Vec::new();
+    advice.extend(full_picture(run, &asked));
+    advice.extend(least_cost(run, &asked));
+    advice.extend(dominated(&asked));
+    advice.extend(stalled(run));
+    advice.extend(links(run));
+    advice
+}
+
+/// Measured treatments with their primary outcome, least costly first.
+fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
+    let mut arms: Vec<(&ArmResult, &Outcome)> = run
+        .arms
+        .iter()
+        .filter(|arm| arm.role == Role::Treatment)
+        .filter_map(|arm| Some((arm, arm.outcomes.get(&run.primary)?)))
+        .collect();
+    arms.sort_by(|a, b| harm(a.1).total_cmp(&harm(b.1)));
+    arms.into_iter()
+}
+
+/// Toll in the harmful direction, percent on the log scale so that halving and doubling weigh the same.
+pub fn harm(outcome: &Outcome) -> f64 {
+    let log = outcome.toll_pct.map_or(0.0, toll_stats::log_of_toll);
+    if outcome.higher_is_better { -log } else { log }
+}
+
+fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
+    let title = title(run);
+    if let Some((arm, outcome)) = asked.iter().find(|(arm, _)| caught(arm) >= FULL) {
+        let ratio = share(caught(arm));
+        return Some(format!(
+            "Full picture: {} catches {ratio} of the queries, at {title} {}.",
+            arm.name,
+            toll(outcome)
+        ));
+    }
+    let (arm, outcome) = asked
+        .iter()
+        .filter(|(arm, _)| arm.captured_ratio.is_some_and(|r| r > 0.0))
+        .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
+    Some(format!(
+        "Full picture: none here; {} catches most, {} of the queries, at {title} {}.",
+        arm.name,
+        share(caught(arm)),
+        toll(outcome)
+    ))
+}
+
+fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
+    // Where nothing is to be caught, the cheapest is simply the cheapest.
+    let any = asked.iter().any(|(arm, _)| catches(arm));
+    let (arm, outcome) = asked.iter().find(|(arm, _)| !any || catches(arm))?;
+    if asked.len() < 2 {
+        return None;
+    }
+    let caught = match arm.captured_ratio {
+        Some(ratio) => format!(", catches {} of the queries", share(ratio)),
+        None => String::new(),
+    };
+    Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run), toll(outcome)))
+}
+
+/// Arms that cost more than another and catch less, both beyond their intervals.
+fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let worse: Vec<String> = asked
+        .iter()
+        .filter(|(_, outcome)| outcome.verdict == Verdict::Costly)
+        .filter_map(|(arm, outcome)| {
+            let ratio = arm.captured_ratio?;
+            let better = asked.iter().find(|(other, o)| {
+                other.captured_ratio.is_some_and(|r| r > ratio + 0.01) && apart(o, outcome)
+            })?;
+            Some(format!("{} ({} does more for less)", arm.name, better.0.name))
+        })
+        .collect();
+    (!worse.is_empty()).then(|| format!("Not worth it here: {}.", worse.join(", ")))
+}
+
+/// Whether `cheap` costs less than `dear` by more than their intervals overlap.
+fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
+    let (Some([cheap_low, cheap_high]), Some([dear_low, dear_high])) = (cheap.ci95_pct, dear.ci95_pct) else {
+        return false;
+    };
+    if cheap.higher_is_better { cheap_low > dear_high } else { cheap_high < dear_low }
+}
+
+fn stalled(run: &RunResult) -> Option<String> {
+    let baseline = run.arms.iter().find(|arm| arm.name == run.baseline)?;
+    let per_window = |arm: &ArmResult| arm.stalls.total_s / f64::from(arm.windows.max(1));
+    let mut worst: Vec<&ArmResult> = run
+        .arms
+        .iter()
+        .filter(|arm| arm.role == Role::Treatment && arm.stalls.count > 0)
+        .filter(|arm| per_window(arm) > 2.0 * per_window(baseline))
+        .collect();
+    worst.sort_by(|a, b| per_window(b).total_cmp(&per_window(a)));
+    let arms: Vec<String> = worst
+        .iter()
+        .take(4)
+        .map(|arm| {
+            let s = &arm.stalls;
+            format!(
+                "{} {} times, {:.1} s in all, the longest {:.1} s",
+                arm.name, s.count, s.total_s, s.longest_s
+            )
+        })
+        .collect();
+    (!arms.is_empty()).then(|| format!("Stalls: {} (baseline: {}).", arms.join("; "), baseline.stalls.count))
+}
+
+fn links(run: &RunResult) -> Option<String> {
+    let needs = |link: f64| -> Vec<String> {
+        let beyond = run.arms.iter().filter_map(|arm| {
+            let need = arm.artefact.as_ref()?.link_mbit_per_s;
+            (need > link).then(|| format!("{} (needs {need:.0} Mb/s)", arm.name))
+        });
+        beyond.collect()
+    };
+    let sentences: Vec<String> = LINKS
+        .iter()
+        .filter_map(|&(link, name)| {
+            let arms = needs(link);
+            (!arms.is_empty()).then(|| format!("a {name} link would not carry {}", arms.join(", ")))
+        })
+        .collect();
+    (!sentences.is_empty()).then(|| format!("Shipping it off the host: {}.", sentences.join("; ")))
+}
+
+fn title(run: &RunResult) -> &str {
+    outcomes::definition(&run.primary).map_or(run.primary.as_str(), |d| d.title)
+}
+
+/// The verdict in a word or two.
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Baseline => "baseline",
+        Verdict::Costly => "costly",
+        Verdict::Cheaper => "cheaper",
+        Verdict::NoEffect => "no effect",
+        Verdict::Unclear => "unclear",
+        Verdict::NoInterval => "no interval",
+    }
+}
+
+/// `-12.3% [-14.0, -10.1]`, or without an interval where there is none.
+pub fn toll(outcome: &Outcome) -> String {
+    match (outcome.toll_pct, outcome.ci95_pct) {
+        (Some(toll), Some([low, high])) => format!("{toll:+.1}% [{low:+.1}, {high:+.1}]"),
+        (Some(toll), None) => format!("{toll:+.1}%"),
+        _ => "not compared".into(),
+    }
+}
+
+fn share(ratio: f64) -> String {
+    format!("{:.1}%", 100.0 * ratio)
+}

@@ -1,0 +1,130 @@
+//! What did each arm's windows give, round by round, and how does it compare?
+
+use super::compare::{ArmWindows, Compared, compare, judge};
+use super::outcomes::{self, OUTCOMES, quantile_of};
+use super::recorded::Recorded;
+use super::stalls::{self, Stalls};
+use super::windows::Window;
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use toll_record::{Artefact, Plan, Role, StallTotals, Verdict};
+
+/// Every arm of the plan, in its order.
+#[derive(Debug)]
+pub struct Arms<'a> {
+    pub windows: Vec<ArmWindows<'a>>,
+    /// Position of the baseline.
+    pub baseline: usize,
+    pub stalls: Stalls,
+    alpha: f64,
+}
+
+impl<'a> Arms<'a> {
+    pub fn assemble(recorded: &'a Recorded, windows: &[Window]) -> Self {
+        let plan = &recorded.plan;
+        let baseline = plan.arms.iter().position(|arm| arm.name == plan.baseline).unwrap_or(0);
+        let histograms: BTreeMap<u32, &Histogram<u64>> =
+            recorded.latencies.iter().map(|l| (l.trial, &l.histogram)).collect();
+        let artefacts: BTreeMap<u32, &Artefact> = recorded.artefacts.iter().map(|a| (a.trial, a)).collect();
+
+        let rounds = windows.iter().map(|w| w.round + 1).max().unwrap_or(0).max(plan.rounds) as usize;
+        let mut arms: Vec<ArmWindows> = plan.arms.iter().map(|_| ArmWindows::of(rounds)).collect();
+        for window in windows {
+            let histogram = histograms.get(&window.trial).copied();
+            let bytes = artefacts.get(&window.trial).map(|a| a.window_bytes).or(window.artefact_bytes);
+            let measured = outcomes::measure(recorded, window, histogram, bytes);
+            arms[window.arm].by_round[window.round as usize] = Some(measured);
+            arms[window.arm].histograms[window.round as usize] = histogram;
+        }
+        let stalls = stalls::find(recorded, windows, baseline, &arms[baseline].merged());
+        for (window, found) in windows.iter().zip(&stalls.of_window) {
+            let stalled_s = stalls::totals([found].into_iter()).total_s;
+            if let Some(measured) = &mut arms[window.arm].by_round[window.round as usize] {
+                measured.set("stall_s", Some(stalled_s));
+            }
+        }
+        Arms { windows: arms, baseline, stalls, alpha: plan.alpha }
+    }
+
+    /// For each arm, its outcomes by name. Verdicts on the primary outcome of the treatments share one
+    /// error rate (Holm); controls and other outcomes stand for themselves.
+    pub fn compare(&self, plan: &Plan) -> Vec<BTreeMap<&'static str, Compared>> {
+        let mut all: Vec<BTreeMap<&'static str, Compared>> = Vec::with_capacity(self.windows.len());
+        for (i, arm) in self.windows.iter().enumerate() {
+            let baseline = (i != self.baseline).then(|| &self.windows[self.baseline]);
+            let of_arm = OUTCOMES
+                .iter()
+                .filter_map(|outcome| Some((outcome.name, compare(plan, outcome, arm, baseline)?)));
+            all.push(of_arm.collect());
+        }
+        let asked: Vec<usize> = (0..all.len())
+            .filter(|&i| plan.arms[i].role == Role::Treatment && plan.arms[i].unavailable.is_none())
+            .collect();
+        let p: Vec<f64> = asked
+            .iter()
+            .map(|&i| all[i].get(plan.primary.as_str()).and_then(|c| c.outcome.p).unwrap_or(f64::NAN))
+            .collect();
+        for (&i, adjusted) in asked.iter().zip(toll_stats::holm(&p)) {
+            if let Some(primary) = all[i].get_mut(plan.primary.as_str())
+                && primary.outcome.p.is_some()
+            {
+                judge(plan, primary, Some(adjusted));
+            }
+        }
+        all
+    }
+
+    pub fn stall_totals(&self, arm: usize, windows: &[Window]) -> StallTotals {
+        let of_arm = windows.iter().zip(&self.stalls.of_window).filter(|(w, _)| w.arm == arm);
+        stalls::totals(of_arm.map(|(_, stalls)| stalls))
+    }
+
+    /// What a reader of the arm's figures should know beside them.
+    pub fn notes(&self, arm: usize, compared: &BTreeMap<&'static str, Compared>) -> Vec<String> {
+        let mut notes = Vec::new();
+        let windows = &self.windows[arm];
+        for outcome in OUTCOMES.iter().filter(|o| windows.present().any(|m| m.thin.contains(&o.name))) {
+            let Some(quantile) = quantile_of(outcome.name) else { continue };
+            let least = windows.present().map(|m| m.events).min().unwrap_or(0);
+            let need = toll_stats::events_for_quantile(quantile);
+            notes.push(format!(
+                "{} needs {need} events in a window and the thinnest has {least}: lengthen --window",
+                outcome.name
+            ));
+        }
+        for (name, compared) in compared {
+            let outcome = &compared.outcome;
+            if !compared.pairs.floored.is_empty() {
+                notes.push(format!(
+                    "{name}: nothing completed in {} windows, each counted as one completion: the toll is at least this",
+                    compared.pairs.floored.len()
+                ));
+            }
+            if let (Verdict::Unclear, Some([low, high]), Some(p)) =
+                (outcome.verdict, outcome.ci95_pct, outcome.p_holm)
+                && (low > 0.0 || high < 0.0)
+                && p > self.alpha
+            {
+                notes.push(format!(
+                    "{name}: the interval by itself excludes zero, but among so many arms chance alone could do that (Holm p = {p:.3})"
+                ));
+            }
+        }
+        notes
+    }
+}
+
+/// (quantile, latency_us) as far as the events reach, and the longest at 1.
+pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
+    const QUANTILES: [f64; 13] =
+        [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
+    if all.is_empty() {
+        return Vec::new();
+    }
+    QUANTILES
+        .iter()
+        .filter(|&&q| toll_stats::events_for_quantile(q) <= all.len())
+        .map(|&q| (q, all.value_at_quantile(q) as f64))
+        .chain([(1.0, all.max() as f64)])
+        .collect()
+}

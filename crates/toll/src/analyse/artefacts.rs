@@ -1,0 +1,89 @@
+//! What did each arm leave behind, and how much of what was executed is in it?
+
+use super::recorded::Recorded;
+use super::windows::Window;
+use std::collections::{BTreeMap, BTreeSet};
+use toll_record::{Artefact, ArtefactResult, PacketCounts, QueryCount};
+
+/// One arm's artefacts together.
+#[derive(Debug, Clone)]
+pub struct OfArm {
+    pub result: ArtefactResult,
+    /// Queries found over statements executed, in the windows that were counted.
+    pub captured_ratio: Option<f64>,
+    /// Windows whose queries were counted.
+    pub counted: usize,
+}
+
+/// By position in the plan's arms; artefacts of trials without a window are left out.
+pub fn by_arm(recorded: &Recorded, windows: &[Window]) -> BTreeMap<usize, OfArm> {
+    let lines: BTreeMap<u32, &Artefact> = recorded.artefacts.iter().map(|a| (a.trial, a)).collect();
+    let mut pairs: BTreeMap<usize, Vec<(&Window, &Artefact)>> = BTreeMap::new();
+    for window in windows {
+        if let Some(artefact) = lines.get(&window.trial) {
+            pairs.entry(window.arm).or_default().push((window, artefact));
+        }
+    }
+    pairs.into_iter().map(|(arm, pairs)| (arm, together(&pairs))).collect()
+}
+
+fn together(pairs: &[(&Window, &Artefact)]) -> OfArm {
+    let lines = || pairs.iter().map(|(_, artefact)| *artefact);
+    let bytes: u64 = lines().map(|a| a.window_bytes).sum();
+    let seconds: f64 = pairs.iter().map(|(window, _)| window.seconds()).sum();
+    let bytes_per_s = bytes as f64 / seconds;
+
+    // The window's own counts where every trial has them; a mixture would compare unlike stretches.
+    let whole = sum(lines().map(|a| a.packets));
+    let inside = if lines().all(|a| a.window_packets.is_some()) {
+        sum(lines().map(|a| a.window_packets))
+    } else {
+        whole
+    };
+    let counts: Vec<(&Artefact, &QueryCount)> =
+        lines().filter_map(|a| Some((a, a.queries.as_ref()?))).collect();
+    let queries: u64 = counts.iter().map(|(_, count)| count.queries).sum();
+    let executed: u64 = counts.iter().map(|(a, count)| count.executed.unwrap_or(a.executed)).sum();
+    OfArm {
+        result: ArtefactResult {
+            kind: pairs[0].1.kind,
+            bytes,
+            bytes_per_s,
+            link_mbit_per_s: bytes_per_s * 8.0 / 1e6,
+            packets: inside.map(|p| p.captured),
+            received: inside.map(|p| p.received),
+            dropped: inside.map(|p| p.dropped),
+            packet_counts: whole,
+            queries: (!counts.is_empty()).then_some(queries),
+            counted_by: counters(counts.iter().map(|(_, count)| *count)),
+            pt_query_digest: pt_query_digest(lines()),
+        },
+        captured_ratio: (executed > 0).then(|| queries as f64 / executed as f64),
+        counted: counts.len(),
+    }
+}
+
+fn sum(counts: impl Iterator<Item = Option<PacketCounts>>) -> Option<PacketCounts> {
+    counts.flatten().reduce(|a, b| PacketCounts {
+        captured: a.captured + b.captured,
+        received: a.received + b.received,
+        dropped: a.dropped + b.dropped,
+    })
+}
+
+fn counters<'a>(counts: impl Iterator<Item = &'a QueryCount>) -> Option<String> {
+    let names: BTreeSet<&str> = counts.map(|count| count.by.as_str()).collect();
+    (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+fn pt_query_digest<'a>(lines: impl Iterator<Item = &'a Artefact>) -> Option<QueryCount> {
+    let counts: Vec<(&Artefact, &QueryCount)> =
+        lines.filter_map(|a| Some((a, a.pt_query_digest.as_ref()?))).collect();
+    let by = counters(counts.iter().map(|(_, count)| *count))?;
+    Some(QueryCount {
+        queries: counts.iter().map(|(_, count)| count.queries).sum(),
+        by,
+        bytes_read: counts.iter().map(|(_, count)| count.bytes_read).sum(),
+        executed: counts.iter().map(|(_, count)| count.executed).sum(),
+    })
+}

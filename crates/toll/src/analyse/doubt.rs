@@ -1,0 +1,236 @@
+//! What makes this run doubtful, and what should be done about it?
+//!
+//! Every doubt is a variant; its text says what was seen, its advice what to do. Never mends anything.
+
+use toll_record::Warning;
+
+/// A doubt about a run. Shares are 0..=1, percentages say so.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Doubt {
+    NoBaseline { arm: String },
+    Incomplete { done: u32, planned: u32, missing: Vec<String>, files: Vec<&'static str> },
+    TrialFailed { arm: String, times: usize, rounds: u32, reason: String },
+    TreatmentKilled { arm: String, note: String },
+    TooFewRounds { have: usize, need: usize },
+    TooFewForHolm { have: usize, need: usize, arms: usize },
+    AaFailed { arm: String, outcome: String, low: f64, high: f64 },
+    ControlMissed { arm: String, text: String },
+    CarryOver { arm: String, pct: f64, p: f64 },
+    Dependence { arm: String, lag_1: f64, bound: f64 },
+    SlowSettle { arm: String, pct: f64 },
+    Noisy { cv_pct: f64, mde_pct: Option<f64> },
+    LowPower { mde_pct: f64, margin_pct: f64, rounds: Option<u32> },
+    HostSteal { pct: f64 },
+    DriverShare { pct: f64 },
+    LoadErrors { arm: String, errors: u64, statements: u64 },
+    NothingCompleted { arm: String, windows: usize },
+    HarnessStalls { count: usize, longest_s: f64 },
+    StallsNotJudged { why: String },
+    PacketsDropped { arm: String, dropped: u64, captured: u64 },
+    NotCounted { arm: String, windows: usize, of: usize },
+    Unavailable { arms: Vec<(String, String)> },
+    SelfCostHigh { pct: f64 },
+    NoSelfCost,
+}
+
+/// More of one core than this, and toll is part of what it measures.
+pub const SELF_COST_PCT: f64 = 1.0;
+/// CPU time taken by other guests, as a share of all CPU time in the windows.
+pub const STEAL_PCT: f64 = 2.0;
+/// Of the host's busy CPU time.
+pub const DRIVER_SHARE_PCT: f64 = 40.0;
+/// Coefficient of variation of the baseline's own windows.
+pub const NOISY_CV_PCT: f64 = 15.0;
+
+impl Doubt {
+    /// The stable name that documents and filters use.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Doubt::NoBaseline { .. } => "no-baseline",
+            Doubt::Incomplete { .. } => "incomplete",
+            Doubt::TrialFailed { .. } => "trial-failed",
+            Doubt::TreatmentKilled { .. } => "treatment-killed",
+            Doubt::TooFewRounds { .. } | Doubt::TooFewForHolm { .. } => "too-few-rounds",
+            Doubt::AaFailed { .. } => "aa-failed",
+            Doubt::ControlMissed { .. } => "control-missed",
+            Doubt::CarryOver { .. } => "carry-over",
+            Doubt::Dependence { .. } => "dependence",
+            Doubt::SlowSettle { .. } => "slow-settle",
+            Doubt::Noisy { .. } => "noisy",
+            Doubt::LowPower { .. } => "low-power",
+            Doubt::HostSteal { .. } => "host-steal",
+            Doubt::DriverShare { .. } => "driver-share",
+            Doubt::LoadErrors { .. } => "load-errors",
+            Doubt::NothingCompleted { .. } => "nothing-completed",
+            Doubt::HarnessStalls { .. } => "harness-stalls",
+            Doubt::StallsNotJudged { .. } => "stalls-not-judged",
+            Doubt::PacketsDropped { .. } => "packets-dropped",
+            Doubt::NotCounted { .. } => "artefact-not-counted",
+            Doubt::Unavailable { .. } => "unavailable-arms",
+            Doubt::SelfCostHigh { .. } => "self-cost-high",
+            Doubt::NoSelfCost => "self-cost-unknown",
+        }
+    }
+
+    fn arm(&self) -> Option<&String> {
+        match self {
+            Doubt::NoBaseline { arm }
+            | Doubt::TrialFailed { arm, .. }
+            | Doubt::TreatmentKilled { arm, .. }
+            | Doubt::AaFailed { arm, .. }
+            | Doubt::ControlMissed { arm, .. }
+            | Doubt::CarryOver { arm, .. }
+            | Doubt::Dependence { arm, .. }
+            | Doubt::SlowSettle { arm, .. }
+            | Doubt::LoadErrors { arm, .. }
+            | Doubt::NothingCompleted { arm, .. }
+            | Doubt::PacketsDropped { arm, .. }
+            | Doubt::NotCounted { arm, .. } => Some(arm),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Doubt::NoBaseline { arm } => {
+                format!("the baseline {arm} has no window: nothing can be compared with it")
+            }
+            Doubt::Incomplete { done, planned, missing, files } => {
+                let mut text = format!("{done} of {planned} rounds are whole");
+                if !missing.is_empty() {
+                    text += &format!("; missing: {}", missing.join(", "));
+                }
+                if !files.is_empty() {
+                    text += &format!("; the run has no {}", files.join(", no "));
+                }
+                text
+            }
+            Doubt::TrialFailed { arm, times, rounds, reason } => {
+                format!("{arm} failed in {times} of {rounds} rounds: {reason}")
+            }
+            Doubt::TreatmentKilled { arm, note } => format!("{arm} did not stop as asked: {note}"),
+            Doubt::TooFewRounds { have, need } => {
+                format!("{have} paired rounds allow no interval: {need} are the fewest that do")
+            }
+            Doubt::TooFewForHolm { have, need, arms } => {
+                format!(
+                    "{have} rounds can call none of {arms} arms costly: with so many arms {need} are the fewest"
+                )
+            }
+            Doubt::AaFailed { arm, outcome, low, high } => format!(
+                "{arm} is the baseline under another name, and yet its {outcome} differs by {low:+.1}% to {high:+.1}%"
+            ),
+            Doubt::ControlMissed { text, .. } => text.clone(),
+            Doubt::CarryOver { arm, pct, p } => {
+                format!("whatever is measured after {arm} differs by {pct:+.1}% (p = {p:.3})")
+            }
+            Doubt::Dependence { arm, lag_1, bound } => format!(
+                "differences of {arm} follow each other from round to round (lag-1 {lag_1:+.2}, chance stays within ±{bound:.2})"
+            ),
+            Doubt::SlowSettle { arm, pct } => {
+                format!("windows of {arm} begin {pct:+.1}% away from where they end up")
+            }
+            Doubt::Noisy { cv_pct, mde_pct } => {
+                let mut text = format!("the baseline's own windows vary by {cv_pct:.0}%");
+                if let Some(mde) = mde_pct {
+                    text += &format!(", so that effects below {mde:.1}% stay hidden");
+                }
+                text
+            }
+            Doubt::LowPower { mde_pct, margin_pct, .. } => format!(
+                "this run finds effects of {mde_pct:.1}% and more; the question asks for {margin_pct:.1}%"
+            ),
+            Doubt::HostSteal { pct } => {
+                format!("other guests took {pct:.1}% of this host's CPU time inside windows")
+            }
+            Doubt::DriverShare { pct } => {
+                format!("the load driver takes {pct:.0}% of the CPU that is busy on this host")
+            }
+            Doubt::LoadErrors { arm, errors, statements } => {
+                format!("the load met {errors} errors beside {statements} statements under {arm}")
+            }
+            Doubt::NothingCompleted { arm, windows } => {
+                format!(
+                    "nothing completed in {windows} windows of {arm}: their throughput is below one a window, and is counted as that"
+                )
+            }
+            Doubt::HarnessStalls { count, longest_s } => format!(
+                "toll itself was kept from running {count} times inside windows, {longest_s:.2} s at the longest"
+            ),
+            Doubt::StallsNotJudged { why } => why.clone(),
+            Doubt::PacketsDropped { arm, dropped, captured } => format!(
+                "the kernel dropped {dropped} packets that {arm} should have seen ({:.2}% of them)",
+                100.0 * *dropped as f64 / (*dropped + *captured).max(1) as f64
+            ),
+            Doubt::NotCounted { arm, windows, of } => {
+                format!("queries in the artefact of {arm} are not counted in {windows} of {of} windows")
+            }
+            Doubt::Unavailable { arms } => {
+                let arms: Vec<String> = arms.iter().map(|(arm, why)| format!("{arm} ({why})")).collect();
+                format!("not measured here: {}", arms.join("; "))
+            }
+            Doubt::SelfCostHigh { pct } => {
+                format!("toll's own processes took {pct:.1}% of one core inside windows")
+            }
+            Doubt::NoSelfCost => "the run does not say what toll's own processes took".to_owned(),
+        }
+    }
+
+    fn advice(&self) -> String {
+        match self {
+            Doubt::NoBaseline { .. } => "run again with the baseline among --arms".into(),
+            Doubt::Incomplete { .. } => {
+                "the figures rest on the rounds that are there; run again for the rest".into()
+            }
+            Doubt::TrialFailed { .. } => {
+                "try the arm's command by hand, `toll doctor` names missing tools; its toll rests on the other rounds".into()
+            }
+            Doubt::TreatmentKilled { .. } => {
+                "its artefact may lack the end; give the arm a stop signal that it heeds".into()
+            }
+            Doubt::TooFewRounds { need, .. } => format!("run with --rounds {need} or more"),
+            Doubt::TooFewForHolm { need, .. } => {
+                format!("run with --rounds {need}, or ask about fewer arms with --arms")
+            }
+            Doubt::AaFailed { .. } => {
+                "one run in twenty does this by chance: run again with another --seed; if it fails again, trust no verdict of this host before its noise is found".into()
+            }
+            Doubt::ControlMissed { .. } => {
+                "this bench does not measure what it claims to: look for another bottleneck than CPU, then use more rounds".into()
+            }
+            Doubt::CarryOver { .. } => "lengthen --settle until it goes, and read arms that follow it with care".into(),
+            Doubt::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
+            Doubt::SlowSettle { .. } => "lengthen --settle: the window should begin on the plateau".into(),
+            Doubt::Noisy { .. } => "quieten the host, or use longer windows and more rounds".into(),
+            Doubt::LowPower { rounds, .. } => match rounds {
+                Some(rounds) => format!("run with --rounds {rounds} to find effects as small as that"),
+                None => "no sensible number of rounds finds that here: quieten the host".into(),
+            },
+            Doubt::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
+            Doubt::DriverShare { .. } => {
+                "its share dilutes every toll on this host: use prepared statements, a lighter driver, or drive from another host".into()
+            }
+            Doubt::LoadErrors { .. } => "look at the server's error log; windows with errors measure something else".into(),
+            Doubt::NothingCompleted { .. } => "look at this arm's stalls; its toll is at least what is shown".into(),
+            Doubt::HarnessStalls { .. } => {
+                "stalls at those moments may be the host's, not the server's: quieten the host".into()
+            }
+            Doubt::StallsNotJudged { .. } => "do not read the absence of stalls as proof of none".into(),
+            Doubt::PacketsDropped { .. } => "the artefact is incomplete: give the tool a larger buffer or a shorter snap length".into(),
+            Doubt::NotCounted { .. } => "the share caught rests on the other windows; keep artefacts with --keep-artefacts and count them".into(),
+            Doubt::Unavailable { .. } => "`toll doctor` says how to install what is missing".into(),
+            Doubt::SelfCostHigh { .. } => "use longer windows; every arm bears this cost, so that tolls stay comparable".into(),
+            Doubt::NoSelfCost => "run with a toll that records it".into(),
+        }
+    }
+
+    /// As it stands in a result.
+    pub fn warning(&self) -> Warning {
+        Warning {
+            code: self.code().to_owned(),
+            arm: self.arm().cloned(),
+            text: self.text(),
+            advice: self.advice(),
+        }
+    }
+}

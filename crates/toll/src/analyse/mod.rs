@@ -1,0 +1,207 @@
+//! What did a run find?
+//!
+//! Run directory in, [`RunResult`] out: the same lines and seed give the same bytes. Never measures, never
+//! asks a server, never writes.
+
+mod advice;
+mod arms;
+mod artefacts;
+mod checks;
+mod compare;
+mod doubt;
+mod outcomes;
+mod recorded;
+mod scan;
+mod stalls;
+mod windows;
+
+pub use advice::{harm, word};
+pub use outcomes::{Definition, OUTCOMES, definition};
+pub use recorded::Recorded;
+
+use arms::Arms;
+use compare::Compared;
+use doubt::Doubt;
+use std::collections::BTreeMap;
+use toll_record::{ArmResult, FORMAT, ReadError, Role, RunDir, RunResult, Warning};
+use windows::Trials;
+
+/// Analyses a run directory, whole or cut short.
+///
+/// # Errors
+/// No plan, a newer format, or a line in the middle of a file that is not what the format says.
+pub fn run(run: &RunDir) -> Result<RunResult, ReadError> {
+    Ok(analyse(&Recorded::read(run)?))
+}
+
+/// Analyses what was recorded.
+pub fn analyse(recorded: &Recorded) -> RunResult {
+    let plan = &recorded.plan;
+    let trials = windows::trials(plan, &recorded.trials);
+    let arms = Arms::assemble(recorded, &trials.windows);
+    let compared = arms.compare(plan);
+    let mut doubts = Vec::new();
+
+    let primary = |i: usize| compared[i].get(plan.primary.as_str());
+    let of_role = |role: Role| plan.arms.iter().enumerate().filter(move |(_, arm)| arm.role == role);
+    let aa = of_role(Role::Aa).find_map(|(i, arm)| primary(i).map(|c| checks::aa(arm, &c.outcome)));
+    let placebos = of_role(Role::Placebo)
+        .filter_map(|(i, arm)| primary(i).map(|c| checks::placebo(plan, arm, &c.outcome)));
+    let burns = of_role(Role::PositiveControl).filter_map(|(i, arm)| {
+        let cpu = compared[i].get("cpu_us_per_query")?;
+        checks::burn(arm, arm.burn_share?, &arms.windows[i], &cpu.outcome)
+    });
+    let controls: Vec<_> = placebos.chain(burns).collect();
+    let with_primary: Vec<(Role, &Compared)> =
+        plan.arms.iter().enumerate().filter_map(|(i, arm)| Some((arm.role, primary(i)?))).collect();
+    let mde = checks::mde(plan, &with_primary);
+
+    let rounds_done = whole_rounds(recorded, &trials);
+    let complete = completeness(recorded, &trials, rounds_done, &mut doubts);
+    scan::trials(plan, &trials, &mut doubts);
+    scan::power(plan, &with_primary, mde.as_ref(), &mut doubts);
+    doubts.extend(aa.as_ref().and_then(|check| checks::aa_doubt(plan, check)));
+    doubts.extend(controls.iter().filter_map(checks::control_doubt));
+    scan::order(plan, &arms, &compared, &mut doubts);
+    scan::load(recorded, &trials.windows, &arms, &mut doubts);
+    let artefacts = artefacts::by_arm(recorded, &trials.windows);
+    scan::artefacts(recorded, &arms, &artefacts, &mut doubts);
+    let self_cost = scan::self_cost(recorded, &trials.windows, &mut doubts);
+
+    let mut result = RunResult {
+        format: FORMAT,
+        toll_version: plan.toll_version.clone(),
+        scenario: plan.scenario.clone(),
+        question: plan.question.clone(),
+        answer: String::new(),
+        profile: plan.profile.clone(),
+        command: plan.command.clone(),
+        seed: plan.seed,
+        baseline: plan.baseline.clone(),
+        primary: plan.primary.clone(),
+        margin_pct: plan.margin_pct,
+        alpha: plan.alpha,
+        rounds_planned: plan.rounds,
+        rounds_done,
+        window_s: plan.window_s,
+        started_wall_us: plan.started_wall_us,
+        duration_s: duration_s(recorded),
+        complete,
+        host: recorded.host.clone().unwrap_or_default(),
+        server: plan.server.clone(),
+        workload: plan.arms[arms.baseline].workload.clone(),
+        arms: arm_results(recorded, &trials, &arms, compared, artefacts),
+        aa,
+        controls,
+        mde,
+        stalls: arms.stalls.spans.clone(),
+        self_cost,
+        warnings: doubts.iter().map(Doubt::warning).collect::<Vec<Warning>>(),
+        advice: Vec::new(),
+        charts: Vec::new(),
+    };
+    result.answer = advice::answer(&result);
+    result.advice = advice::advice(&result);
+    result
+}
+
+fn arm_results(
+    recorded: &Recorded,
+    trials: &Trials,
+    arms: &Arms,
+    compared: Vec<BTreeMap<&'static str, Compared>>,
+    mut artefacts: BTreeMap<usize, artefacts::OfArm>,
+) -> Vec<ArmResult> {
+    let plan = &recorded.plan;
+    let mut results = Vec::with_capacity(plan.arms.len());
+    for (i, (arm, compared)) in plan.arms.iter().zip(compared).enumerate() {
+        let windows = &arms.windows[i];
+        let (artefact, captured_ratio) =
+            artefacts.remove(&i).map_or((None, None), |a| (Some(a.result), a.captured_ratio));
+        let mut notes = arms.notes(i, &compared);
+        notes.extend(scan::remarks(trials, i));
+        results.push(ArmResult {
+            name: arm.name.clone(),
+            title: arm.title.clone(),
+            role: arm.role,
+            command: arm.command.clone(),
+            unavailable: arm.unavailable.clone(),
+            windows: windows.present().count() as u32,
+            outcomes: compared.into_iter().map(|(name, c)| (name.to_owned(), c.outcome)).collect(),
+            artefact,
+            executed: windows.present().map(|m| m.statements).sum(),
+            captured_ratio,
+            stalls: arms.stall_totals(i, &trials.windows),
+            latency_curve: arms::latency_curve(&windows.merged()),
+            notes,
+        });
+    }
+    results
+}
+
+/// Rounds in which every available arm has a window.
+fn whole_rounds(recorded: &Recorded, trials: &Trials) -> u32 {
+    let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
+    for window in &trials.windows {
+        *of_round.entry(window.round).or_default() += 1;
+    }
+    let available = recorded.plan.arms.iter().filter(|arm| arm.unavailable.is_none()).count();
+    of_round.values().filter(|&&n| n >= available).count() as u32
+}
+
+/// Whether all is there that was planned, or, with leave to stop early, all that was begun.
+fn completeness(recorded: &Recorded, trials: &Trials, done: u32, doubts: &mut Vec<Doubt>) -> bool {
+    let plan = &recorded.plan;
+    let begun = recorded.trials.iter().map(|line| line.round + 1).max().unwrap_or(0);
+    let files: Vec<&'static str> = [
+        (recorded.host.is_none(), "host.json"),
+        (recorded.trials.is_empty(), "trials.ndjson"),
+        (recorded.bins.is_empty() && recorded.seconds.is_empty(), "load in samples.ndjson"),
+    ]
+    .iter()
+    .filter_map(|&(gone, name)| gone.then_some(name))
+    .collect();
+    let stopped_early = plan.early_stop && begun > 0 && done == begun;
+    if (done >= plan.rounds || stopped_early) && files.is_empty() {
+        return true;
+    }
+    doubts.push(Doubt::Incomplete { done, planned: plan.rounds, missing: gaps(recorded, trials), files });
+    false
+}
+
+/// Which arms have no window in which round, at most a handful of rounds by name.
+fn gaps(recorded: &Recorded, trials: &Trials) -> Vec<String> {
+    const NAMED: usize = 4;
+    let plan = &recorded.plan;
+    let mut gaps = Vec::new();
+    for round in 0..plan.rounds {
+        let absent: Vec<&str> = plan
+            .arms
+            .iter()
+            .enumerate()
+            .filter(|(i, arm)| {
+                arm.unavailable.is_none() && !trials.windows.iter().any(|w| w.arm == *i && w.round == round)
+            })
+            .map(|(_, arm)| arm.name.as_str())
+            .collect();
+        let all = plan.arms.iter().filter(|arm| arm.unavailable.is_none()).count();
+        match absent.len() {
+            0 => {}
+            n if n == all => gaps.push(format!("all of round {}", round + 1)),
+            _ => gaps.push(format!("{} in round {}", absent.join(" "), round + 1)),
+        }
+    }
+    let more = gaps.len().saturating_sub(NAMED);
+    gaps.truncate(NAMED);
+    if more > 0 {
+        gaps.push(format!("and {more} rounds more"));
+    }
+    gaps
+}
+
+/// From the first step to the last, in seconds.
+fn duration_s(recorded: &Recorded) -> f64 {
+    let first = recorded.trials.iter().map(|line| line.mono_us).min().unwrap_or(0);
+    let last = recorded.trials.iter().map(|line| line.mono_us).max().unwrap_or(0);
+    (last - first) as f64 / 1e6
+}

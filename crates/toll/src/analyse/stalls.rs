@@ -1,0 +1,145 @@
+//! When did the host stop serving, under which arm, and what stood beside it?
+//!
+//! The rules are those of `toll_stats`; this file only feeds them a run's bins.
+
+use super::outcomes::quantile_of;
+use super::recorded::{Recorded, within};
+use super::windows::Window;
+use hdrhistogram::Histogram;
+use toll_record::{Bin, StallSpan, StallTotals};
+use toll_stats::{LoadBin, Stall, ThroughputRule, UnruledStalls};
+
+/// Stalls of the whole run.
+#[derive(Debug, Clone, Default)]
+pub struct Stalls {
+    /// For each window, in the order given: stretches of throughput or latency stalls, overlaps joined.
+    pub of_window: Vec<Vec<Stall>>,
+    /// Everything found, harness stalls too, in the order of time.
+    pub spans: Vec<StallSpan>,
+    /// Stretches in which toll's own ticker did not run inside a window.
+    pub harness: Vec<Stall>,
+    /// Why throughput stalls could not be judged.
+    pub unruled: Option<UnruledStalls>,
+}
+
+/// Finds the stalls inside `windows`; those of the arm at `baseline` say what is normal.
+pub fn find(
+    recorded: &Recorded,
+    windows: &[Window],
+    baseline: usize,
+    baseline_latency: &Histogram<u64>,
+) -> Stalls {
+    let bins: Vec<Vec<LoadBin>> = windows
+        .iter()
+        .map(|w| within(&recorded.bins, w.begin_us, w.end_us).iter().map(load_bin).collect())
+        .collect();
+    let normal: Vec<&[LoadBin]> =
+        windows.iter().zip(&bins).filter(|(w, _)| w.arm == baseline).map(|(_, b)| b.as_slice()).collect();
+    let rule = ThroughputRule::from_baseline(&normal);
+    let threshold_us = baseline_p99_us(recorded, windows, baseline, baseline_latency)
+        .map(toll_stats::latency_stall_threshold_us);
+
+    let ticks: Vec<(u64, u64)> = recorded.ticks.iter().map(|t| (t.mono_us, t.late_us)).collect();
+    let late = toll_stats::harness_stalls(&ticks);
+    let mut stalls = Stalls { unruled: rule.err(), ..Stalls::default() };
+    for (window, bins) in windows.iter().zip(&bins) {
+        let throughput = rule.map(|rule| rule.stalls(bins)).unwrap_or_default();
+        let latency = threshold_us.map(|us| toll_stats::latency_stalls(bins, us)).unwrap_or_default();
+        let whole = Stall { begin_us: window.begin_us, end_us: window.end_us };
+        let harness: Vec<Stall> = late.iter().copied().filter(|s| s.overlaps(whole)).collect();
+        for (kind, found) in [("throughput", &throughput), ("latency", &latency), ("harness", &harness)] {
+            stalls.spans.extend(found.iter().map(|stall| span(recorded, window, kind, *stall)));
+        }
+        stalls.of_window.push(joined(throughput.into_iter().chain(latency).collect()));
+        stalls.harness.extend(harness);
+    }
+    stalls.spans.sort_by_key(|s| (s.begin_mono_us, s.end_mono_us));
+    stalls
+}
+
+/// Totals over several windows.
+pub fn totals<'a>(windows: impl Iterator<Item = &'a Vec<Stall>>) -> StallTotals {
+    let all: Vec<Stall> = windows.flatten().copied().collect();
+    let totals = toll_stats::stall_totals(&all);
+    StallTotals {
+        count: totals.count as u32,
+        total_s: totals.total_us as f64 / 1e6,
+        longest_s: totals.longest_us as f64 / 1e6,
+    }
+}
+
+fn load_bin(bin: &Bin) -> LoadBin {
+    LoadBin {
+        end_us: bin.mono_us,
+        width_us: bin.width_us,
+        completions: bin.statements,
+        latency_us_max: bin.latency_us_max.unwrap_or(0),
+        oldest_us: bin.oldest_us,
+    }
+}
+
+/// From the distribution where the driver gives one, else the mean of the seconds' p99.
+fn baseline_p99_us(
+    recorded: &Recorded,
+    windows: &[Window],
+    baseline: usize,
+    latency: &Histogram<u64>,
+) -> Option<u64> {
+    if !latency.is_empty() {
+        return quantile_of("latency_us_p99").map(|q| latency.value_at_quantile(q));
+    }
+    let known: Vec<u64> = windows
+        .iter()
+        .filter(|w| w.arm == baseline)
+        .flat_map(|w| within(&recorded.seconds, w.begin_us, w.end_us))
+        .filter_map(|s| s.latency_us_p99)
+        .collect();
+    (!known.is_empty()).then(|| known.iter().sum::<u64>() / known.len() as u64)
+}
+
+fn joined(mut stalls: Vec<Stall>) -> Vec<Stall> {
+    stalls.sort_by_key(|s| (s.begin_us, s.end_us));
+    let mut out: Vec<Stall> = Vec::with_capacity(stalls.len());
+    for stall in stalls {
+        match out.last_mut() {
+            Some(last) if stall.begin_us <= last.end_us => last.end_us = last.end_us.max(stall.end_us),
+            _ => out.push(stall),
+        }
+    }
+    out
+}
+
+/// The worst of what was seen beside the stall. A pressure sample speaks of the 100 ms before it,
+/// a host sample of the second: the first that ends after the stall still covers its end.
+fn span(recorded: &Recorded, window: &Window, kind: &str, stall: Stall) -> StallSpan {
+    let pressures = within(&recorded.pressures, stall.begin_us, stall.end_us + 100_000);
+    let hosts = within(&recorded.hosts, stall.begin_us, stall.end_us + 1_000_000);
+    let worst = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
+    StallSpan {
+        arm: recorded.plan.arms[window.arm].name.clone(),
+        trial: window.trial,
+        kind: kind.to_owned(),
+        begin_mono_us: stall.begin_us,
+        end_mono_us: stall.end_us,
+        dirty_bytes: pressures.iter().map(|p| p.dirty_bytes).max(),
+        writeback_bytes: pressures.iter().map(|p| p.writeback_bytes).max(),
+        psi_cpu_pct: worst(&mut pressures.iter().map(|p| p.psi_cpu_pct)),
+        psi_io_pct: worst(&mut pressures.iter().map(|p| p.psi_io_pct)),
+        psi_memory_pct: worst(&mut pressures.iter().map(|p| p.psi_memory_pct)),
+        disk_write_await_ms: worst(&mut hosts.iter().map(|h| h.disk_write_await_ms)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_seen_by_both_rules_counts_once() {
+        let stall = |begin_us, end_us| Stall { begin_us, end_us };
+        let found = joined(vec![stall(50, 60), stall(10, 30), stall(20, 45), stall(60, 70)]);
+        assert_eq!(found, [stall(10, 45), stall(50, 70)]);
+        let totals = totals([found].iter());
+        assert_eq!((totals.count, totals.longest_s), (2, 35e-6));
+    }
+}

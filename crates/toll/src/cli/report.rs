@@ -1,0 +1,93 @@
+//! `toll report`: what did these runs find, in a form for people, programs or a browser?
+
+use crate::analyse;
+use crate::report::bound::Bound;
+use crate::report::text::Ink;
+use crate::report::{html, json, markdown, text};
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use toll_record::{RunDir, RunResult};
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Write to this file instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Exit with 3 when a toll passes this bound, ARM.OUTCOME>N% (may be given several times)
+    ///
+    /// 'B.latency_us_p99>20%', or 'B.qps<-10%' for outcomes of which more is better. A bound is passed
+    /// when the toll lies beyond it and its interval excludes zero; with too few rounds for an
+    /// interval the toll alone decides.
+    #[arg(long = "fail-if", value_name = "BOUND")]
+    fail_if: Vec<Bound>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+    Md,
+    Html,
+}
+
+/// Analyses the runs anew from their raw lines and prints what was found.
+pub fn run(args: &Report) -> Result<ExitCode> {
+    let dirs: Vec<RunDir> =
+        args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
+    let results: Vec<RunResult> =
+        dirs.iter().map(analyse::run).collect::<Result<_, _>>().context("cannot report")?;
+    let content = match args.format {
+        Format::Text => {
+            let ink = ink(args.output.is_none());
+            results.iter().map(|run| text::text(run, ink)).collect::<Vec<_>>().join("\n")
+        }
+        Format::Md => results.iter().map(markdown::markdown).collect::<Vec<_>>().join("\n"),
+        Format::Json => json::json(&results)?,
+        Format::Html => html::html(&dirs)?,
+    };
+    match &args.output {
+        Some(path) => std::fs::write(path, content)
+            .with_context(|| format!("cannot write the report to {}", path.display()))?,
+        None => print(&content)?,
+    }
+    judge(&args.fail_if, &results)
+}
+
+/// Says on standard error what came of each bound; exit code 3 when one was passed.
+pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for run in runs {
+        for bound in bounds {
+            let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
+            eprintln!("{}", judgement.text);
+            if judgement.passed_bound {
+                code = ExitCode::from(3);
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Colour where a person looks on, unless they asked for none (<https://no-color.org>).
+pub fn ink(to_standard_output: bool) -> Ink {
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+        && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
+    if to_standard_output && wanted && std::io::stdout().is_terminal() { Ink::Ansi } else { Ink::Plain }
+}
+
+/// A reader that leaves early (`| head`) is no error.
+fn print(content: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(content.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => other.context("cannot write the report"),
+    }
+}

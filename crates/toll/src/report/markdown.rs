@@ -1,0 +1,83 @@
+//! What does a run look like in a pull request or a document?
+//!
+//! The same facts as the terminal's, in CommonMark with one GitHub table.
+
+use super::table::Table;
+use super::trust;
+use std::fmt::Write;
+use toll_record::RunResult;
+
+/// One run, ending in a line end.
+pub fn markdown(run: &RunResult) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = write(&mut out, run);
+    out
+}
+
+fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
+    writeln!(
+        out,
+        "## {} ({})\n\n{}\n\n**{}**\n",
+        run.scenario,
+        run.profile,
+        safe(&run.question),
+        safe(&run.answer)
+    )?;
+    let table = Table::of(run);
+    if table.rows.is_empty() {
+        writeln!(out, "No window was measured.\n")?;
+    } else {
+        writeln!(out, "| {} |\n|---|---|---|---|---:|---:|---:|---:|", table.head.join(" | "))?;
+        for row in &table.rows {
+            let cells: Vec<String> = row.cells.iter().map(|cell| safe(cell)).collect();
+            writeln!(out, "| {} |", cells.join(" | "))?;
+        }
+        writeln!(
+            out,
+            "\nTolls are against `{}` in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.\n",
+            run.baseline,
+            100.0 * (1.0 - run.alpha),
+            run.margin_pct
+        )?;
+    }
+    for arm in &run.arms {
+        if let Some(why) = &arm.unavailable {
+            writeln!(out, "- `{}` ({}) not measured: {}", arm.name, safe(&arm.title), safe(why))?;
+        }
+    }
+    if !run.advice.is_empty() {
+        writeln!(out, "\n### Advice\n")?;
+        for sentence in &run.advice {
+            writeln!(out, "- {}", safe(sentence))?;
+        }
+    }
+    writeln!(out, "\n### Trust\n")?;
+    for (what, fact) in trust::facts(run) {
+        if what == "again" {
+            writeln!(out, "- again: `{fact}`")?;
+        } else {
+            writeln!(out, "- {what}: {}", safe(&fact))?;
+        }
+    }
+    if !run.warnings.is_empty() {
+        writeln!(out, "\n### Warnings\n")?;
+        for warning in &run.warnings {
+            writeln!(out, "- **{}**: {}. _{}_", warning.code, safe(&warning.text), safe(&warning.advice))?;
+        }
+    }
+    Ok(())
+}
+
+/// Text that a table cell or a list item shows as it is.
+fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' | '*' | '_' | '`' | '<' | '[' | '\\' => out.extend(['\\', c]),
+            '\n' | '\r' => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}

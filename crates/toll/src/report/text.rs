@@ -1,0 +1,177 @@
+//! What does a run look like in a terminal?
+//!
+//! At most 118 columns. Never reads the environment: whether to paint is for the caller to say.
+
+use super::table::{Row, Table};
+use super::trust;
+use toll_record::{RunResult, Verdict};
+
+const WIDTH: usize = 118;
+/// Below this a description says nothing.
+const NARROWEST_TITLE: usize = 12;
+const GAP: &str = "  ";
+
+/// Whether words that matter are coloured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    Plain,
+    Ansi,
+}
+
+/// The whole report of one run, ending in a line end.
+pub fn text(run: &RunResult, ink: Ink) -> String {
+    let mut out = String::new();
+    let heading = format!("{} ({}): {}", run.scenario, run.profile, run.question);
+    line(&mut out, &paint(ink, BOLD, &clip(&heading, WIDTH)));
+    paragraph(&mut out, "", &run.answer);
+    if !run.complete {
+        line(&mut out, &paint(ink, YELLOW, "This run is not whole: see the warnings."));
+    }
+    out.push('\n');
+    table(&mut out, run, ink);
+    section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
+    section(&mut out, ink, "Trust", trust::facts(run).into_iter());
+    warnings(&mut out, run, ink);
+    out
+}
+
+fn table(out: &mut String, run: &RunResult, ink: Ink) {
+    let table = Table::of(run);
+    if table.rows.is_empty() {
+        line(out, "No window was measured.");
+        return;
+    }
+    let mut widths: Vec<usize> = table.head.iter().map(|head| head.chars().count()).collect();
+    for row in &table.rows {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let others: usize = widths.iter().sum::<usize>() - widths[1] + GAP.len() * (widths.len() - 1);
+    widths[1] = widths[1].min(WIDTH.saturating_sub(others).max(NARROWEST_TITLE));
+    let head = aligned(&table.head, &widths);
+    line(out, &paint(ink, BOLD, head.join(GAP).trim_end()));
+    for row in &table.rows {
+        line(out, painted(row, &widths, ink).join(GAP).trim_end());
+    }
+    paragraph(
+        out,
+        "",
+        &format!(
+            "Tolls are against {} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.",
+            run.baseline,
+            100.0 * (1.0 - run.alpha),
+            run.margin_pct
+        ),
+    );
+    for arm in run.arms.iter().filter(|arm| arm.unavailable.is_some()) {
+        let why = arm.unavailable.as_deref().unwrap_or_default();
+        paragraph(out, "  ", &format!("{} ({}) not measured: {why}", arm.name, arm.title));
+    }
+}
+
+/// Names, descriptions and tolls to the left, plain figures to the right.
+fn aligned(cells: &[String; 8], widths: &[usize]) -> Vec<String> {
+    let pad = |(i, cell): (usize, &String)| {
+        let cell = clip(cell, widths[i]);
+        let blanks = " ".repeat(widths[i] - cell.chars().count());
+        if i < 4 { cell + &blanks } else { blanks + &cell }
+    };
+    cells.iter().enumerate().map(pad).collect()
+}
+
+fn painted(row: &Row, widths: &[usize], ink: Ink) -> Vec<String> {
+    let mut cells = aligned(&row.cells, widths);
+    for (cell, verdict) in cells[2..4].iter_mut().zip(row.verdicts) {
+        let colour = match verdict {
+            Verdict::Costly => RED,
+            Verdict::Cheaper | Verdict::NoEffect => GREEN,
+            Verdict::Unclear => YELLOW,
+            Verdict::Baseline | Verdict::NoInterval => continue,
+        };
+        *cell = paint(ink, colour, cell);
+    }
+    if !row.asked {
+        cells[1] = paint(ink, DIM, &cells[1]);
+    }
+    cells
+}
+
+fn section(out: &mut String, ink: Ink, title: &str, items: impl Iterator<Item = (&'static str, String)>) {
+    let items: Vec<(&str, String)> = items.collect();
+    if items.is_empty() {
+        return;
+    }
+    out.push('\n');
+    line(out, &paint(ink, BOLD, title));
+    let width = items.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+    for (label, text) in items {
+        let blanks = " ".repeat(width - label.chars().count());
+        paragraph(out, &format!("  {label}{blanks} "), &text);
+    }
+}
+
+fn warnings(out: &mut String, run: &RunResult, ink: Ink) {
+    if run.warnings.is_empty() {
+        return;
+    }
+    out.push('\n');
+    line(out, &paint(ink, BOLD, "Warnings"));
+    for warning in &run.warnings {
+        let begin = out.len();
+        paragraph(out, "  ! ", &format!("{}: {}", warning.code, warning.text));
+        if ink == Ink::Ansi {
+            let painted = paint(ink, YELLOW, out[begin..].trim_end_matches('\n'));
+            out.truncate(begin);
+            line(out, &painted);
+        }
+        paragraph(out, "      ", &warning.advice);
+    }
+}
+
+/// Wrapped to the width, further lines indented as far as `lead` is long.
+fn paragraph(out: &mut String, lead: &str, text: &str) {
+    let indent = " ".repeat(lead.chars().count());
+    let mut current = lead.to_owned();
+    let mut empty = true;
+    for word in text.split_whitespace() {
+        let needed = usize::from(!empty) + word.chars().count();
+        if !empty && current.chars().count() + needed > WIDTH {
+            line(out, current.trim_end());
+            current = indent.clone();
+            empty = true;
+        }
+        if !empty {
+            current.push(' ');
+        }
+        current.push_str(word);
+        empty = false;
+    }
+    line(out, current.trim_end());
+}
+
+/// Cut to `width` characters, the last of them saying so.
+fn clip(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+
+fn paint(ink: Ink, colour: &str, text: &str) -> String {
+    match ink {
+        Ink::Plain => text.to_owned(),
+        Ink::Ansi => format!("\x1b[{colour}m{text}\x1b[0m"),
+    }
+}

@@ -1,0 +1,126 @@
+//! What should a reader know before believing a run's table?
+//!
+//! One line a fact, for text and Markdown alike.
+
+use super::figures;
+use toll_record::RunResult;
+
+/// (what, the fact), in the order of use.
+pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    facts.push(("A/A", aa(run)));
+    if run.controls.is_empty() {
+        facts.push(("control", "none in this run: add the arms sleep and burn".to_owned()));
+    }
+    facts.extend(run.controls.iter().map(|control| ("control", control.text.clone())));
+    facts.push(("finds", power(run)));
+    facts.push((
+        "measured",
+        format!(
+            "{} of {} rounds, windows of {:.1} s, {}; seed {}",
+            run.rounds_done,
+            run.rounds_planned,
+            run.window_s,
+            figures::duration_s(run.duration_s),
+            run.seed
+        ),
+    ));
+    facts.push(("on", host(run)));
+    facts.push(("load", load(run)));
+    let cost = &run.self_cost;
+    facts.push((
+        "toll itself",
+        format!(
+            "{:.2}% of one core inside windows, {} MB of memory, {} MB written",
+            cost.cpu_pct_of_one_core,
+            figures::megabytes(cost.memory_peak_bytes as f64),
+            figures::megabytes(cost.written_bytes as f64)
+        ),
+    ));
+    facts.push(("again", command(&run.command)));
+    facts
+}
+
+fn aa(run: &RunResult) -> String {
+    let Some(aa) = &run.aa else { return "none in this run: add a second baseline".to_owned() };
+    let word = match (aa.ci95_pct, aa.ok) {
+        (None, _) => "too few rounds to decide",
+        (Some(_), true) => "no difference, as it should be",
+        (Some(_), false) => "a difference where there is none",
+    };
+    let toll = match (aa.toll_pct, aa.ci95_pct) {
+        (Some(toll), Some([low, high])) => format!("{toll:+.1}% [{low:+.1}, {high:+.1}]"),
+        (Some(toll), None) => format!("{toll:+.1}%"),
+        _ => "not measured".to_owned(),
+    };
+    format!("{}, the baseline again: {} {toll}: {word}", aa.arm, run.primary)
+}
+
+fn power(run: &RunResult) -> String {
+    let Some(mde) = &run.mde else { return "nothing can be said: too few rounds".to_owned() };
+    let mut text = match mde.achieved_pct {
+        Some(pct) => format!("effects of {pct:.1}% and more on {}, four times in five", run.primary),
+        None => "too few rounds to say".to_owned(),
+    };
+    if let Some(planned) = mde.planned_pct {
+        text += &format!(" (foretold: {planned:.1}%)");
+    }
+    if let Some(rounds) = mde.rounds_for_margin {
+        text += &format!("; {}% would take {rounds} rounds", run.margin_pct);
+    }
+    text
+}
+
+fn host(run: &RunResult) -> String {
+    let host = &run.host;
+    let known: Vec<&str> = [&host.label, &host.os, &host.kernel]
+        .into_iter()
+        .map(String::as_str)
+        .filter(|s| !s.is_empty())
+        .collect();
+    let host =
+        if known.is_empty() { "a host that the run does not describe".into() } else { known.join(", ") };
+    format!("{host}; {} {} ({})", run.server.flavour, run.server.version, run.server.kind)
+}
+
+fn load(run: &RunResult) -> String {
+    let w = &run.workload;
+    let loop_ = match w.rate_per_s {
+        Some(rate) => format!("{} events/s", figures::grouped(rate)),
+        None => "as fast as it goes".to_owned(),
+    };
+    format!(
+        "{} {}, {} threads over {}, {} tables of {} rows, {}, {loop_}",
+        w.driver,
+        w.profile,
+        w.threads,
+        w.transport,
+        w.tables,
+        figures::grouped(w.rows as f64),
+        if w.prepared { "prepared" } else { "text" },
+    )
+}
+
+/// Words that a shell would take apart are quoted.
+fn command(words: &[String]) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    let quoted = words.iter().map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_back() {
+        let words = ["toll", "cost", "--", "sh", "-c", "echo it's"].map(String::from);
+        assert_eq!(command(&words), r"toll cost -- sh -c 'echo it'\''s'");
+    }
+}

@@ -1,0 +1,228 @@
+//! Does the analysis find the tolls that a synthetic host is known to have, and none where there are none?
+
+use crate::arm;
+use crate::synthetic::{Synthetic, SyntheticArm};
+use toll::analyse::{self, Recorded};
+use toll_record::*;
+
+fn warned(run: &RunResult) -> Vec<&str> {
+    run.warnings.iter().map(|w| w.code.as_str()).collect()
+}
+
+#[test]
+fn known_tolls_lie_within_their_intervals() {
+    let run = analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record());
+    for (name, cost) in [("B", 1.12), ("C", 1.0), ("none-2", 1.0), ("sleep", 1.0)] {
+        let outcomes = &arm(&run, name).outcomes;
+        let holds = |outcome: &str, truth: f64| {
+            let [low, high] = outcomes[outcome].ci95_pct.unwrap();
+            assert!(
+                low <= truth && truth <= high,
+                "{name}.{outcome}: {truth:.2} not in [{low:.2}, {high:.2}]"
+            );
+        };
+        holds("qps", 100.0 * (1.0 / cost - 1.0));
+        holds("cpu_us_per_query", 100.0 * (cost - 1.0));
+        holds("latency_us_mean", 100.0 * (cost - 1.0));
+        holds("latency_us_p95", 100.0 * (cost - 1.0));
+    }
+    assert_eq!(arm(&run, "B").outcomes["qps"].verdict, Verdict::Costly);
+    assert_eq!(arm(&run, "K").outcomes["qps"].verdict, Verdict::Costly);
+    assert_eq!(arm(&run, "none").outcomes["qps"].verdict, Verdict::Baseline);
+    assert!(arm(&run, "none").outcomes["qps"].toll_pct.is_none());
+    assert_eq!(arm(&run, "B").outcomes["latency_us_p95"].method, "bootstrap-bca");
+    assert!(run.complete && run.rounds_done == 12);
+    // C costs nothing, which 12 rounds of 3 s are too few to say.
+    assert_eq!(arm(&run, "C").outcomes["qps"].verdict, Verdict::Unclear);
+    assert_eq!(warned(&run), ["unavailable-arms", "low-power"], "{:#?}", run.warnings);
+}
+
+#[test]
+fn controls_are_found_as_expected() {
+    let run = analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record());
+    assert!(run.aa.as_ref().unwrap().ok);
+    let [sleep, burn] = &run.controls[..] else { panic!("{:?}", run.controls) };
+    assert!(sleep.ok && burn.ok, "{sleep:?} {burn:?}");
+    // A quarter of a CPU where two are busy: .25 / 1.75.
+    assert_eq!(burn.outcome, "cpu_us_per_query");
+    assert!((burn.expected_pct - 100.0 / 7.0).abs() < 0.01, "{}", burn.expected_pct);
+}
+
+#[test]
+fn a_control_that_burns_nothing_is_missed() {
+    let mut fake = SyntheticArm::new("burn", Role::PositiveControl, 1.0);
+    fake.burn_share = Some(0.5);
+    let run = analyse::analyse(&Synthetic::with(3, 10, vec![fake]).record());
+    assert!(!run.controls[0].ok);
+    assert!(warned(&run).contains(&"control-missed"));
+}
+
+#[test]
+fn stalls_are_found_with_what_stood_beside_them() {
+    let run = analyse::analyse(&Synthetic::with(5, 8, SyntheticArm::usual()).record());
+    let totals = &arm(&run, "K").stalls;
+    assert_eq!(totals.count, 8, "one a window: {totals:?}");
+    assert!((0.55..=0.75).contains(&totals.longest_s), "{totals:?}");
+    assert_eq!(arm(&run, "none").stalls.count, 0);
+    let span = run.stalls.iter().find(|s| s.kind == "throughput").unwrap();
+    assert_eq!(span.arm, "K");
+    assert_eq!((span.dirty_bytes, span.writeback_bytes), (Some(900 << 20), Some(300 << 20)));
+    assert_eq!((span.psi_io_pct, span.disk_write_await_ms), (Some(80.0), Some(1.5)));
+    assert!(arm(&run, "K").outcomes["stall_s"].mean > 0.5);
+    // What waits when a window ends has waited already.
+    assert!(arm(&run, "K").outcomes["latency_us_max"].mean >= 600_000.0);
+}
+
+#[test]
+fn what_an_artefact_caught_is_held_against_what_was_executed() {
+    let run = analyse::analyse(&Synthetic::with(5, 8, SyntheticArm::usual()).record());
+    let b = arm(&run, "B");
+    assert!((b.captured_ratio.unwrap() - 0.995).abs() < 1e-4);
+    let artefact = b.artefact.as_ref().unwrap();
+    assert_eq!(artefact.dropped, Some(0));
+    assert!((artefact.link_mbit_per_s - artefact.bytes as f64 * 8.0 / 24.0 / 1e6).abs() < 1e-6);
+    assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B catches 99.5%")), "{:?}", run.advice);
+    assert!(run.advice.iter().any(|a| a.contains("K (B does more for less)")), "{:?}", run.advice);
+}
+
+#[test]
+fn one_round_gives_tolls_without_intervals_and_says_what_is_needed() {
+    let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
+    let qps = &arm(&run, "K").outcomes["qps"];
+    assert!(qps.toll_pct.unwrap() < -10.0 && qps.ci95_pct.is_none());
+    assert_eq!(qps.verdict, Verdict::NoInterval);
+    assert!(qps.method.contains("at least 6"), "{}", qps.method);
+    assert!(run.complete);
+    let warning = run.warnings.iter().find(|w| w.code == "too-few-rounds").unwrap();
+    assert!(warning.advice.contains("--rounds 6"), "{warning:?}");
+    assert!(!warned(&run).contains(&"control-missed") && !warned(&run).contains(&"aa-failed"));
+}
+
+#[test]
+fn six_rounds_cannot_call_thirteen_arms_costly_and_the_run_says_so() {
+    let arms = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M"]
+        .map(|name| SyntheticArm::new(name, Role::Treatment, 1.5));
+    let run = analyse::analyse(&Synthetic::with(4, 6, arms.to_vec()).record());
+    assert!(run.arms[1..].iter().all(|a| a.outcomes["qps"].verdict == Verdict::Unclear));
+    assert!(arm(&run, "A").notes.iter().any(|n| n.contains("Holm")), "{:?}", arm(&run, "A").notes);
+    let warning = run.warnings.iter().find(|w| w.code == "too-few-rounds").unwrap();
+    assert!(warning.advice.contains("--rounds 10"), "{warning:?}");
+}
+
+#[test]
+fn windows_that_are_missing_take_their_round_out_of_the_pairs() {
+    let mut recorded = Synthetic::with(6, 9, SyntheticArm::usual()).record();
+    let of = |arm: &str, round: u32, l: &TrialLine| l.arm == arm && l.round == round;
+    recorded.trials.retain(|l| !(of("B", 2, l) && l.step != Step::Start));
+    let line = recorded.trials.iter_mut().find(|l| of("B", 2, l)).unwrap();
+    line.step = Step::Failed;
+    line.note = Some("tcpdump: no such interface".into());
+    let run = analyse::analyse(&recorded);
+    assert_eq!(arm(&run, "B").windows, 8);
+    assert!(arm(&run, "B").outcomes["qps"].ci95_pct.is_some());
+    assert!(!run.complete && run.rounds_done == 8);
+    let text: Vec<_> = run.warnings.iter().map(|w| w.text.as_str()).collect();
+    assert!(text.iter().any(|t| t.contains("missing: B in round 3")), "{text:?}");
+    assert!(text.iter().any(|t| t.contains("no such interface")), "{text:?}");
+}
+
+#[test]
+fn a_window_in_which_nothing_completed_counts_and_is_no_zero_latency() {
+    let mut arm_b = SyntheticArm::new("B", Role::Treatment, 1.1);
+    arm_b.stall = Some((0.0, 99.0));
+    let run = analyse::analyse(&Synthetic::with(6, 7, vec![arm_b]).record());
+    let b = arm(&run, "B");
+    assert_eq!(b.outcomes["qps"].mean, 0.0);
+    assert!(b.outcomes["qps"].toll_pct.unwrap() < -99.9);
+    assert!(!b.outcomes.contains_key("latency_us_mean") && !b.outcomes.contains_key("cpu_us_per_query"));
+    assert!(b.outcomes["latency_us_max"].mean >= 2_900_000.0);
+    assert!((b.stalls.total_s - 21.0).abs() < 0.5, "{:?}", b.stalls);
+    assert!(warned(&run).contains(&"nothing-completed"));
+}
+
+#[test]
+fn sysbench_percentiles_come_from_seconds_and_say_so() {
+    let mut host = Synthetic::with(9, 8, SyntheticArm::usual());
+    host.driver = "sysbench";
+    let run = analyse::analyse(&host.record());
+    let p99 = &arm(&run, "B").outcomes["latency_us_p99"];
+    assert!(p99.method.contains("one-second percentiles"), "{}", p99.method);
+    let [low, high] = p99.ci95_pct.unwrap();
+    assert!(low < 12.0 && 12.0 < high, "[{low}, {high}]");
+    assert!(!arm(&run, "B").outcomes.contains_key("latency_us_p999"));
+}
+
+#[test]
+fn a_crashed_run_is_reported_as_far_as_it_went() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("run");
+    Synthetic::with(7, 9, SyntheticArm::usual()).write(&root).unwrap();
+    // Killed in the middle of a line, before the host's description reached the disk.
+    for (file, keep) in
+        [("trials.ndjson", 0.55), ("samples.ndjson", 0.55), ("latency.hlog", 0.5), ("artefacts.ndjson", 0.3)]
+    {
+        let text = std::fs::read(root.join(file)).unwrap();
+        std::fs::write(root.join(file), &text[..(text.len() as f64 * keep) as usize]).unwrap();
+    }
+    std::fs::remove_file(root.join("host.json")).unwrap();
+    let run = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    assert!(!run.complete && (3..7).contains(&run.rounds_done), "{}", run.rounds_done);
+    assert!(arm(&run, "K").outcomes["qps"].toll_pct.unwrap() < -20.0);
+    let warning = run.warnings.iter().find(|w| w.code == "incomplete").unwrap();
+    assert!(
+        warning.text.contains("of 9 rounds are whole") && warning.text.contains("host.json"),
+        "{warning:?}"
+    );
+    assert!(warned(&run).contains(&"artefact-not-counted"));
+}
+
+#[test]
+fn a_run_that_died_before_its_first_window_is_still_a_report() {
+    let plan = Synthetic::with(1, 6, SyntheticArm::usual()).plan();
+    let run = analyse::analyse(&Recorded::of(plan));
+    assert!(!run.complete && run.rounds_done == 0);
+    assert!(
+        warned(&run).contains(&"incomplete") && warned(&run).contains(&"no-baseline"),
+        "{:?}",
+        warned(&run)
+    );
+    assert!(run.arms.iter().all(|arm| arm.windows == 0));
+}
+
+#[test]
+fn the_same_lines_give_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("run");
+    let host = Synthetic::with(8, 12, SyntheticArm::usual());
+    host.write(&root).unwrap();
+    let json = |run: &RunResult| serde_json::to_string(run).unwrap();
+    let from_disk = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    assert_eq!(json(&from_disk), json(&analyse::run(&RunDir::open(&root).unwrap()).unwrap()));
+    assert_eq!(json(&from_disk), json(&analyse::analyse(&host.record())));
+}
+
+/// 200 runs of a noisy host on which no arm costs anything.
+#[test]
+fn arms_that_cost_nothing_are_called_costly_in_at_most_one_run_of_twenty() {
+    let (mut aa, mut family, mut pairs) = (0, 0, 0);
+    for seed in 0..200 {
+        let arms = vec![
+            SyntheticArm::new("B", Role::Treatment, 1.0),
+            SyntheticArm::new("C", Role::Treatment, 1.0),
+            SyntheticArm::new("none-2", Role::Aa, 1.0),
+        ];
+        let mut host = Synthetic::with(seed, 10, arms);
+        host.window_s = 2.0;
+        host.noise = (0.10, 0.20);
+        let run = analyse::analyse(&host.record());
+        let told = |name: &str| {
+            let outcome = &arm(&run, name).outcomes["qps"];
+            matches!(outcome.verdict, Verdict::Costly | Verdict::Cheaper)
+        };
+        aa += u32::from(told("none-2"));
+        family += u32::from(told("B") || told("C"));
+        pairs += 1;
+    }
+    eprintln!("false verdicts in {pairs} analyses: A/A {aa}, any of two treatments {family}");
+    assert!(aa <= 10 && family <= 10, "more than 5%: A/A {aa}, treatments {family}");
+}

@@ -1,0 +1,10 @@
+//! From the lines of a run to what people read: analysis and reports of runs whose truth is known.
+
+mod analysis;
+mod synthetic;
+
+use toll_record::{ArmResult, RunResult};
+
+fn arm<'a>(run: &'a RunResult, name: &str) -> &'a ArmResult {
+    run.arms.iter().find(|arm| arm.name == name).expect("the run has this arm")
+}
