@@ -16,13 +16,14 @@ pub struct Event<'a> {
     pub start_ns: u64,
     /// From the command's last byte to the response's first byte, ns.
     pub first_byte_ns: Option<u64>,
-    /// Query time: from the command to the response's last byte, ns.
+    /// Query time: from the command's last byte to the response's last byte, ns. From packets,
+    /// `None` with `tainted` unset means that capture or connection ended before the response.
     pub query_ns: Option<u64>,
     pub lock_ns: Option<u64>,
     pub kind: CommandKind,
-    /// SQL, or for other commands the words pt-query-digest uses (`administrator command: Ping`).
+    /// SQL (bare also for Prepare and Execute), or for other commands the words pt-query-digest uses (`administrator command: Ping`).
     pub text: &'a [u8],
-    /// Bytes of the statement beyond those kept in `text`.
+    /// Bytes of the statement (or of its parameters) beyond those kept.
     pub text_cut: u64,
     /// For an EXECUTE: the values bound, rendered as SQL, in the order of the placeholders;
     /// `text` then holds the statement with its `?`.
@@ -31,8 +32,10 @@ pub struct Event<'a> {
     pub user: &'a [u8],
     pub host: &'a [u8],
     pub port: u16,
+    /// Schema when the command was sent; empty: none, or not known.
     pub db: &'a [u8],
     pub connection_id: Option<u64>,
+    /// Packets with their headers, before compression.
     pub bytes_from_client: u64,
     pub bytes_from_server: u64,
     pub rows_sent: Option<u64>,
@@ -61,6 +64,10 @@ pub enum CommandKind {
     Query,
     Prepare,
     Execute,
+    /// `DEALLOCATE PREPARE <id>`, as sent in the binary protocol. The server does not answer.
+    Close,
+    /// `RESET <id>` of a prepared statement, as sent in the binary protocol.
+    Reset,
     /// Anything else: Ping, Quit, Init DB, Statistics, ...
     Admin,
 }

@@ -1,0 +1,119 @@
+//! Which TCP segment does a frame carry? Never keeps anything from one frame to the next.
+
+mod ip;
+mod link;
+
+use crate::pcap::Frame;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An IPv4 (as IPv4-mapped) or IPv6 address, in a shape that is quick to compare and hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Address {
+    pub(crate) high: u64,
+    pub(crate) low: u64,
+}
+
+impl Address {
+    const V4_MAPPED: u64 = 0xffff << 32;
+
+    pub(crate) fn v4(octets: [u8; 4]) -> Self {
+        Address { high: 0, low: Self::V4_MAPPED | u64::from(u32::from_be_bytes(octets)) }
+    }
+
+    pub(crate) fn v6(octets: [u8; 16]) -> Self {
+        let bits = u128::from_be_bytes(octets);
+        Address { high: (bits >> 64) as u64, low: bits as u64 }
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(ip: IpAddr) -> Self {
+        match ip {
+            IpAddr::V4(ip) => Address::v4(ip.octets()),
+            IpAddr::V6(ip) => Address::v6(ip.octets()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.high == 0 && self.low >> 32 == 0xffff {
+            return Ipv4Addr::from(self.low as u32).fmt(f);
+        }
+        Ipv6Addr::from(u128::from(self.high) << 64 | u128::from(self.low)).fmt(f)
+    }
+}
+
+/// A TCP segment; `payload` is shorter than `payload_len` where a snap length cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<'a> {
+    pub source: Address,
+    pub destination: Address,
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub seq: u32,
+    pub ack: u32,
+    pub flags: u8,
+    pub payload: &'a [u8],
+    /// Bytes of payload on the wire.
+    pub payload_len: u32,
+}
+
+pub const FIN: u8 = 0x01;
+pub const SYN: u8 = 0x02;
+pub const RST: u8 = 0x04;
+pub const ACK: u8 = 0x10;
+
+/// Why a frame yields no segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// Another protocol: nothing of ours was lost.
+    NotTcp,
+    /// It may be TCP, in a wrapping that is not unwrapped: a fragment, a tunnel, a link type.
+    Unsupported,
+    /// The snap length cut within the headers.
+    Truncated,
+    /// Headers that contradict themselves.
+    Malformed,
+}
+
+/// Finds the TCP segment in a frame.
+///
+/// # Errors
+/// [`Unfit`] says why there is none.
+#[inline]
+pub fn parse<'a>(frame: &Frame<'a>) -> Result<Segment<'a>, Unfit> {
+    let (network, rest) = link::strip(frame.link, frame.bytes)?;
+    let link_len = frame.bytes.len() - rest.len();
+    let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
+    let packet = match network {
+        link::Network::V4 => ip::v4(rest, wire_len)?,
+        link::Network::V6 => ip::v6(rest, wire_len)?,
+    };
+    tcp(&packet)
+}
+
+#[inline]
+fn tcp<'a>(packet: &ip::Packet<'a>) -> Result<Segment<'a>, Unfit> {
+    let Some(head) = packet.payload.first_chunk::<20>() else {
+        return Err(if packet.payload_len < 20 { Unfit::Malformed } else { Unfit::Truncated });
+    };
+    let header_len = usize::from(head[12] >> 4) * 4;
+    if header_len < 20 || header_len > packet.payload_len {
+        return Err(Unfit::Malformed);
+    }
+    let payload_len = packet.payload_len - header_len;
+    let available = packet.payload.get(header_len..).unwrap_or_default();
+    Ok(Segment {
+        source: packet.source,
+        destination: packet.destination,
+        source_port: u16::from_be_bytes([head[0], head[1]]),
+        destination_port: u16::from_be_bytes([head[2], head[3]]),
+        seq: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
+        ack: u32::from_be_bytes([head[8], head[9], head[10], head[11]]),
+        flags: head[13],
+        payload: &available[..available.len().min(payload_len)],
+        payload_len: payload_len as u32,
+    })
+}

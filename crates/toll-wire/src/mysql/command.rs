@@ -1,0 +1,242 @@
+//! What is known of a command while its response is awaited? Never parses packets.
+
+use super::kept::{Kept, Room};
+use super::reply::Reply;
+use super::statement::Scene;
+use crate::event::CommandKind;
+
+pub(super) const QUIT: u8 = 0x01;
+pub(super) const INIT_DB: u8 = 0x02;
+pub(super) const QUERY: u8 = 0x03;
+pub(super) const FIELD_LIST: u8 = 0x04;
+pub(super) const STATISTICS: u8 = 0x09;
+pub(super) const PROCESS_INFO: u8 = 0x0a;
+pub(super) const CHANGE_USER: u8 = 0x11;
+pub(super) const BINLOG_DUMP: u8 = 0x12;
+pub(super) const TABLE_DUMP: u8 = 0x13;
+pub(super) const STMT_PREPARE: u8 = 0x16;
+pub(super) const STMT_EXECUTE: u8 = 0x17;
+pub(super) const STMT_SEND_LONG_DATA: u8 = 0x18;
+pub(super) const STMT_CLOSE: u8 = 0x19;
+pub(super) const STMT_RESET: u8 = 0x1a;
+pub(super) const STMT_FETCH: u8 = 0x1c;
+pub(super) const BINLOG_DUMP_GTID: u8 = 0x1e;
+pub(super) const RESET_CONNECTION: u8 = 0x1f;
+pub(super) const STMT_BULK_EXECUTE: u8 = 0xfa;
+
+/// What an administrator command is called; the words are those of pt-query-digest, which
+/// people's notes and reviews hold.
+pub(super) fn admin_text(code: u8) -> Option<&'static str> {
+    Some(match code {
+        0x00 => "administrator command: Sleep",
+        QUIT => "administrator command: Quit",
+        INIT_DB => "administrator command: Init_db",
+        FIELD_LIST => "administrator command: Field_list",
+        0x05 => "administrator command: Create_db",
+        0x06 => "administrator command: Drop_db",
+        0x07 => "administrator command: Refresh",
+        0x08 => "administrator command: Shutdown",
+        STATISTICS => "administrator command: Statistics",
+        PROCESS_INFO => "administrator command: Process_info",
+        0x0b => CONNECT_TEXT,
+        0x0c => "administrator command: Process_kill",
+        0x0d => "administrator command: Debug",
+        0x0e => "administrator command: Ping",
+        0x0f => "administrator command: Time",
+        0x10 => "administrator command: Delayed_insert",
+        CHANGE_USER => "administrator command: Change_user",
+        BINLOG_DUMP => "administrator command: Binlog_dump",
+        TABLE_DUMP => "administrator command: Table_dump",
+        0x14 => "administrator command: Connect_out",
+        0x15 => "administrator command: Register_slave",
+        0x1b => "administrator command: Set_option",
+        STMT_FETCH => "administrator command: Stmt_fetch",
+        0x1d => "administrator command: Daemon",
+        BINLOG_DUMP_GTID => "administrator command: Binlog_dump_gtid",
+        RESET_CONNECTION => "administrator command: Reset_connection",
+        0x20 => "administrator command: Clone",
+        0x21 => "administrator command: Subscribe_group_replication_stream",
+        _ => return None,
+    })
+}
+
+pub(super) const CONNECT_TEXT: &str = "administrator command: Connect";
+
+/// Whether a client may begin a packet with this byte.
+pub(super) fn is_command(code: u8) -> bool {
+    matches!(code, QUERY | STMT_PREPARE..=STMT_RESET | STMT_BULK_EXECUTE) || admin_text(code).is_some()
+}
+
+/// A command in flight. Slots are reused: `begin` resets what a former command left.
+#[derive(Debug, Default)]
+pub(super) struct Command {
+    pub code: u8,
+    pub kind: CommandKind,
+    /// What to report instead of the text kept.
+    pub fixed_text: Option<&'static str>,
+    /// Text, then what follows it: parameters, or an argument that is not reported.
+    pub kept: Kept,
+    pub text_len: usize,
+    pub text_cut: u64,
+    pub params_len: usize,
+    pub statement_id: Option<u32>,
+    /// First byte of the command, last byte of it.
+    pub begun_ns: u64,
+    pub sent_ns: u64,
+    /// First byte of the response, latest byte of it.
+    pub first_ns: Option<u64>,
+    pub last_ns: u64,
+    pub bytes_from_client: u64,
+    pub bytes_from_server: u64,
+    pub rows: u64,
+    /// A result set was among the results.
+    pub has_rows: bool,
+    /// Rows passed by unseen: their number is not known.
+    pub rows_unseen: bool,
+    pub affected: Option<u64>,
+    pub warnings: Option<u32>,
+    pub status: Option<u16>,
+    pub error: Option<Failure>,
+    pub tainted: bool,
+    pub reply: Reply,
+    /// Sequence number of its last packet.
+    pub seq: u8,
+    /// The first packet of the response was seen.
+    pub answered: bool,
+    /// An EXECUTE of a statement whose PREPARE is not answered yet; `kept` holds its packet.
+    pub deferred: bool,
+}
+
+/// An error packet; the message follows the other kept bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Failure {
+    pub number: u16,
+    pub state: [u8; 5],
+    pub state_len: u8,
+    pub message_at: usize,
+}
+
+impl Command {
+    pub fn begin(&mut self, code: u8, begun_ns: u64, sent_ns: u64, room: &mut Room) {
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.clear(room);
+        *self = Command { code, kept, begun_ns, sent_ns, last_ns: sent_ns, ..Command::default() };
+    }
+
+    pub fn set_text(&mut self, text: &[u8], scene: &mut Scene<'_>) {
+        self.text_cut += self.kept.append(text, scene.limit, scene.room, scene.total);
+        self.text_len = self.kept.len();
+    }
+
+    pub fn text(&self) -> &[u8] {
+        match self.fixed_text {
+            Some(text) => text.as_bytes(),
+            None => &self.kept.bytes()[..self.text_len],
+        }
+    }
+
+    pub fn after_text(&self) -> &[u8] {
+        &self.kept.bytes()[self.text_len..]
+    }
+
+    pub fn message(&self) -> &[u8] {
+        self.error.map_or(&[], |error| &self.kept.bytes()[error.message_at..])
+    }
+}
+
+/// Commands in flight, oldest first, in slots that stay where they are.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    slots: Vec<Command>,
+    head: usize,
+    len: usize,
+}
+
+impl Queue {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    #[inline]
+    pub fn front(&mut self) -> Option<&mut Command> {
+        if self.len == 0 { None } else { Some(&mut self.slots[self.head]) }
+    }
+
+    #[inline]
+    pub fn oldest(&self) -> Option<&Command> {
+        if self.len == 0 { None } else { Some(&self.slots[self.head]) }
+    }
+
+    #[inline]
+    pub fn newest_mut(&mut self) -> Option<&mut Command> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut at = self.head + self.len - 1;
+        if at >= self.slots.len() {
+            at -= self.slots.len();
+        }
+        Some(&mut self.slots[at])
+    }
+
+    /// Takes the newest back, leaving those before it where they are.
+    pub fn pop_newest(&mut self, room: &mut Room) {
+        if let Some(newest) = self.newest_mut() {
+            newest.kept.clear(room);
+            self.len -= 1;
+        }
+    }
+
+    /// The newest that `wanted` accepts.
+    pub fn newest(&self, mut wanted: impl FnMut(&Command) -> bool) -> Option<&Command> {
+        (0..self.len)
+            .rev()
+            .map(|at| &self.slots[(self.head + at) % self.slots.len()])
+            .find(|command| wanted(command))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Command> {
+        let (head, len) = (self.head, self.len);
+        let (before, after) = self.slots.split_at_mut(head);
+        after.iter_mut().chain(before).take(len)
+    }
+
+    /// A slot behind the newest, with what its former command left in it.
+    #[inline]
+    pub fn push(&mut self) -> &mut Command {
+        if self.len == self.slots.len() {
+            // Unroll the ring, so that the new slot lies behind the newest.
+            self.slots.rotate_left(self.head);
+            self.head = 0;
+            self.slots.push(Command::default());
+        }
+        let mut at = self.head + self.len;
+        if at >= self.slots.len() {
+            at -= self.slots.len();
+        }
+        self.len += 1;
+        &mut self.slots[at]
+    }
+
+    #[inline]
+    pub fn pop(&mut self, room: &mut Room) {
+        if self.len == 0 {
+            return;
+        }
+        self.slots[self.head].kept.clear(room);
+        self.head += 1;
+        if self.head == self.slots.len() {
+            self.head = 0;
+        }
+        self.len -= 1;
+        // A burst of pipelined commands is over: its slots are not needed for long.
+        if self.len == 0 && self.slots.len() > 16 {
+            self.slots.truncate(1);
+            self.head = 0;
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What did client and server agree on when they met? Never sees a password in the clear, and keeps none.
+
+use super::fields::Fields;
+
+pub(super) const CLIENT_MYSQL: u32 = 1;
+const CONNECT_WITH_DB: u32 = 1 << 3;
+const PROTOCOL_41: u32 = 1 << 9;
+const SSL: u32 = 1 << 11;
+const SECURE_CONNECTION: u32 = 1 << 15;
+const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
+const SESSION_TRACK: u32 = 1 << 23;
+const DEPRECATE_EOF: u32 = 1 << 24;
+const OPTIONAL_METADATA: u32 = 1 << 25;
+const QUERY_ATTRIBUTES: u32 = 1 << 27;
+
+/// MariaDB's own capabilities.
+const CACHE_METADATA: u32 = 1 << 4;
+
+/// What both sides can do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Capabilities {
+    common: u32,
+    mariadb: u32,
+}
+
+impl Capabilities {
+    pub fn tracks_session(self) -> bool {
+        self.common & SESSION_TRACK != 0
+    }
+
+    pub fn deprecates_eof(self) -> bool {
+        self.common & DEPRECATE_EOF != 0
+    }
+
+    pub fn has_query_attributes(self) -> bool {
+        self.common & QUERY_ATTRIBUTES != 0
+    }
+
+    /// MySQL: a byte before the column count tells whether definitions follow.
+    pub fn optional_metadata(self) -> bool {
+        self.common & OPTIONAL_METADATA != 0
+    }
+
+    /// MariaDB: a byte after the column count tells whether definitions follow.
+    pub fn caches_metadata(self) -> bool {
+        self.mariadb & CACHE_METADATA != 0
+    }
+}
+
+/// The first packet of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Greeting {
+    pub connection_id: u32,
+    capabilities: u32,
+    mariadb: u32,
+}
+
+impl Greeting {
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let mut fields = Fields(payload);
+        if fields.u8()? != 10 {
+            return None;
+        }
+        let version = fields.until_nul();
+        if version.is_empty() || version.len() > 128 || !version.iter().all(u8::is_ascii_graphic_or_space) {
+            return None;
+        }
+        let connection_id = fields.u32()?;
+        fields.bytes(8)?;
+        fields.u8()?;
+        let low = u32::from(fields.u16()?);
+        // Servers before 4.1 end here.
+        let (mut capabilities, mut mariadb) = (low, 0);
+        if let Some(rest) = fields.bytes(16) {
+            capabilities |= u32::from(u16::from_le_bytes([rest[3], rest[4]])) << 16;
+            if capabilities & CLIENT_MYSQL == 0 {
+                mariadb = u32::from_le_bytes([rest[12], rest[13], rest[14], rest[15]]);
+            }
+        }
+        Some(Greeting { connection_id, capabilities, mariadb })
+    }
+}
+
+trait Printable {
+    fn is_ascii_graphic_or_space(&self) -> bool;
+}
+
+impl Printable for u8 {
+    fn is_ascii_graphic_or_space(&self) -> bool {
+        matches!(self, b' '..=b'~')
+    }
+}
+
+/// The first packet of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Response<'a> {
+    /// TLS begins with the next byte.
+    StartTls,
+    Login {
+        user: &'a [u8],
+        schema: &'a [u8],
+        capabilities: Capabilities,
+    },
+}
+
+impl<'a> Response<'a> {
+    pub fn parse(payload: &'a [u8], greeting: &Greeting) -> Option<Self> {
+        let mut fields = Fields(payload);
+        let low = u32::from(fields.u16()?);
+        if low & PROTOCOL_41 == 0 {
+            return Self::parse_old(low, fields, greeting);
+        }
+        let client = low | u32::from(fields.u16()?) << 16;
+        let _max_packet = fields.u32()?;
+        let _collation = fields.u8()?;
+        fields.bytes(19)?;
+        let mut mariadb = fields.u32()?;
+        if client & SSL != 0 && fields.is_empty() {
+            return Some(Response::StartTls);
+        }
+        if greeting.capabilities & CLIENT_MYSQL != 0 {
+            mariadb = 0;
+        }
+        let user = fields.until_nul();
+        if client & PLUGIN_AUTH_LENENC != 0 {
+            fields.string()?;
+        } else if client & SECURE_CONNECTION != 0 {
+            let length = fields.u8()?;
+            fields.bytes(usize::from(length))?;
+        } else {
+            fields.until_nul();
+        }
+        let schema = if client & CONNECT_WITH_DB != 0 { fields.until_nul() } else { &[] };
+        let capabilities =
+            Capabilities { common: client & greeting.capabilities, mariadb: mariadb & greeting.mariadb };
+        Some(Response::Login { user, schema, capabilities })
+    }
+
+    fn parse_old(client: u32, mut fields: Fields<'a>, greeting: &Greeting) -> Option<Self> {
+        let _max_packet = fields.u24()?;
+        if client & SSL != 0 && fields.is_empty() {
+            return Some(Response::StartTls);
+        }
+        let user = fields.until_nul();
+        let _password = fields.until_nul();
+        let schema = if client & CONNECT_WITH_DB != 0 { fields.until_nul() } else { &[] };
+        let capabilities = Capabilities { common: client & greeting.capabilities, mariadb: 0 };
+        Some(Response::Login { user, schema, capabilities })
+    }
+}
+
+/// User and schema of a CHANGE_USER (payload with its command byte).
+pub(super) fn change_user(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut fields = Fields(payload.get(1..)?);
+    let user = fields.until_nul();
+    let length = fields.u8()?;
+    fields.bytes(usize::from(length))?;
+    Some((user, fields.until_nul()))
+}

@@ -1,0 +1,77 @@
+//! How much memory do sessions hold? Refuses bytes rather than exceed the bound.
+
+/// Memory in use over all sessions of a decoder.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    used: usize,
+}
+
+impl Room {
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.used += bytes;
+    }
+
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.used = self.used.saturating_sub(bytes);
+    }
+
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+}
+
+/// Buffers up to this size are kept for reuse and not accounted for: connections are bounded in number.
+const SMALL: usize = 2048;
+
+/// A buffer whose size counts against the room of its decoder.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Vec<u8>);
+
+impl Kept {
+    /// Appends as much as `limit` (of this buffer) and `total` (of the room) allow; returns how
+    /// many bytes were left out.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8], limit: usize, room: &mut Room, total: usize) -> u64 {
+        let fits = if self.0.len() + bytes.len() <= self.0.capacity().min(limit) {
+            bytes.len()
+        } else {
+            self.grow(bytes.len(), limit, room, total)
+        };
+        self.0.extend_from_slice(&bytes[..fits]);
+        (bytes.len() - fits) as u64
+    }
+
+    #[cold]
+    fn grow(&mut self, wanted: usize, limit: usize, room: &mut Room, total: usize) -> usize {
+        let before = self.accounted();
+        let limit = if room.used >= total { limit.min(SMALL) } else { limit };
+        let fits = wanted.min(limit.saturating_sub(self.0.len()));
+        self.0.reserve(fits);
+        room.take(self.accounted() - before);
+        fits
+    }
+
+    fn accounted(&self) -> usize {
+        if self.0.capacity() > SMALL { self.0.capacity() } else { 0 }
+    }
+
+    /// Empties the buffer; memory beyond the usual is returned.
+    #[inline]
+    pub(crate) fn clear(&mut self, room: &mut Room) {
+        self.0.clear();
+        if self.0.capacity() > SMALL {
+            room.give_back(self.0.capacity());
+            self.0 = Vec::new();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}

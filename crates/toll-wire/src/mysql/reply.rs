@@ -1,0 +1,159 @@
+//! What does an OK, EOF or error packet say, and what is expected next? Never keeps state.
+
+use super::command;
+use super::fields::Fields;
+
+/// Another result follows this one.
+pub(super) const MORE_RESULTS: u16 = 0x0008;
+pub(super) const NO_GOOD_INDEX: u16 = 0x0010;
+pub(super) const NO_INDEX: u16 = 0x0020;
+/// A cursor was opened: rows come with FETCH.
+pub(super) const CURSOR_EXISTS: u16 = 0x0040;
+const SESSION_STATE_CHANGED: u16 = 0x4000;
+
+/// Where in the response of a command the server is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// OK, error, a column count or a request for a file.
+    #[default]
+    Start,
+    /// So many column definitions.
+    Columns(u64),
+    /// An EOF, or the first row, or the end.
+    AfterColumns,
+    Rows,
+    /// OK or error, and nothing more.
+    Verdict,
+    /// One packet of any kind.
+    Line,
+    /// Column definitions up to an EOF.
+    FieldList,
+    /// The client sends a file.
+    Infile,
+    /// OK, error, or another step of authentication.
+    Authentication,
+    /// The answer to a PREPARE.
+    Prepare,
+    /// Definitions of the parameters and then of the columns of a statement.
+    Definitions {
+        left: u16,
+        then: u16,
+    },
+    /// An EOF may follow; whether it does depends on what the client said before the capture began.
+    DefinitionsEnd {
+        then: u16,
+    },
+    /// Events without end.
+    Replication,
+}
+
+impl Reply {
+    /// `None`: the server does not answer.
+    pub fn to(code: u8) -> Option<Reply> {
+        Some(match code {
+            command::QUERY | command::STMT_EXECUTE | command::STMT_BULK_EXECUTE | command::PROCESS_INFO => {
+                Reply::Start
+            }
+            command::STMT_PREPARE => Reply::Prepare,
+            command::STMT_FETCH => Reply::Rows,
+            command::FIELD_LIST => Reply::FieldList,
+            command::STATISTICS => Reply::Line,
+            command::CHANGE_USER => Reply::Authentication,
+            command::BINLOG_DUMP | command::BINLOG_DUMP_GTID | command::TABLE_DUMP => Reply::Replication,
+            command::QUIT | command::STMT_CLOSE | command::STMT_SEND_LONG_DATA => return None,
+            _ => Reply::Verdict,
+        })
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Ok<'a> {
+    pub affected: u64,
+    pub status: u16,
+    pub warnings: u16,
+    /// The schema that is current from here on.
+    pub schema: Option<&'a [u8]>,
+}
+
+impl<'a> Ok<'a> {
+    /// `payload` with its header byte. `tracks`: the client asked for session state changes.
+    pub fn parse(payload: &'a [u8], tracks: bool) -> Option<Self> {
+        let mut fields = Fields(payload.get(1..)?);
+        let affected = fields.length()?;
+        let _last_insert_id = fields.length()?;
+        let status = fields.u16()?;
+        let warnings = fields.u16().unwrap_or_default();
+        let mut schema = None;
+        if tracks && status & SESSION_STATE_CHANGED != 0 {
+            let _info = fields.string();
+            schema = fields.string().and_then(tracked_schema);
+        }
+        Some(Ok { affected, status, warnings, schema })
+    }
+}
+
+fn tracked_schema(changes: &[u8]) -> Option<&[u8]> {
+    const SCHEMA: u8 = 1;
+    let mut changes = Fields(changes);
+    let mut schema = None;
+    while let Some(kind) = changes.u8() {
+        let data = changes.string()?;
+        if kind == SCHEMA {
+            schema = Fields(data).string();
+        }
+    }
+    schema
+}
+
+/// Warnings and status of an EOF packet of the old form.
+pub(super) fn parse_eof(payload: &[u8]) -> Option<(u16, u16)> {
+    let mut fields = Fields(payload.get(1..)?);
+    Some((fields.u16()?, fields.u16()?))
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Error<'a> {
+    pub number: u16,
+    pub state: &'a [u8],
+    pub message: &'a [u8],
+}
+
+impl<'a> Error<'a> {
+    /// An error number that marks a progress report of MariaDB.
+    pub const PROGRESS: u16 = 0xffff;
+
+    pub fn parse(payload: &'a [u8]) -> Option<Self> {
+        let mut fields = Fields(payload.get(1..)?);
+        let number = fields.u16()?;
+        let mut state: &[u8] = &[];
+        if let [b'#', rest @ ..] = fields.0
+            && let Some((taken, message)) = rest.split_at_checked(5)
+        {
+            state = taken;
+            fields = Fields(message);
+        }
+        Some(Error { number, state, message: fields.0 })
+    }
+}
+
+/// The answer to a PREPARE.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Prepared {
+    pub id: u32,
+    pub columns: u16,
+    pub params: u16,
+    pub warnings: u16,
+    /// MySQL 8 leaves definitions out if the client asked for that.
+    pub has_definitions: bool,
+}
+
+impl Prepared {
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let mut fields = Fields(payload.get(1..)?);
+        let (id, columns, params) = (fields.u32()?, fields.u16()?, fields.u16()?);
+        let _filler = fields.u8();
+        let warnings = fields.u16().unwrap_or_default();
+        let has_definitions = fields.u8().is_none_or(|follows| follows != 0);
+        Some(Prepared { id, columns, params, warnings, has_definitions })
+    }
+}

@@ -1,0 +1,84 @@
+//! Where do the records of a pcap file begin and end? Never interprets a frame.
+//!
+//! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>.
+
+use super::{Frame, Link, MAX_FRAME, Order, Step};
+
+const FILE_HEADER: usize = 24;
+
+/// A parser for one file; its header decides the rest.
+#[derive(Debug, Default)]
+pub(super) struct Classic {
+    header: Option<Header>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Header {
+    order: Order,
+    /// Nanoseconds in one unit of the record's fraction field.
+    fraction_ns: u32,
+    record_len: usize,
+    link: Link,
+}
+
+pub(super) fn known_magic(magic: [u8; 4]) -> bool {
+    magic_of(magic).is_some()
+}
+
+/// Byte order, unit of fractions, length of a record header.
+fn magic_of(magic: [u8; 4]) -> Option<(Order, u32, usize)> {
+    match magic {
+        [0xd4, 0xc3, 0xb2, 0xa1] => Some((Order::Little, 1000, 16)),
+        [0xa1, 0xb2, 0xc3, 0xd4] => Some((Order::Big, 1000, 16)),
+        [0x4d, 0x3c, 0xb2, 0xa1] => Some((Order::Little, 1, 16)),
+        [0xa1, 0xb2, 0x3c, 0x4d] => Some((Order::Big, 1, 16)),
+        // Kuznetsov's variant: eight more bytes in each record header.
+        [0x34, 0xcd, 0xb2, 0xa1] => Some((Order::Little, 1000, 24)),
+        [0xa1, 0xb2, 0xcd, 0x34] => Some((Order::Big, 1000, 24)),
+        _ => None,
+    }
+}
+
+impl Classic {
+    pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        match self.header {
+            Some(header) => header.record(bytes),
+            None => self.file_header(bytes),
+        }
+    }
+
+    fn file_header<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        let Some(head) = bytes.first_chunk::<FILE_HEADER>() else {
+            return Ok(Step::Incomplete(FILE_HEADER));
+        };
+        let (order, fraction_ns, record_len) = magic_of([head[0], head[1], head[2], head[3]])
+            .ok_or_else(|| "not a pcap file: its magic number is unknown".to_owned())?;
+        // The upper bits tell of frame check sequences; what trails the IP packet is ignored anyway.
+        let link = order.u32([head[20], head[21], head[22], head[23]]) as u16;
+        self.header = Some(Header { order, fraction_ns, record_len, link: Link::from_number(link) });
+        Ok(Step::Skip { used: FILE_HEADER })
+    }
+}
+
+impl Header {
+    #[inline]
+    fn record<'a>(&self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        let Some(head) = bytes.first_chunk::<16>() else {
+            return Ok(Step::Incomplete(self.record_len));
+        };
+        let field = |at: usize| self.order.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let captured = field(8) as usize;
+        if captured > MAX_FRAME {
+            return Err(format!(
+                "a record claims {captured} captured bytes (at most {MAX_FRAME} are believed); \
+                 the file is damaged from here on"
+            ));
+        }
+        let used = self.record_len + captured;
+        let Some(frame) = bytes.get(self.record_len..used) else {
+            return Ok(Step::Incomplete(used));
+        };
+        let time_ns = u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * u64::from(self.fraction_ns);
+        Ok(Step::Frame { frame: Frame { time_ns, link: self.link, wire_len: field(12), bytes: frame }, used })
+    }
+}

@@ -1,0 +1,266 @@
+//! Which frames does a capture hold, and when were they seen? Never looks inside a frame, never reads a file.
+//!
+//! The parsers are pushed: chunks of any size go in, whole frames come out, borrowed from the
+//! chunk wherever a frame does not straddle two of them.
+
+mod classic;
+mod ng;
+
+use classic::Classic;
+use ng::Ng;
+use thiserror::Error;
+
+/// The largest frame that is believed. libpcap's own bound is 262,144; jumbo TCP segments on
+/// loopback and BIG TCP reach 512 KiB.
+pub const MAX_FRAME: usize = 1 << 20;
+
+/// One packet as it was captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// Unix time, ns. 0: the capture does not say.
+    pub time_ns: u64,
+    pub link: Link,
+    /// Bytes that passed the interface; more than `bytes` holds where a snap length cut.
+    pub wire_len: u32,
+    pub bytes: &'a [u8],
+}
+
+/// What the first bytes of a frame are (<https://www.tcpdump.org/linktypes.html>).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Link {
+    Ethernet,
+    /// What follows an outer 802.1Q type field: tag, type, payload.
+    VlanTag,
+    LinuxSll,
+    LinuxSll2,
+    /// IPv4 or IPv6, by the version nibble.
+    Raw,
+    /// Four bytes of address family, in either byte order, then IP.
+    Null,
+    Unsupported(u16),
+}
+
+impl Link {
+    /// From the number that a file header or an interface block holds.
+    pub fn from_number(number: u16) -> Self {
+        match number {
+            1 => Link::Ethernet,
+            0 | 108 => Link::Null,
+            12 | 14 | 101 | 228 | 229 => Link::Raw,
+            113 => Link::LinuxSll,
+            276 => Link::LinuxSll2,
+            other => Link::Unsupported(other),
+        }
+    }
+}
+
+/// What a byte stream of frames is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Pcap,
+    PcapNg,
+}
+
+impl Format {
+    /// Recognises a capture by its first bytes; four are enough.
+    pub fn detect(prefix: &[u8]) -> Option<Self> {
+        let magic: [u8; 4] = prefix.get(..4)?.try_into().ok()?;
+        if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
+            return Some(Format::PcapNg);
+        }
+        classic::known_magic(magic).then_some(Format::Pcap)
+    }
+}
+
+/// The input is not what it claims to be; what was read before `offset` stands.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("byte {offset} of the capture: {what}")]
+pub struct InputError {
+    pub offset: u64,
+    pub what: String,
+}
+
+/// What stands at the head of a slice.
+enum Step<'a> {
+    Frame {
+        frame: Frame<'a>,
+        used: usize,
+    },
+    /// Something without a frame.
+    Skip {
+        used: usize,
+    },
+    /// As `Skip`, but bytes to skip may lie beyond the slice.
+    SkipAhead {
+        used: u64,
+    },
+    /// This many bytes from the head are needed to say more.
+    Incomplete(usize),
+}
+
+enum Parser {
+    Classic(Classic),
+    Ng(Ng),
+}
+
+impl Parser {
+    fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        match self {
+            Parser::Classic(parser) => parser.step(bytes),
+            Parser::Ng(parser) => parser.step(bytes),
+        }
+    }
+}
+
+/// Cuts a capture into frames as its bytes arrive.
+pub struct Reader {
+    parser: Parser,
+    /// The head of a record whose end has not arrived.
+    carry: Vec<u8>,
+    /// Length of `carry` at which the parser can go on.
+    need: usize,
+    skip: u64,
+    /// Bytes consumed, not counting `carry`.
+    offset: u64,
+    failed: bool,
+}
+
+impl Reader {
+    pub fn new(format: Format) -> Self {
+        let parser = match format {
+            Format::Pcap => Parser::Classic(Classic::default()),
+            Format::PcapNg => Parser::Ng(Ng::default()),
+        };
+        Reader { parser, carry: Vec::new(), need: 0, skip: 0, offset: 0, failed: false }
+    }
+
+    /// Hands every frame that `chunk` completes to `each`.
+    ///
+    /// # Errors
+    /// The bytes cannot be this format. The reader is then at its end: it has no way to find
+    /// the next record, and ignores what follows.
+    pub fn feed(&mut self, mut chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
+        if self.failed {
+            return Ok(());
+        }
+        while !chunk.is_empty() {
+            if self.skip > 0 {
+                let taken = self.skip.min(chunk.len() as u64);
+                self.skip -= taken;
+                self.offset += taken;
+                chunk = &chunk[taken as usize..];
+                continue;
+            }
+            if self.carry.is_empty() {
+                chunk = self.whole_records(chunk, each)?;
+                continue;
+            }
+            let taken = (self.need - self.carry.len()).min(chunk.len());
+            self.carry.extend_from_slice(&chunk[..taken]);
+            chunk = &chunk[taken..];
+            if self.carry.len() == self.need {
+                self.carried_record(each)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads records straight from `chunk`; what is left of it is empty, or to be skipped.
+    fn whole_records<'a>(
+        &mut self,
+        mut chunk: &'a [u8],
+        each: &mut impl FnMut(&Frame<'_>),
+    ) -> Result<&'a [u8], InputError> {
+        while !chunk.is_empty() {
+            match self.parser.step(chunk) {
+                Ok(Step::Frame { frame, used }) => {
+                    each(&frame);
+                    self.offset += used as u64;
+                    chunk = &chunk[used..];
+                }
+                Ok(Step::Skip { used }) => {
+                    self.offset += used as u64;
+                    chunk = &chunk[used..];
+                }
+                Ok(Step::SkipAhead { used }) => {
+                    self.skip = used;
+                    break;
+                }
+                Ok(Step::Incomplete(need)) => {
+                    self.carry.extend_from_slice(chunk);
+                    self.need = need;
+                    return Ok(&[]);
+                }
+                Err(what) => return Err(self.fail(what)),
+            }
+        }
+        Ok(chunk)
+    }
+
+    fn carried_record(&mut self, each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
+        match self.parser.step(&self.carry) {
+            Ok(Step::Frame { frame, used }) => {
+                each(&frame);
+                self.offset += used as u64;
+                self.carry.clear();
+            }
+            Ok(Step::Skip { used }) => {
+                self.offset += used as u64;
+                self.carry.clear();
+            }
+            Ok(Step::SkipAhead { used }) => {
+                let held = self.carry.len() as u64;
+                self.offset += held;
+                self.skip = used.saturating_sub(held);
+                self.carry.clear();
+            }
+            Ok(Step::Incomplete(need)) => self.need = need,
+            Err(what) => return Err(self.fail(what)),
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, what: String) -> InputError {
+        self.failed = true;
+        InputError { offset: self.offset, what }
+    }
+
+    /// The input ends: hands over a frame whose end only the end of the input could tell.
+    pub fn finish(&mut self, _each: &mut impl FnMut(&Frame<'_>)) {}
+
+    /// Bytes of a record whose end never came: the capture was cut short. 0 for a clean end.
+    pub fn unread_tail(&self) -> u64 {
+        if self.failed { 0 } else { self.carry.len() as u64 + u64::from(self.skip > 0) }
+    }
+
+    /// Packets that the capturing program says it dropped (pcapng only).
+    pub fn dropped_by_capture(&self) -> Option<u64> {
+        match &self.parser {
+            Parser::Classic(_) => None,
+            Parser::Ng(parser) => parser.dropped(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Order {
+    #[default]
+    Little,
+    Big,
+}
+
+impl Order {
+    fn u16(self, bytes: [u8; 2]) -> u16 {
+        match self {
+            Order::Little => u16::from_le_bytes(bytes),
+            Order::Big => u16::from_be_bytes(bytes),
+        }
+    }
+
+    fn u32(self, bytes: [u8; 4]) -> u32 {
+        match self {
+            Order::Little => u32::from_le_bytes(bytes),
+            Order::Big => u32::from_be_bytes(bytes),
+        }
+    }
+}

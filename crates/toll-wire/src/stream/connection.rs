@@ -1,0 +1,418 @@
+//! In which order did two sides say what they said? Reorders, drops repetitions, names holes; never parses.
+//!
+//! A segment is delivered when its own side's stream has reached its sequence number *and* the
+//! other side's stream has reached its acknowledgement number: what its sender had read comes
+//! first. However a capture shuffled the packets, the session sees cause before effect, and a
+//! command that was not captured shows the moment it is answered.
+
+use super::{Endpoints, Hole, Side};
+use crate::decoder::Outcome;
+use crate::event::Sink;
+use crate::frame::{ACK, FIN, RST, SYN, Segment};
+use crate::ledger::Ledger;
+use crate::mysql::{Context, Session};
+
+/// Bytes ahead of (or behind) a stream beyond which a segment is of another connection: no
+/// receive window reaches so far.
+const OTHER_CONNECTION: i32 = 1 << 28;
+/// Segments in a row that repeat old bytes, after which the sequence numbers are believed to
+/// have started anew: the port was reused and its SYN was not captured.
+const REPEATS_BELIEVED: u32 = 64;
+/// How many further segments may arrive before bytes that their receiver has acknowledged are
+/// given up: captures shuffle packets over queues, but not by much.
+const SHUFFLE: u32 = 32;
+
+#[derive(Default)]
+pub(crate) struct Connection {
+    client: Half,
+    server: Half,
+    /// Segments that came before their turn, as they arrived.
+    held: Vec<Held>,
+    held_bytes: usize,
+    last_ns: u64,
+    closed: bool,
+    session: Session,
+}
+
+/// What one side has sent.
+#[derive(Debug, Default, Clone, Copy)]
+struct Half {
+    known: bool,
+    /// The sequence number that comes next.
+    next: u32,
+    /// First sequence number, where its SYN was seen.
+    first: Option<u32>,
+    finished: bool,
+    repeats: u32,
+}
+
+/// A segment that waits.
+struct Held {
+    from: Side,
+    seq: u32,
+    ack: Option<u32>,
+    finishes: bool,
+    payload: Vec<u8>,
+    payload_len: u32,
+    time_ns: u64,
+    /// Segments of this connection that have arrived since.
+    passed_by: u32,
+}
+
+/// The part of a segment that delivery looks at.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    from: Side,
+    seq: u32,
+    ack: Option<u32>,
+    finishes: bool,
+    payload: &'a [u8],
+    payload_len: u32,
+    time_ns: u64,
+}
+
+impl Held {
+    fn piece(&self) -> Piece<'_> {
+        Piece {
+            from: self.from,
+            seq: self.seq,
+            ack: self.ack,
+            finishes: self.finishes,
+            payload: &self.payload,
+            payload_len: self.payload_len,
+            time_ns: self.time_ns,
+        }
+    }
+}
+
+/// How far `seq` is ahead of `next`, in sequence space.
+#[inline]
+fn ahead(seq: u32, next: u32) -> i32 {
+    seq.wrapping_sub(next).cast_signed()
+}
+
+impl Connection {
+    pub(crate) fn open(&mut self, endpoints: &Endpoints, ledger: &mut Ledger) {
+        self.client = Half::default();
+        self.server = Half::default();
+        self.closed = false;
+        self.last_ns = 0;
+        self.session.open(endpoints);
+        ledger.sessions.seen += 1;
+    }
+
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    #[inline]
+    pub(crate) fn segment<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        segment: &Segment<'_>,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) -> Outcome {
+        self.last_ns = self.last_ns.max(time_ns);
+        let mut seq = segment.seq;
+        let ack = (segment.flags & ACK != 0).then_some(segment.ack);
+        if segment.flags & (SYN | RST) != 0 {
+            if segment.flags & RST != 0 {
+                self.reset(context);
+                return Outcome::Parsed;
+            }
+            if self.synchronise(from, segment, time_ns, context) {
+                return Outcome::Duplicate;
+            }
+            seq = seq.wrapping_add(1);
+        }
+        self.learn(from, seq, ack);
+        let finishes = segment.flags & FIN != 0;
+        if segment.payload_len == 0 && !finishes {
+            return Outcome::Parsed;
+        }
+        let piece = Piece {
+            from,
+            seq,
+            ack,
+            finishes,
+            payload: segment.payload,
+            payload_len: segment.payload_len,
+            time_ns,
+        };
+        if self.half(from).finished && self.closed {
+            return Outcome::Duplicate;
+        }
+        let distance = ahead(seq, self.half(from).next);
+        if !(-OTHER_CONNECTION..OTHER_CONNECTION).contains(&distance) {
+            self.restart(&piece, context);
+        } else if distance < 0 && ahead(piece.end(), self.half(from).next) <= 0 {
+            return self.repeated(&piece, context);
+        }
+        let outcome = if segment.payload.len() < segment.payload_len as usize {
+            Outcome::Truncated
+        } else {
+            Outcome::Parsed
+        };
+        if self.held.is_empty() && self.is_next(&piece) {
+            self.deliver(&piece, context);
+            return outcome;
+        }
+        self.hold(&piece, outcome, context)
+    }
+
+    #[inline]
+    fn half(&self, side: Side) -> &Half {
+        match side {
+            Side::Client => &self.client,
+            Side::Server => &self.server,
+        }
+    }
+
+    #[inline]
+    fn half_mut(&mut self, side: Side) -> &mut Half {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    /// Begins a connection; true: this SYN was seen before.
+    #[cold]
+    fn synchronise<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        segment: &Segment<'_>,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) -> bool {
+        let first = segment.seq.wrapping_add(1);
+        if self.half(from).first == Some(first) {
+            return true;
+        }
+        let opens = segment.flags & ACK == 0;
+        let answers = !opens && (!self.client.known || self.client.first == Some(segment.ack));
+        if self.half(from).known && (opens || !answers) || self.closed {
+            // The same ports, another connection.
+            self.close(context);
+            self.open(&context.endpoints, context.ledger);
+            self.last_ns = time_ns;
+        }
+        *self.half_mut(from) =
+            Half { known: true, next: first, first: Some(first), finished: false, repeats: 0 };
+        self.session.connecting(time_ns);
+        false
+    }
+
+    /// A connection that was open already: its streams begin where they are first seen.
+    #[inline]
+    fn learn(&mut self, from: Side, seq: u32, ack: Option<u32>) {
+        if !self.half(from).known {
+            *self.half_mut(from) = Half { known: true, next: seq, ..Half::default() };
+        }
+        if let (false, Some(ack)) = (self.half(from.other()).known, ack) {
+            *self.half_mut(from.other()) = Half { known: true, next: ack, ..Half::default() };
+        }
+    }
+
+    #[inline]
+    fn is_next(&self, piece: &Piece<'_>) -> bool {
+        let peer = self.half(piece.from.other());
+        ahead(piece.seq, self.half(piece.from).next) <= 0
+            && piece.ack.is_none_or(|ack| !peer.known || ahead(ack, peer.next) <= 0)
+    }
+
+    #[inline]
+    fn deliver<S: Sink + ?Sized>(&mut self, piece: &Piece<'_>, context: &mut Context<'_, S>) {
+        let half = self.half_mut(piece.from);
+        let old = ahead(half.next, piece.seq).max(0) as usize;
+        half.next = piece.end();
+        half.repeats = 0;
+        let captured = piece.payload.len();
+        if old < captured {
+            self.session.bytes(piece.from, &piece.payload[old..], piece.time_ns, context);
+        }
+        let missing = (piece.payload_len as usize).saturating_sub(captured.max(old));
+        if missing > 0 {
+            self.session.hole(piece.from, missing as u64, Hole::Cut, piece.time_ns, context);
+        }
+        if piece.finishes {
+            self.finish_side(piece.from, context);
+        }
+    }
+
+    fn finish_side<S: Sink + ?Sized>(&mut self, side: Side, context: &mut Context<'_, S>) {
+        let half = self.half_mut(side);
+        half.next = half.next.wrapping_add(1);
+        half.finished = true;
+        if self.client.finished && self.server.finished {
+            self.reset(context);
+        }
+    }
+
+    #[cold]
+    fn reset<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        self.give_up(context);
+        self.closed = true;
+    }
+
+    /// Old bytes, or a second copy.
+    #[cold]
+    fn repeated<S: Sink + ?Sized>(&mut self, piece: &Piece<'_>, context: &mut Context<'_, S>) -> Outcome {
+        let half = self.half_mut(piece.from);
+        half.repeats += 1;
+        if half.repeats < REPEATS_BELIEVED || piece.payload_len < 2 {
+            return Outcome::Duplicate;
+        }
+        self.restart(piece, context);
+        self.deliver(piece, context);
+        Outcome::Parsed
+    }
+
+    /// Sequence numbers jumped: what was there is over, what comes was open before it was seen.
+    #[cold]
+    fn restart<S: Sink + ?Sized>(&mut self, piece: &Piece<'_>, context: &mut Context<'_, S>) {
+        self.close(context);
+        self.open(&context.endpoints, context.ledger);
+        self.last_ns = piece.time_ns;
+        self.learn(piece.from, piece.seq, piece.ack);
+    }
+
+    /// Keeps a segment that came early, and delivers what can be delivered now.
+    #[cold]
+    fn hold<S: Sink + ?Sized>(
+        &mut self,
+        piece: &Piece<'_>,
+        outcome: Outcome,
+        context: &mut Context<'_, S>,
+    ) -> Outcome {
+        let copy = self.held.iter().any(|held| {
+            held.from == piece.from && held.seq == piece.seq && held.payload_len >= piece.payload_len
+        });
+        if copy {
+            return Outcome::Duplicate;
+        }
+        for held in &mut self.held {
+            held.passed_by += 1;
+        }
+        self.held_bytes += piece.payload.len();
+        context.workspace.room.take(piece.payload.len());
+        self.held.push(Held {
+            from: piece.from,
+            seq: piece.seq,
+            ack: piece.ack,
+            finishes: piece.finishes,
+            payload: piece.payload.to_vec(),
+            payload_len: piece.payload_len,
+            time_ns: piece.time_ns,
+            passed_by: 0,
+        });
+        self.deliver_held(context);
+        while self.waits_too_long(context) {
+            self.skip_gap(context);
+            self.deliver_held(context);
+        }
+        outcome
+    }
+
+    fn deliver_held<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        while let Some(at) = self.held.iter().position(|held| self.is_next(&held.piece())) {
+            let held = self.held.remove(at);
+            self.release(&held, context);
+            let piece = held.piece();
+            if ahead(piece.end(), self.half(piece.from).next) > 0 {
+                self.deliver(&piece, context);
+            }
+        }
+    }
+
+    fn waits_too_long<S: Sink + ?Sized>(&self, context: &Context<'_, S>) -> bool {
+        let Some(first) = self.held.first() else { return false };
+        let limits = context.limits;
+        self.held.len() > limits.held_segments
+            || self.held_bytes > limits.held_bytes
+            || context.workspace.room.used() > limits.total
+            || self.last_ns.saturating_sub(first.time_ns) > limits.held_ns
+            || first.passed_by > SHUFFLE && self.was_received(&first.piece())
+    }
+
+    /// Whether what `piece` waits for has reached its receiver, so that it will not be sent again.
+    fn was_received(&self, piece: &Piece<'_>) -> bool {
+        let own = self.half(piece.from);
+        if ahead(piece.seq, own.next) > 0 {
+            // Only the other side's acknowledgements tell; they are on the segments held.
+            return self.held.iter().any(|held| {
+                held.from != piece.from && held.ack.is_some_and(|ack| ahead(ack, piece.seq) >= 0)
+            });
+        }
+        // It waits for what it acknowledges itself.
+        true
+    }
+
+    /// Declares the bytes lost that the segment held for longest waits for.
+    fn skip_gap<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        let mut at = 0;
+        // What it waits for may be held too, and wait for something else in its turn.
+        for _ in 0..4 {
+            let Some(held) = self.held.get(at) else { return };
+            let (from, time_ns) = (held.from, held.time_ns);
+            let own_gap = ahead(held.seq, self.half(from).next) > 0;
+            let (side, to) =
+                if own_gap { (from, held.seq) } else { (from.other(), held.ack.unwrap_or_default()) };
+            let next = self.half(side).next;
+            let blocked = |other: &Held| other.from == side && ahead(other.seq, next) <= 0;
+            if let Some(head) = self.held.iter().position(blocked) {
+                at = head;
+                continue;
+            }
+            let ends = self.held.iter().filter(|other| other.from == side).map(|other| other.seq);
+            let to = ends.fold(to, |to, seq| if ahead(seq, to) < 0 { seq } else { to });
+            self.half_mut(side).next = to;
+            let missing = ahead(to, next).max(0) as u64;
+            self.session.hole(side, missing, Hole::Lost, time_ns, context);
+            return;
+        }
+        // Each claims to answer the other, which no TCP does: the earlier goes first.
+        let mut held = self.held.remove(0);
+        self.release(&held, context);
+        held.ack = None;
+        let missing = ahead(held.seq, self.half(held.from).next);
+        if missing > 0 {
+            self.half_mut(held.from).next = held.seq;
+            self.session.hole(held.from, missing as u64, Hole::Lost, held.time_ns, context);
+        }
+        if ahead(held.piece().end(), self.half(held.from).next) >= 0 {
+            self.deliver(&held.piece(), context);
+        }
+    }
+
+    fn release<S: Sink + ?Sized>(&mut self, held: &Held, context: &mut Context<'_, S>) {
+        self.held_bytes -= held.payload.len();
+        context.workspace.room.give_back(held.payload.len());
+    }
+
+    /// Delivers everything held, with holes where bytes are missing.
+    pub(crate) fn give_up<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        while !self.held.is_empty() {
+            self.skip_gap(context);
+            self.deliver_held(context);
+        }
+    }
+
+    /// The connection is over, or its record is needed for another.
+    pub(crate) fn close<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        self.give_up(context);
+        self.session.close(context);
+    }
+}
+
+impl Piece<'_> {
+    #[inline]
+    fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.payload_len)
+    }
+}
