@@ -6,13 +6,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use toll::journal::process::{self, MARKER};
-use toll::journal::{Journal, ProcessId, State, Undo, clean, clean_run};
+use toll::journal::{Credentials, Journal, ProcessId, State, Undo, clean, clean_run};
 
 const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 const GRACE: Duration = Duration::from_millis(200);
 
 fn dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("toll-test-").tempdir().expect("a directory")
+}
+
+fn none() -> Credentials {
+    Credentials::default()
 }
 
 /// As if the process that wrote this journal had been killed: its owner becomes one that has ended.
@@ -56,11 +60,11 @@ fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_left_alone() {
     let (child, _) = journal.spawn(Command::new("sleep").arg("600"), "sleep", None, GRACE).expect("spawned");
     let reaper = std::thread::spawn(move || { child }.wait());
 
-    assert!(matches!(clean(dir.path(), false).expect("read")[0].state, State::Running { .. }));
+    assert!(matches!(clean(dir.path(), false, &none()).expect("read")[0].state, State::Running { .. }));
     assert!(file.exists());
 
     orphan(journal);
-    let found = clean(dir.path(), true).expect("read");
+    let found = clean(dir.path(), true, &none()).expect("read");
     assert!(matches!(&found[0].state, State::Found { changes } if changes.len() == 2), "{found:?}");
     assert!(file.exists(), "a dry run changes nothing");
 
@@ -68,7 +72,7 @@ fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_left_alone() {
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(!file.exists());
     assert_eq!(process::marked("owner", &[]), []);
-    assert!(clean(dir.path(), false).expect("read").is_empty(), "the journal is gone");
+    assert!(clean(dir.path(), false, &none()).expect("read").is_empty(), "the journal is gone");
     reaper.join().expect("joined").expect("reaped");
 }
 

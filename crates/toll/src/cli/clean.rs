@@ -1,6 +1,6 @@
 //! `toll clean`: put back what killed runs left behind.
 
-use crate::journal::{self, Cleaned, State};
+use crate::journal::{self, Cleaned, Credentials, State};
 use crate::places;
 use anyhow::Result;
 use clap::Args;
@@ -11,11 +11,17 @@ pub struct Clean {
     /// Only say what would be put back
     #[arg(long)]
     dry_run: bool,
+    /// How to log in to a server that a killed run changed: a DSN, or an option file with a
+    /// [client] section; the password comes from MYSQL_PWD or the file
+    /// [default: the option file that the run was given, or MYSQL_PWD]
+    #[arg(long, value_name = "DSN|FILE")]
+    server: Option<String>,
 }
 
 /// Exit code 1 if something could not be put back.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
-    let found = journal::clean(&places::journal_dir()?, arguments.dry_run)?;
+    let credentials = Credentials::of(arguments.server.as_deref())?;
+    let found = journal::clean(&places::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !show(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, State::Running { .. })) {
         println!("nothing to clean");

@@ -1,6 +1,6 @@
 //! Which runs were killed before they could put things back, and what is done about it?
 
-use super::{Line, ProcessId, Undo, UndoId, Undone, process, undo_changes};
+use super::{Credentials, Left, Line, ProcessId, Undo, UndoId, Undone, process};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -36,24 +36,36 @@ pub enum State {
 }
 
 /// Goes through all journals in `dir`. Journals whose owner lives are never touched.
-pub fn clean(dir: &Path, dry_run: bool) -> Result<Vec<Cleaned>> {
+pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec<Cleaned>> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.with_context(|| format!("cannot read {}", dir.display()))?,
     };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    if !dry_run {
+        // Killed before its journal had a name: it had changed nothing yet.
+        for path in paths.iter().filter(|path| begun_by(path).is_some_and(|owner| !owner.alive())) {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
     paths.retain(|path| path.extension().is_some_and(|e| e == "ndjson"));
     paths.sort();
-    Ok(paths.iter().map(|path| clean_one(path, dry_run)).collect())
+    Ok(paths.iter().map(|path| clean_one(path, dry_run, credentials)).collect())
+}
+
+/// Whose journal is (or was) being begun in this file, `PID-START-RUN.new`.
+fn begun_by(path: &Path) -> Option<ProcessId> {
+    let mut parts = path.file_name()?.to_str()?.strip_suffix(".new")?.split('-');
+    Some(ProcessId { pid: parts.next()?.parse().ok()?, start_ticks: parts.next()?.parse().ok()? })
 }
 
 /// The same for one run; none if it has no journal.
 pub fn clean_run(dir: &Path, run_id: &str) -> Option<Cleaned> {
     let path = dir.join(format!("{run_id}.ndjson"));
-    path.is_file().then(|| clean_one(&path, false))
+    path.is_file().then(|| clean_one(&path, false, &Credentials::default()))
 }
 
-fn clean_one(path: &Path, dry_run: bool) -> Cleaned {
+fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> Cleaned {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let found = match Found::read(path) {
         Ok(found) => found,
@@ -73,7 +85,8 @@ fn clean_one(path: &Path, dry_run: bool) -> Cleaned {
         let changes = found.pending.values().rev().map(ToString::to_string).collect();
         return Cleaned { run_id: found.run_id, state: State::Found { changes } };
     }
-    let undone = undo_changes(found.pending.into_iter().collect(), &found.run_id, same_boot, |id| {
+    let left = Left { changes: found.pending, run_id: &found.run_id, same_boot };
+    let undone = left.undo(credentials, |id| {
         mark_done(path, found.whole_bytes, id).context("cannot mark a change as undone")
     });
     if undone.failures.is_empty() {

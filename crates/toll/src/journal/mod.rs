@@ -6,13 +6,15 @@
 
 mod clean;
 pub mod process;
-mod settings;
+mod server;
 mod undo;
 
 pub use clean::{Cleaned, State, clean, clean_run};
 pub use process::{MARKER, ProcessId};
-pub use settings::ServerRef;
+pub use server::{Credentials, ServerRef};
 pub use undo::Undo;
+
+pub(crate) use undo::quoted_name;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -91,9 +93,9 @@ impl Journal {
         std::fs::create_dir_all(dir)
             .with_context(|| format!("cannot make {} for the undo journal", dir.display()))?;
         let path = dir.join(format!("{run_id}.ndjson"));
-        let unnamed = dir.join(format!("{run_id}.new"));
         let failed = || format!("cannot make the undo journal {}", path.display());
         let owner = ProcessId::own().context("cannot read /proc/self/stat: is /proc mounted?")?;
+        let unnamed = dir.join(format!("{}-{}-{run_id}.new", owner.pid, owner.start_ticks));
         let file = OpenOptions::new().create_new(true).append(true).open(&unnamed).with_context(failed)?;
         let open = Open { file, next: 0, pending: BTreeMap::new() };
         let journal = Self { run_id: run_id.to_owned(), path: path.clone(), open: Mutex::new(open) };
@@ -139,7 +141,7 @@ impl Journal {
     /// Puts one change back now, and says what was done (nothing, where nothing was left to do).
     pub fn undo(&self, id: UndoId) -> Result<Option<String>> {
         let Some(change) = self.open().pending.get(&id).cloned() else { return Ok(None) };
-        let action = change.apply(&self.run_id, true)?;
+        let action = change.apply(&self.run_id, true, &Credentials::default())?;
         self.done(id)?;
         Ok(action)
     }
@@ -212,8 +214,9 @@ impl Journal {
     /// Puts everything back, last change first, ends whatever still carries the run's mark, and
     /// removes the journal if nothing failed.
     pub fn undo_all(&self) -> Undone {
-        let changes: Vec<_> = self.open().pending.iter().map(|(id, change)| (*id, change.clone())).collect();
-        let undone = undo_changes(changes, &self.run_id, true, |id| self.done(id));
+        let changes = self.open().pending.clone();
+        let left = Left { changes, run_id: &self.run_id, same_boot: true };
+        let undone = left.undo(&Credentials::default(), |id| self.done(id));
         if undone.failures.is_empty() {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -234,34 +237,49 @@ impl Journal {
     }
 }
 
-/// Treatments first, then what carries the run's mark but was killed before it was written down,
-/// then everything else, backwards within each order of [`Undo::order`]. Goes on after a failure.
-fn undo_changes(
-    mut changes: Vec<(UndoId, Undo)>,
-    run_id: &str,
+/// What a run has changed and not yet put back.
+struct Left<'a> {
+    changes: BTreeMap<UndoId, Undo>,
+    run_id: &'a str,
+    /// Pids and network devices are still those that the journal means.
     same_boot: bool,
-    mut done: impl FnMut(UndoId) -> Result<()>,
-) -> Undone {
-    let mut undone = Undone::default();
-    changes.sort_by_key(|(id, change)| (change.order(), std::cmp::Reverse(*id)));
-    let treatments = changes.partition_point(|(_, change)| change.order() == 0);
-    let servers: Vec<ProcessId> = changes.iter().filter_map(|(_, change)| change.sandbox()).collect();
-    for (number, (id, change)) in changes.iter().enumerate() {
-        if number == treatments && same_boot {
-            undone.end_orphans(run_id, &servers);
+}
+
+impl Left<'_> {
+    /// Treatments first, then what carries the run's mark but was killed before it was written
+    /// down, then everything else, backwards within each order of [`Undo::order`]. Goes on after a
+    /// failure.
+    fn undo(self, credentials: &Credentials, mut done: impl FnMut(UndoId) -> Result<()>) -> Undone {
+        let mut undone = Undone::default();
+        let mut changes: Vec<_> = self.changes.iter().collect();
+        changes.sort_by_key(|(id, change)| (change.order(), std::cmp::Reverse(*id)));
+        let treatments = changes.partition_point(|(_, change)| change.order() == 0);
+        let mut put_back = |undone: &mut Undone, id: UndoId, change: &Undo| {
+            let outcome = change.apply(self.run_id, self.same_boot, credentials);
+            undone.note(change, outcome.and_then(|said| done(id).map(|()| said)));
+        };
+        for (id, change) in &changes[..treatments] {
+            put_back(&mut undone, **id, change);
         }
-        match change.apply(run_id, same_boot).and_then(|action| done(*id).map(|()| action)) {
-            Ok(action) => undone.actions.extend(action),
-            Err(error) => undone.failures.push(format!("{change}: {error:#}")),
+        if self.same_boot {
+            let servers: Vec<ProcessId> = changes.iter().filter_map(|(_, change)| change.sandbox()).collect();
+            undone.end_orphans(self.run_id, &servers);
         }
+        for (id, change) in &changes[treatments..] {
+            put_back(&mut undone, **id, change);
+        }
+        undone
     }
-    if treatments == changes.len() && same_boot {
-        undone.end_orphans(run_id, &servers);
-    }
-    undone
 }
 
 impl Undone {
+    fn note(&mut self, change: &Undo, outcome: Result<Option<String>>) {
+        match outcome {
+            Ok(action) => self.actions.extend(action),
+            Err(error) => self.failures.push(format!("{change}: {error:#}")),
+        }
+    }
+
     fn end_orphans(&mut self, run_id: &str, servers: &[ProcessId]) {
         match process::end_marked(run_id, servers, Duration::from_secs(2)) {
             process::Ending::Gone => {}

@@ -3,7 +3,7 @@
 //! Each change is undone at most once with effect: undoing it again finds nothing to do.
 
 use super::process::{self, Ending, ProcessId};
-use super::settings::{self, ServerRef};
+use super::server::{self, Credentials, ServerRef};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// One change to the host or to a server. Journal lines hold these: a kind may be added, never
 /// given another meaning.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "undo", rename_all = "kebab-case")]
 pub enum Undo {
     /// A process group was started. Ended by `signal`, then TERM, then KILL.
@@ -33,14 +33,16 @@ pub enum Undo {
     Path { path: PathBuf },
     /// A control group was made.
     Cgroup { path: PathBuf },
+    /// Settings of a server were changed; these statements bring the old ones back, in this order.
+    Settings { server: ServerRef, statements: Vec<String>, what: String },
+    /// A schema was made.
+    Schema { server: ServerRef, name: String },
     /// A network namespace was made (`ip netns add`).
     Netns { name: String },
     /// A network interface was made (the near end of a veth pair takes the far end with it).
     Link { name: String },
     /// A root queueing discipline was set on an interface.
     Qdisc { device: String },
-    /// Settings of a server that is not toll's own were changed; these statements put them back.
-    Settings { server: ServerRef, statements: Vec<String>, what: String },
 }
 
 /// How long a sandbox server may take to write its pages back before it is killed.
@@ -52,7 +54,11 @@ impl Undo {
     pub(super) fn order(&self) -> u8 {
         match self {
             Self::ProcessGroup { .. } => 0,
-            Self::Netns { .. } | Self::Link { .. } | Self::Qdisc { .. } | Self::Settings { .. } => 1,
+            Self::Settings { .. }
+            | Self::Schema { .. }
+            | Self::Netns { .. }
+            | Self::Link { .. }
+            | Self::Qdisc { .. } => 1,
             Self::Sandbox { .. } => 2,
             Self::Path { .. } | Self::Cgroup { .. } => 3,
         }
@@ -67,7 +73,12 @@ impl Undo {
     }
 
     /// Puts it back. The answer says what was done, none where nothing was left to do.
-    pub(super) fn apply(&self, run_id: &str, same_boot: bool) -> Result<Option<String>> {
+    pub(super) fn apply(
+        &self,
+        run_id: &str,
+        same_boot: bool,
+        credentials: &Credentials,
+    ) -> Result<Option<String>> {
         match self {
             Self::ProcessGroup { leader, what, signal, grace_ms } if same_boot => {
                 let first = signal.as_deref().and_then(|s| s.parse().ok()).unwrap_or(Signal::SIGTERM);
@@ -83,10 +94,14 @@ impl Undo {
             {
                 Ok(None)
             }
-
             Self::Settings { server, statements, what } => {
-                settings::put_back(server, statements)?;
-                Ok(Some(format!("put back the {what}")))
+                server::run(server, statements, credentials)?;
+                Ok(Some(format!("put back the {what}: {}", statements.join("; "))))
+            }
+            Self::Schema { server, name } => {
+                let drop = format!("DROP DATABASE IF EXISTS {}", quoted_name(name));
+                server::run(server, &[drop], credentials)?;
+                Ok(Some(format!("dropped schema {name} at {server}")))
             }
             Self::Path { path } => remove(path),
             Self::Cgroup { path } => match std::fs::remove_dir(path) {
@@ -127,12 +142,15 @@ impl std::fmt::Display for Undo {
             Self::ProcessGroup { leader, what, .. } | Self::Sandbox { leader, what } => {
                 write!(f, "{what} (process group {})", leader.pid)
             }
+            Self::Settings { server, statements, what } => {
+                write!(f, "{what} at {server}: {}", statements.join("; "))
+            }
+            Self::Schema { server, name } => write!(f, "schema {name} at {server}"),
             Self::Path { path } => write!(f, "{}", path.display()),
             Self::Cgroup { path } => write!(f, "control group {}", path.display()),
             Self::Netns { name } => write!(f, "network namespace {name}"),
             Self::Link { name } => write!(f, "network interface {name}"),
             Self::Qdisc { device } => write!(f, "queueing discipline of {device}"),
-            Self::Settings { what, .. } => write!(f, "{what}"),
         }
     }
 }
@@ -143,6 +161,11 @@ fn ended(what: &str, ending: Ending) -> Result<Option<String>> {
         Ending::Stuck => bail!("{what}: {ending}"),
         _ => Ok(Some(format!("{what}: {ending}"))),
     }
+}
+
+/// As an identifier in SQL.
+pub(crate) fn quoted_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
 }
 
 /// A journal with a mistake in it must not be able to empty a disk: only absolute paths at least

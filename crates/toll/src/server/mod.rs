@@ -3,11 +3,13 @@
 pub mod background;
 pub mod config;
 mod datadir;
+mod external;
 pub mod port;
 mod prepared;
 pub mod program;
 mod sandbox;
 
+pub use external::External;
 pub use prepared::DataSpec;
 pub use program::{Flavour, ServerProgram, Version};
 pub use sandbox::{Sandbox, SandboxSpec};

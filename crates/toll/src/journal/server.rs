@@ -1,0 +1,147 @@
+//! How are statements that put a server back sent to it, maybe by another toll than the one that
+//! changed it?
+//!
+//! A journal line holds where the server is and who asked, never a password: that comes from the
+//! option file named there, from `toll clean --server`, or from MYSQL_PWD.
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use toll_load::{Address, Connection, Secret, Target, Tls};
+
+/// A server as a journal line names it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ServerRef {
+    /// Absent: over `socket`.
+    host: Option<String>,
+    port: u16,
+    socket: Option<PathBuf>,
+    user: String,
+    /// Where the password is found again.
+    defaults_file: Option<PathBuf>,
+    tls: bool,
+    /// Authority that the server's certificate must come from.
+    ca: Option<PathBuf>,
+    /// With the password, for as long as this process lives.
+    #[serde(skip)]
+    live: Option<Box<Target>>,
+}
+
+impl ServerRef {
+    /// `defaults_file` is the option file that `target` was read from, if it was.
+    pub fn of(target: &Target, defaults_file: Option<PathBuf>) -> Self {
+        let (host, port, socket) = match &target.address {
+            Address::Tcp { host, port } => (Some(host.clone()), *port, None),
+            Address::Unix(path) => (None, 0, Some(path.clone())),
+        };
+        let ca = match &target.tls {
+            Tls::Verified { ca } => Some(ca.clone()),
+            Tls::Off | Tls::Required => None,
+        };
+        Self {
+            host,
+            port,
+            socket,
+            user: target.user.clone(),
+            defaults_file: defaults_file.and_then(|path| std::path::absolute(path).ok()),
+            tls: target.tls != Tls::Off,
+            ca,
+            live: Some(Box::new(target.clone())),
+        }
+    }
+
+    fn address(&self) -> Address {
+        match (&self.socket, &self.host) {
+            (Some(path), _) => Address::Unix(path.clone()),
+            (None, host) => {
+                let host = host.clone().unwrap_or_else(|| "127.0.0.1".into());
+                Address::Tcp { host, port: self.port }
+            }
+        }
+    }
+
+    fn target(&self, credentials: &Credentials) -> Result<Target> {
+        if let Some(live) = &self.live {
+            return Ok(Target::clone(live));
+        }
+        let address = self.address();
+        if let Some(given) = credentials.given.as_ref().filter(|given| given.address == address) {
+            return Ok(given.clone());
+        }
+        if let Some(path) = &self.defaults_file {
+            return Ok(Target::from_defaults_file(path)?);
+        }
+        let tls = match (&self.ca, self.tls) {
+            (Some(ca), _) => Tls::Verified { ca: ca.clone() },
+            (None, true) => Tls::Required,
+            (None, false) => Tls::Off,
+        };
+        let password = credentials.password.clone().unwrap_or_default();
+        Ok(Target { address, user: self.user.clone(), password, tls, ..Target::default() })
+    }
+}
+
+impl std::fmt::Display for ServerRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.address())
+    }
+}
+
+/// With what `toll clean` logs in where a journal names a server.
+#[derive(Debug, Clone, Default)]
+pub struct Credentials {
+    /// Used for the server at this very address.
+    pub given: Option<Target>,
+    /// Used for any other whose option file is not known.
+    pub password: Option<Secret>,
+}
+
+impl Credentials {
+    /// `server` is a DSN or an option file; the password may also come from MYSQL_PWD.
+    pub fn of(server: Option<&str>) -> Result<Self> {
+        let password = std::env::var("MYSQL_PWD").ok().map(Secret::new);
+        let given = match server {
+            None => None,
+            Some(dsn) if dsn.contains("://") => {
+                if Target::dsn_holds_password(dsn) {
+                    bail!(
+                        "the DSN holds a password, which other users of this host can see: \
+                         put it into MYSQL_PWD or an option file"
+                    );
+                }
+                Some(Target::parse_dsn(dsn)?)
+            }
+            Some(path) => Some(Target::from_defaults_file(path)?),
+        };
+        let given = given.map(|target| match &password {
+            Some(password) if target.password.is_empty() => Target { password: password.clone(), ..target },
+            _ => target,
+        });
+        Ok(Self { given, password })
+    }
+}
+
+/// ER_UNKNOWN_SYSTEM_VARIABLE, ER_SP_DOES_NOT_EXIST (also said of a plugin), ER_DB_DROP_EXISTS:
+/// what should be put back is not there any more, as after a restart of the server.
+const NOTHING_THERE: [u16; 3] = [1193, 1305, 1008];
+
+/// Sends all statements, going on past one that is refused.
+pub(super) fn run(server: &ServerRef, statements: &[String], credentials: &Credentials) -> Result<()> {
+    let advice = || {
+        format!("cannot put the server at {server} back: toll clean --server FILE.cnf (or MYSQL_PWD) logs in")
+    };
+    let target = server.target(credentials).with_context(advice)?;
+    let mut connection = Connection::connect(&target).with_context(advice)?;
+    let mut refused = Vec::new();
+    for sql in statements {
+        match connection.exec_drop(sql) {
+            Ok(()) => {}
+            Err(error) if NOTHING_THERE.contains(&error.code()) => {}
+            Err(error) => refused.push(format!("`{sql}`: {error}")),
+        }
+    }
+    if !refused.is_empty() {
+        bail!("the server at {server} refused {}", refused.join("; "));
+    }
+    Ok(())
+}
