@@ -1,0 +1,139 @@
+// How is a number shown: how many digits, in which unit?
+
+const MINUS = '\u2212';
+const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+
+/** Three significant digits or so; whole numbers from 100 up. */
+export function num(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  const text =
+    size === 0
+      ? '0'
+      : size >= 100
+        ? grouped.format(size)
+        : size >= 10
+          ? size.toFixed(1)
+          : size >= 1
+            ? size.toFixed(2)
+            : size >= 0.001
+              ? trimmed(size.toPrecision(2))
+              : size.toExponential(1);
+  return value < 0 ? MINUS + text : text;
+}
+
+function trimmed(text: string): string {
+  return text.includes('.') ? text.replace(/\.?0+$/, '') : text;
+}
+
+/** A number that somebody chose: as short as it was written. */
+export function plain(value: number): string {
+  return String(Number(value.toPrecision(6))).replace('-', MINUS);
+}
+
+/** A count, never shortened. */
+export function count(value: number | null | undefined): string {
+  return value === null || value === undefined ? '–' : grouped.format(value);
+}
+
+/** A change against the baseline, always with its sign. */
+export function signedPct(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  const size = Math.abs(value);
+  const text = size >= 100 ? grouped.format(size) : size.toFixed(1);
+  if (Number(text) === 0) return '0.0%';
+  return `${value < 0 ? MINUS : '+'}${text}%`;
+}
+
+export function interval(range: readonly [number, number] | null | undefined): string {
+  return range ? `${signedPct(range[0])} to ${signedPct(range[1])}` : 'no interval';
+}
+
+/** A share of one, as percent, and never "100%" where something is missing. */
+export function share(value: number | null | undefined): string {
+  if (value === null || value === undefined) return '–';
+  const pct = 100 * value;
+  if (pct < 100 && pct > 99.9) return `${(Math.floor(pct * 1000) / 1000).toFixed(3)}%`;
+  return `${pct >= 10 ? pct.toFixed(1) : num(pct)}%`;
+}
+
+export function bytes(value: number | null | undefined): string {
+  if (value === null || value === undefined) return '–';
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let at = 0;
+  while (Math.abs(value) >= 1000 && at < units.length - 1) {
+    value /= 1000;
+    at += 1;
+  }
+  return `${at === 0 ? grouped.format(value) : num(value)} ${units[at]}`;
+}
+
+export function micros(us: number | null | undefined): string {
+  if (us === null || us === undefined || !Number.isFinite(us)) return '–';
+  if (us >= 1e6) return `${num(us / 1e6)} s`;
+  return us >= 1000 ? `${num(us / 1000)} ms` : `${num(us)} µs`;
+}
+
+export function seconds(s: number): string {
+  if (s < 120) return `${plain(Number(s.toPrecision(3)))} s`;
+  const minutes = Math.round(s / 60);
+  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** An outcome's value in the unit that people read. */
+export function inUnit(value: number, unit: string): string {
+  if (unit === 'us') return micros(value);
+  if (unit === 'bytes/s') return `${bytes(value)}/s`;
+  return `${num(value)} ${unit}`;
+}
+
+/** Time since the run began: `1:23.4`, `1:02:03`. */
+export function clock(ms: number, fraction = false): string {
+  const s = ms / 1000;
+  const h = Math.floor(s / 3600);
+  const m = Math.floor((s % 3600) / 60);
+  const rest = s % 60;
+  const seconds = fraction ? rest.toFixed(1).padStart(4, '0') : String(Math.floor(rest)).padStart(2, '0');
+  return h > 0 ? `${h}:${String(m).padStart(2, '0')}:${seconds}` : `${m}:${seconds}`;
+}
+
+export function date(wallUs: number): string {
+  return `${new Date(wallUs / 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
+}
+
+const TITLES: Record<string, string> = {
+  qps: 'Throughput',
+  tps: 'Transactions',
+  latency_us_mean: 'Response time, mean',
+  latency_us_p50: 'Response time, median',
+  latency_us_p95: 'Response time, p95',
+  latency_us_p99: 'Response time, p99',
+  latency_us_p999: 'Response time, p99.9',
+  latency_us_max: 'Response time, longest',
+  cpu_us_per_query: 'CPU per query, whole host',
+  server_cpu_us_per_query: 'CPU per query, server',
+  driver_cpu_us_per_query: 'CPU per query, load driver',
+  treatment_cpu_us_per_query: 'CPU per query, treatment',
+  toll_cpu_us_per_query: 'CPU per query, toll itself',
+  host_busy_cpus: 'CPUs busy',
+  artefact_bytes_per_s: 'Artefact written',
+  stall_s: 'Time stalled',
+};
+
+/** An outcome in words; one that this page was not told of goes by its own name. */
+export function outcomeTitle(name: string): string {
+  return TITLES[name] ?? name.replaceAll('_', ' ');
+}
+
+const VERDICTS: Record<string, string> = {
+  baseline: 'baseline',
+  costly: 'costly',
+  cheaper: 'better than baseline',
+  'no-effect': 'no effect',
+  unclear: 'unclear: more rounds needed',
+  'no-interval': 'too few rounds for an interval',
+};
+
+export function verdictText(verdict: string): string {
+  return VERDICTS[verdict] ?? verdict;
+}

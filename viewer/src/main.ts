@@ -1,0 +1,147 @@
+// In which order does the page come about?
+//
+// Text first, then the charts from top to bottom, a few milliseconds at a time: the page answers while it
+// is still being drawn. Marks on the performance timeline say when each was done.
+
+import { readPage, type Page } from './data';
+import { choices, el } from './dom';
+import { figures } from './figure';
+import { answerSection } from './sections/answer';
+import { artefactSection } from './sections/artefacts';
+import { chartsSection } from './sections/charts';
+import { forestSection } from './sections/forest';
+import { latencySection } from './sections/latency';
+import { timelineSection } from './sections/timeline';
+import { tradeoffSection } from './sections/tradeoff';
+import { trustSection } from './sections/trust';
+import { setTheme, type Theme } from './theme';
+
+/** Paper that is 210 mm wide, without its margins, in CSS pixels. */
+const PAPER_PX = 690;
+
+function show(page: Page): void {
+  const [first] = page.runs;
+  const scenario = first?.result?.scenario ?? first?.plan?.scenario ?? 'run';
+  document.title = `toll: ${scenario}${page.runs.length > 1 ? `, ${page.runs.length} runs` : ''}`;
+  const sections = [
+    answerSection(page),
+    tradeoffSection(page),
+    forestSection(page),
+    timelineSection(page),
+    latencySection(page),
+    artefactSection(page),
+    chartsSection(page),
+    trustSection(page),
+  ].filter(section => section !== null);
+  const main = el('main', { id: 'main' }, ...sections);
+  document
+    .getElementById('page')
+    ?.replaceChildren(
+      el('a', { class: 'skip', href: '#main' }, 'Skip to the answer'),
+      header(sections),
+      main,
+    );
+}
+
+function header(sections: HTMLElement[]): HTMLElement {
+  const links = sections.flatMap(section => {
+    const title = section.querySelector('h2')?.textContent;
+    const name = section.id === 'answer' ? 'Answer' : title;
+    return name ? [el('li', {}, el('a', { href: `#${section.id}` }, name))] : [];
+  });
+  const themes: Theme[] = ['auto', 'light', 'dark'];
+  const theme = choices(
+    'Colours',
+    themes.map((label, at) => ({ label, on: at === 0 })),
+    true,
+    on => {
+      setTheme(themes[on.indexOf(true)] ?? 'auto');
+      redraw();
+    },
+  );
+  return el(
+    'header',
+    {},
+    el('strong', { class: 'brand' }, 'toll'),
+    el('nav', { 'aria-label': 'Parts of this page' }, el('ul', {}, ...links)),
+    theme,
+  );
+}
+
+function redraw(width?: number): void {
+  for (const figure of figures) if (figure.drawn) figure.draw(width);
+}
+
+/** Draws all charts, with a breath between any two, so that keys and clicks are answered. */
+async function drawAll(): Promise<void> {
+  const screen = window.innerHeight;
+  let marked = false;
+  for (const figure of figures) {
+    const below = figure.element.getBoundingClientRect().top > screen;
+    if (below && !marked) {
+      performance.mark('toll-interactive');
+      marked = true;
+    }
+    figure.draw();
+    await new Promise(resolve => setTimeout(resolve));
+  }
+  if (!marked) performance.mark('toll-interactive');
+  for (const figure of figures) figure.flush();
+  performance.mark('toll-drawn');
+  document.documentElement.dataset.drawn = 'true';
+}
+
+/** Charts were not there yet when the browser looked for the place that the link names. */
+function followLink(): void {
+  const id = decodeURIComponent(location.hash.slice(1));
+  if (id) document.getElementById(id)?.scrollIntoView();
+}
+
+function onPaper(): void {
+  document.documentElement.classList.add('paper');
+  for (const hidden of document.querySelectorAll<HTMLElement>('.timelines[hidden]')) {
+    hidden.hidden = false;
+    hidden.dataset.unhidden = 'true';
+  }
+  for (const figure of figures) {
+    figure.draw(PAPER_PX);
+    figure.flush();
+  }
+}
+
+function offPaper(): void {
+  document.documentElement.classList.remove('paper');
+  for (const shown of document.querySelectorAll<HTMLElement>('.timelines[data-unhidden]')) {
+    shown.hidden = true;
+    delete shown.dataset.unhidden;
+  }
+  redraw();
+}
+
+function begin(): void {
+  let page: Page;
+  try {
+    page = readPage();
+  } catch {
+    document
+      .getElementById('page')
+      ?.replaceChildren(
+        el('p', { class: 'notice' }, 'This is the empty page of toll: open a report.html instead.'),
+      );
+    return;
+  }
+  show(page);
+  followLink();
+  window.addEventListener('hashchange', followLink);
+  window.addEventListener('beforeprint', onPaper);
+  window.addEventListener('afterprint', offPaper);
+  let pending = 0;
+  window.addEventListener('resize', () => {
+    cancelAnimationFrame(pending);
+    pending = requestAnimationFrame(() => figures.forEach(figure => figure.resized()));
+  });
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => redraw());
+  void drawAll().then(followLink);
+}
+
+begin();

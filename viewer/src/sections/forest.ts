@@ -1,0 +1,393 @@
+// What is each arm's toll on each outcome that matters, how sure is it, and what is the verdict?
+
+import { axisLook, tip } from '../chart';
+import { analysed, armNames, type Outcome, type Page } from '../data';
+import { el, type Table } from '../dom';
+import { Figure } from '../figure';
+import { inUnit, interval, outcomeTitle, plain, signedPct, verdictText } from '../format';
+import { faded, type Colours } from '../theme';
+
+/** Shown in this order where a run has them; a run that was decided by another outcome shows that first. */
+const WANTED = ['qps', 'latency_us_mean', 'latency_us_p99', 'cpu_us_per_query'];
+const VALUE_WIDTH = 104;
+
+interface Row {
+  arm: string;
+  title: string;
+  run: number;
+  runName: string;
+  outcome: Outcome;
+  toll: number;
+}
+
+interface Panel {
+  name: string;
+  higherIsBetter: boolean;
+  rows: Row[];
+  low: number;
+  high: number;
+  /** Drawn by the logarithm of the ratio: halved and doubled are as far from nothing. */
+  byRatio: boolean;
+}
+
+/** Beyond this many percent, an axis in plain percent would press all small tolls into one line. */
+const RATIO_FROM_PCT = 100;
+const RATIO_TICKS = [-90, -50, -25, 0, 25, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000];
+/** From here on there is no room to name a quarter and a half. */
+const COARSE_FROM_PCT = 400;
+
+export function forestSection(page: Page): HTMLElement {
+  const runs = analysed(page);
+  const section = el('section', { id: 'tolls' }, el('h2', {}, 'Tolls against the baseline'));
+  const names = armNames(page);
+  const primaries = runs.map(({ result }) => result.primary);
+  const outcomes = [...new Set([...primaries.filter(p => !WANTED.includes(p)), ...WANTED])];
+  const panels = outcomes.map(name => panel(page, name)).filter(p => p.rows.length > 0);
+  if (panels.length === 0) {
+    section.append(
+      el('p', { class: 'empty' }, 'No toll can be told: no arm has a window beside one of the baseline.'),
+    );
+    return section;
+  }
+  const shown = names.filter(name => panels.some(p => p.rows.some(row => row.arm === name)));
+  const several = page.runs.length > 1;
+  const rowHeight = several ? 10 + 13 * runs.length : 22;
+  const margin = Math.max(...runs.map(({ result }) => result.margin_pct));
+  const columns = (width: number) => (width >= 820 ? 2 : 1);
+  const panelHeight = 64 + shown.length * rowHeight;
+  const baseline = [...new Set(runs.map(({ result }) => result.baseline))].join(', ');
+
+  const figure = new Figure({
+    id: 'tolls',
+    title: `Effect of each arm, in percent of the baseline (${baseline})`,
+    hint: `Points are tolls, bars their 95% intervals, the grey band is the margin of ±${plain(margin)}% inside which an effect counts as none. An arrow marks what reaches beyond the picture.`,
+    label: () => panels.map(p => `${outcomeTitle(p.name)}: ${inWords(p)}`).join(' '),
+    height: width => Math.ceil(panels.length / columns(width)) * panelHeight,
+    table: () => fullTable(panels),
+    shortTable: () => shortTable(panels, several),
+    option: ({ colours: c, width }) => {
+      const cols = columns(width);
+      const left = Math.min(width < 560 ? 90 : 130, 18 + 7 * Math.max(...shown.map(name => name.length)));
+      const cell = width / cols;
+      const grids = panels.map((_, i) => ({
+        left: (i % cols) * cell + left,
+        width: cell - left - VALUE_WIDTH - (cols > 1 && i % cols === 0 ? 20 : 4),
+        top: Math.floor(i / cols) * panelHeight + 26,
+        height: shown.length * rowHeight,
+      }));
+      return {
+        grid: grids,
+        xAxis: panels.map((p, i) => ({ ...axis(p, c), type: 'value', gridIndex: i })),
+        yAxis: panels.map((p, i) => ({
+          ...axisLook(c),
+          type: 'category',
+          gridIndex: i,
+          inverse: true,
+          data: shown,
+          name: `${outcomeTitle(p.name)}${p.higherIsBetter ? ', left is worse' : ', right is worse'}${p.byRatio ? ', log scale' : ''}`,
+          nameLocation: 'start',
+          nameGap: 10,
+          nameTextStyle: { color: c.text, fontWeight: 600, align: 'left', padding: [0, 0, 0, 8 - left] },
+          axisLine: { onZero: false, lineStyle: { color: c.line } },
+          axisTick: { show: false },
+          axisLabel: {
+            color: c.text,
+            interval: 0,
+            width: left - 14,
+            overflow: 'truncate',
+            hideOverlap: false,
+          },
+          splitLine: { show: true, lineStyle: { color: c.faint } },
+        })),
+        tooltip: {
+          trigger: 'item',
+          confine: true,
+          backgroundColor: c.ground,
+          borderColor: c.line,
+          textStyle: { color: c.text, fontSize: 12 },
+          formatter: (hit: { seriesIndex: number; dataIndex: number }) => {
+            const row = panels[Math.floor(hit.seriesIndex / 2)]?.rows[hit.dataIndex];
+            if (!row) return '';
+            const o = row.outcome;
+            return tip(`${row.arm}: ${row.title}`, [
+              ...(several ? ([['run', row.runName]] as [string, string][]) : []),
+              ['toll', `${signedPct(o.toll_pct)} (${interval(o.ci95_pct)})`],
+              ['mean', inUnit(o.mean, o.unit)],
+              ['windows', String(o.values.length)],
+              ['', verdictText(o.verdict)],
+            ]);
+          },
+        },
+        series: panels.flatMap((p, i) => [
+          {
+            type: 'custom',
+            xAxisIndex: i,
+            yAxisIndex: i,
+            silent: true,
+            z: 0,
+            data: [[0, 0]],
+            renderItem: (params: Params, api: Api) => band(params, api, c, p, margin),
+          },
+          {
+            type: 'custom',
+            xAxisIndex: i,
+            yAxisIndex: i,
+            z: 2,
+            data: p.rows.map(row => [place(p, row.toll), shown.indexOf(row.arm)]),
+            renderItem: (params: Params, api: Api) => {
+              const row = p.rows[params.dataIndex];
+              return row ? mark(params, api, c, p, row, several, runs.length) : null;
+            },
+          },
+        ]),
+      };
+    },
+  });
+  section.append(figure.element, legend(page, several));
+  return section;
+}
+
+function panel(page: Page, name: string): Panel {
+  const rows: Row[] = analysed(page).flatMap(({ run, result, index }) =>
+    result.arms.flatMap(arm => {
+      const outcome = arm.outcomes[name];
+      const toll = outcome?.toll_pct;
+      if (!outcome || toll === null || toll === undefined) return [];
+      return [{ arm: arm.name, title: arm.title, run: index, runName: run.name, outcome, toll }];
+    }),
+  );
+  const margin = Math.max(0, ...analysed(page).map(({ result }) => result.margin_pct));
+  const ends = rows.flatMap(row => [row.toll, ...(row.outcome.ci95_pct ?? [])]);
+  const negated = ends.map(pct => -pct);
+  const byRatio = Math.max(...ends) > RATIO_FROM_PCT;
+  return {
+    name,
+    higherIsBetter: rows[0]?.outcome.higher_is_better ?? false,
+    rows,
+    low: byRatio ? Math.max(Math.min(...ends, -20), -95) : -limit(negated, margin),
+    high: byRatio ? Math.max(...ends) * 1.1 : limit(ends, margin),
+    byRatio,
+  };
+}
+
+/** Where a toll stands on the panel's axis. */
+function place(p: Panel, pct: number): number {
+  return p.byRatio ? Math.log1p(Math.max(pct, -99.9) / 100) : pct;
+}
+
+function axis(p: Panel, c: Colours) {
+  const look = axisLook(c);
+  const text = (pct: number) => `${pct > 0 ? '+' : ''}${Math.round(pct).toLocaleString('en')}%`;
+  if (!p.byRatio) {
+    return {
+      ...look,
+      min: p.low,
+      max: p.high,
+      splitNumber: 4,
+      axisLabel: { ...look.axisLabel, formatter: text },
+    };
+  }
+  const ticks = RATIO_TICKS.filter(
+    pct => pct >= p.low && pct <= p.high && (p.high < COARSE_FROM_PCT || pct === 0 || Math.abs(pct) >= 90),
+  ).map(pct => place(p, pct));
+  return {
+    ...look,
+    min: place(p, p.low),
+    max: place(p, p.high),
+    splitLine: { show: false },
+    axisTick: { ...look.axisTick, customValues: ticks },
+    axisLabel: {
+      ...look.axisLabel,
+      customValues: ticks,
+      formatter: (v: number) => text(100 * Math.expm1(v)),
+    },
+  };
+}
+
+/** As far as the picture reaches: one wild arm must not flatten all others. */
+function limit(ends: number[], margin: number): number {
+  const rising = ends.filter(v => v > 0).sort((a, b) => a - b);
+  const highest = rising.at(-1) ?? 0;
+  const usual = rising[Math.floor(rising.length * 0.75)] ?? 0;
+  const reach = Math.max(2 * margin, Math.min(highest * 1.05, usual * 3));
+  const step = reach > 200 ? 100 : reach > 60 ? 20 : reach > 20 ? 10 : 5;
+  return Math.ceil(reach / step) * step;
+}
+
+interface Params {
+  dataIndex: number;
+  coordSys: { x: number; y: number; width: number; height: number };
+}
+
+interface Api {
+  value: (at: number) => number;
+  coord: (point: [number, number]) => [number, number];
+}
+
+function band({ coordSys: g }: Params, api: Api, c: Colours, p: Panel, margin: number) {
+  const [low] = api.coord([place(p, -margin), 0]);
+  const [zero] = api.coord([0, 0]);
+  const [high] = api.coord([place(p, margin), 0]);
+  return {
+    type: 'group',
+    children: [
+      {
+        type: 'rect',
+        shape: { x: low, y: g.y, width: high - low, height: g.height },
+        style: { fill: c.faint },
+      },
+      {
+        type: 'line',
+        shape: { x1: zero, y1: g.y, x2: zero, y2: g.y + g.height },
+        style: { stroke: c.soft, lineWidth: 1 },
+      },
+    ],
+  };
+}
+
+const WORDS: Record<string, string> = {
+  costly: 'costly',
+  cheaper: 'better',
+  'no-effect': 'no effect',
+  unclear: 'unclear',
+  'no-interval': '',
+};
+
+function mark(params: Params, api: Api, c: Colours, p: Panel, row: Row, several: boolean, runs: number) {
+  const g = params.coordSys;
+  const o = row.outcome;
+  const [, middle] = api.coord([0, api.value(1)]);
+  const y = middle + (several ? (row.run - (runs - 1) / 2) * 13 : 0);
+  const inside = (v: number) => api.coord([place(p, Math.min(Math.max(v, p.low), p.high)), 0])[0];
+  const colour = several
+    ? (c.series[row.run % c.series.length] as string)
+    : o.verdict === 'costly'
+      ? c.costly
+      : o.verdict === 'cheaper'
+        ? c.cheaper
+        : c.neutral;
+  const sure = o.verdict === 'costly' || o.verdict === 'cheaper' || o.verdict === 'no-effect';
+  const children: object[] = [];
+  if (o.ci95_pct) {
+    const [low, high] = o.ci95_pct;
+    children.push({
+      type: 'line',
+      shape: { x1: inside(low), y1: y, x2: inside(high), y2: y },
+      style: { stroke: faded(colour, 0.75), lineWidth: 2.5 },
+    });
+  }
+  const furthest = [row.toll, ...(o.ci95_pct ?? [])];
+  if (furthest.some(v => v > p.high)) children.push(arrow(g.x + g.width, y, 1, colour));
+  if (furthest.some(v => v < p.low)) children.push(arrow(g.x, y, -1, colour));
+  if (row.toll >= p.low && row.toll <= p.high) {
+    const x = inside(row.toll);
+    const style = { fill: sure ? colour : c.ground, stroke: colour, lineWidth: 2 };
+    children.push(
+      o.verdict === 'costly' || o.verdict === 'cheaper'
+        ? { type: 'polygon', shape: { points: diamond(x, y, 5.5) }, style }
+        : { type: 'circle', shape: { cx: x, cy: y, r: 4.2 }, style },
+    );
+  }
+  children.push({
+    type: 'text',
+    style: {
+      x: g.x + g.width + 9,
+      y,
+      text: `${signedPct(row.toll)} ${WORDS[o.verdict] ?? ''}`,
+      textVerticalAlign: 'middle',
+      fill: several ? colour : o.verdict === 'costly' ? c.costly : c.text,
+      fontSize: 11,
+      fontWeight: o.verdict === 'costly' ? 600 : 400,
+    },
+  });
+  return { type: 'group', children };
+}
+
+const diamond = (x: number, y: number, r: number) => [
+  [x - r, y],
+  [x, y - r],
+  [x + r, y],
+  [x, y + r],
+];
+
+function arrow(x: number, y: number, way: 1 | -1, fill: string) {
+  const points = [
+    [x - way * 7, y - 4],
+    [x, y],
+    [x - way * 7, y + 4],
+  ];
+  return { type: 'polygon', shape: { points }, style: { fill } };
+}
+
+function inWords(p: Panel): string {
+  return `${p.rows.map(row => `${row.arm} ${signedPct(row.toll)}, ${verdictText(row.outcome.verdict)}`).join('; ')}.`;
+}
+
+function fullTable(panels: Panel[]): Table {
+  return {
+    head: [
+      'outcome',
+      'arm',
+      'run',
+      'unit',
+      'mean',
+      'sd',
+      'toll %',
+      'low %',
+      'high %',
+      'p',
+      'p (Holm)',
+      'verdict',
+      'method',
+    ],
+    rows: panels.flatMap(p =>
+      p.rows.map(({ arm, runName, outcome: o }) => [
+        p.name,
+        arm,
+        runName,
+        o.unit,
+        o.mean,
+        o.sd,
+        o.toll_pct,
+        o.ci95_pct?.[0] ?? null,
+        o.ci95_pct?.[1] ?? null,
+        o.p,
+        o.p_holm,
+        o.verdict,
+        o.method,
+      ]),
+    ),
+    words: [0, 1, 2, 3, 11, 12],
+  };
+}
+
+function shortTable(panels: Panel[], several: boolean): Table {
+  return {
+    head: ['outcome', 'arm', ...(several ? ['run'] : []), 'mean', 'toll', '95% interval', 'verdict'],
+    rows: panels.flatMap(p =>
+      p.rows.map(({ arm, runName, outcome: o }) => [
+        outcomeTitle(p.name),
+        arm,
+        ...(several ? [runName] : []),
+        inUnit(o.mean, o.unit),
+        signedPct(o.toll_pct),
+        interval(o.ci95_pct),
+        verdictText(o.verdict),
+      ]),
+    ),
+    words: several ? [0, 1, 2, 6] : [0, 1, 5],
+  };
+}
+
+function legend(page: Page, several: boolean): HTMLElement {
+  const key = (className: string, text: string) =>
+    el('li', {}, el('span', { class: `key ${className}`, 'aria-hidden': 'true' }), text);
+  const shapes = [
+    key('costly diamond', 'costly'),
+    key('cheaper diamond', 'better than baseline'),
+    key('neutral', 'no effect'),
+    key('neutral hollow', 'unclear, or too few rounds for an interval'),
+  ];
+  const runs = page.runs.map((run, i) => key(`s${(i % 7) + 1}`, run.name));
+  return el('ul', { class: 'legend' }, ...(several ? runs : shapes));
+}

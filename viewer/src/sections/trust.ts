@@ -1,0 +1,202 @@
+// Can these figures be trusted, and how are they had again?
+
+import type { Host, Page, Run } from '../data';
+import { el, tableElement } from '../dom';
+import { bytes, count, interval, num, outcomeTitle, plain, signedPct } from '../format';
+
+export function trustSection(page: Page): HTMLElement {
+  return el(
+    'section',
+    { id: 'trust' },
+    el('h2', {}, 'Can this be trusted?'),
+    ...page.runs.map(run =>
+      el(
+        'article',
+        { class: 'trust' },
+        page.runs.length > 1 ? el('h3', {}, run.name) : null,
+        checks(run),
+        warnings(run),
+        conditions(run),
+        again(run),
+      ),
+    ),
+    el(
+      'footer',
+      {},
+      `Made by toll ${page.toll_version}. This page asks nothing of any network; it shows what the run directories hold.`,
+    ),
+  );
+}
+
+type Check = [name: string, found: string, good: boolean | null];
+
+function checks(run: Run): HTMLElement {
+  const result = run.result;
+  if (!result) {
+    return el(
+      'p',
+      { class: 'notice' },
+      'There is no analysis, so neither checks nor verdicts: trust nothing yet.',
+    );
+  }
+  const { aa, mde, self_cost: own } = result;
+  const rows: Check[] = [
+    aa
+      ? [
+          `A/A: the baseline against itself (${aa.arm})`,
+          `${signedPct(aa.toll_pct)}, ${interval(aa.ci95_pct)}`,
+          aa.ok,
+        ]
+      : ['A/A: the baseline against itself', 'was not part of this run', null],
+    ...result.controls.map((control): Check => [
+      `Control ${control.arm}: ${control.text}`,
+      `${outcomeTitle(control.outcome)} ${signedPct(control.toll_pct)}, ${interval(control.ci95_pct)}; expected ${signedPct(control.expected_pct)}`,
+      control.ok,
+    ]),
+    [
+      'Smallest effect that this run could find (80% power)',
+      mde?.achieved_pct
+        ? `±${num(mde.achieved_pct)}% on ${outcomeTitle(result.primary).toLowerCase()}${mde.planned_pct ? `, planned ±${num(mde.planned_pct)}%` : ''}` +
+          `${mde.rounds_for_margin ? `; ${mde.rounds_for_margin} rounds would find ±${plain(result.margin_pct)}%` : ''}`
+        : mde?.planned_pct
+          ? `planned ±${num(mde.planned_pct)}%, not known afterwards`
+          : 'not known',
+      mde?.achieved_pct ? mde.achieved_pct <= result.margin_pct : null,
+    ],
+    [
+      'Rounds in which every arm has a window',
+      `${result.rounds_done} of ${result.rounds_planned}`,
+      result.complete && result.rounds_done >= result.rounds_planned,
+    ],
+    [
+      "toll's own cost",
+      `${num(own.cpu_pct_of_one_core)}% of one CPU, ${bytes(own.memory_peak_bytes)} of memory, ${bytes(own.written_bytes)} written`,
+      null,
+    ],
+  ];
+  const mark = (good: boolean | null) =>
+    good === null
+      ? el('span', { class: 'mark' }, 'note')
+      : el('span', { class: `mark ${good ? 'ok' : 'bad'}` }, good ? '✓ holds' : '✗ fails');
+  return el(
+    'dl',
+    { class: 'checks' },
+    ...rows.map(([name, found, good]) =>
+      el('div', {}, el('dt', {}, name), el('dd', {}, mark(good), ' ', found)),
+    ),
+  );
+}
+
+function warnings(run: Run): HTMLElement | null {
+  const list = run.result?.warnings;
+  if (!list) return null;
+  if (list.length === 0) return el('p', {}, 'No warning was raised.');
+  return el(
+    'div',
+    { class: 'warnings' },
+    el('h4', {}, list.length === 1 ? 'One warning' : `${list.length} warnings`),
+    el(
+      'ul',
+      {},
+      ...list.map(w =>
+        el(
+          'li',
+          {},
+          el('code', {}, w.code),
+          w.arm ? el('b', {}, ` ${w.arm}`) : null,
+          ` ${w.text} `,
+          el('span', { class: 'advice' }, w.advice),
+        ),
+      ),
+    ),
+  );
+}
+
+function conditions(run: Run): HTMLElement {
+  const of = run.result ?? run.plan;
+  const host = run.result?.host ?? run.host;
+  const load = run.result?.workload;
+  const facts: [string, string][] = [];
+  if (of) {
+    facts.push([
+      'Server',
+      `${of.server.flavour} ${of.server.version}, ${of.server.kind}, ${of.server.address}`,
+    ]);
+  }
+  if (load) {
+    const rate = load.rate_per_s ? `, ${num(load.rate_per_s)} events/s intended` : ', closed loop';
+    facts.push([
+      'Load',
+      `${load.profile} by ${load.driver}, ${load.threads} threads over ${load.transport}, ${load.tables} tables of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${rate}`,
+    ]);
+  }
+  if (host) facts.push(...hostFacts(host));
+  if (of) facts.push(['Seed', String(of.seed)], ['toll', of.toll_version], ['Run directory', run.directory]);
+  return el(
+    'div',
+    {},
+    el('h4', {}, 'On what it was measured'),
+    el(
+      'dl',
+      { class: 'conditions' },
+      ...facts.map(([k, v]) => el('div', {}, el('dt', {}, k), el('dd', {}, v))),
+    ),
+    of && of.server.config.length > 0
+      ? list('Server settings that toll chose', of.server.config.map(split))
+      : null,
+    host ? list('Server variables that bear on the result', Object.entries(host.server_variables)) : null,
+    host ? list('Kernel settings', Object.entries(host.settings)) : null,
+    host
+      ? list(
+          'Tools',
+          host.tools.map(t => [t.name, t.version ?? 'missing']),
+        )
+      : null,
+  );
+}
+
+function hostFacts(host: Host): [string, string][] {
+  return [
+    [
+      'Host',
+      `${host.label}: ${host.cpus} CPUs (${host.cpu_model}, ${host.arch}), ${bytes(host.memory_bytes)} of memory`,
+    ],
+    ['System', `${host.os}, Linux ${host.kernel}${host.virtualisation ? `, ${host.virtualisation}` : ''}`],
+    ['Disk', host.disk],
+  ];
+}
+
+const split = (setting: string): [string, string] => {
+  const at = setting.indexOf('=');
+  return at < 0 ? [setting, ''] : [setting.slice(0, at), setting.slice(at + 1)];
+};
+
+function list(title: string, rows: [string, string][]): HTMLElement | null {
+  if (rows.length === 0) return null;
+  const table = tableElement({ head: ['name', 'value'], rows, words: [0, 1] }, title);
+  return el('details', {}, el('summary', {}, `${title} (${rows.length})`), table);
+}
+
+function again(run: Run): HTMLElement | null {
+  const command = run.result?.command ?? run.plan?.command;
+  if (!command) return null;
+  const said = el('span', { class: 'said', role: 'status' });
+  const code = el('code', { tabindex: 0 }, command);
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(command);
+      said.textContent = 'copied';
+    } catch {
+      getSelection()?.selectAllChildren(code);
+      said.textContent = 'selected: copy with the keyboard';
+    }
+  };
+  return el(
+    'div',
+    { class: 'again' },
+    el('h4', {}, 'The command that repeats it'),
+    el('pre', {}, code),
+    el('button', { type: 'button', onclick: () => void copy() }, 'Copy command'),
+    said,
+  );
+}
