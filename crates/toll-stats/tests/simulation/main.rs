@@ -8,6 +8,7 @@ mod carelessness;
 mod coverage;
 mod looks;
 mod power;
+mod speed;
 mod world;
 
 /// Runs `simulate` once for each seed, counts how often it holds, prints and returns the share in percent.
