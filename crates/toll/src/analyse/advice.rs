@@ -93,16 +93,20 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
     let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
     let title = title(run);
     if let Some((arm, outcome)) = asked.iter().find(|(arm, _)| caught(arm) >= FULL) {
-        let ratio = share(caught(arm));
+        let heading = match cheapest(asked) {
+            Some((least, _)) if least.name == arm.name => "Full picture and least cost",
+            _ => "Full picture",
+        };
         return Some(format!(
-            "Full picture: {} catches {ratio} of the queries, at {title} {}.",
+            "{heading}: {} catches {} of the queries, at {title} {}.",
             arm.name,
+            share(caught(arm)),
             toll(outcome)
         ));
     }
     let (arm, outcome) = asked
         .iter()
-        .filter(|(arm, _)| arm.captured_ratio.is_some_and(|r| r > 0.0))
+        .filter(|(arm, _)| caught(arm) > 0.0)
         .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
     Some(format!(
         "Full picture: none here; {} catches most, {} of the queries, at {title} {}.",
@@ -112,15 +116,18 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
     ))
 }
 
-fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+/// The first, that is cheapest, arm that catches anything; where nothing is to be caught, simply the first.
+fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
     let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
-    // Where nothing is to be caught, the cheapest is simply the cheapest.
     let any = asked.iter().any(|(arm, _)| catches(arm));
-    let (arm, outcome) = asked.iter().find(|(arm, _)| !any || catches(arm))?;
-    if asked.len() < 2 {
-        return None;
-    }
+    asked.iter().copied().find(|(arm, _)| !any || catches(arm))
+}
+
+fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let (arm, outcome) = cheapest(asked).filter(|_| asked.len() > 1)?;
     let caught = match arm.captured_ratio {
+        // Said already, in the full picture.
+        Some(ratio) if ratio >= FULL => return None,
         Some(ratio) => format!(", catches {} of the queries", share(ratio)),
         None => String::new(),
     };
@@ -166,10 +173,8 @@ fn stalled(run: &RunResult) -> Option<String> {
         .take(4)
         .map(|arm| {
             let s = &arm.stalls;
-            format!(
-                "{} {} times, {:.1} s in all, the longest {:.1} s",
-                arm.name, s.count, s.total_s, s.longest_s
-            )
+            let times = if s.count == 1 { "once".to_owned() } else { format!("{} times", s.count) };
+            format!("{} {times}, {:.1} s in all, the longest {:.1} s", arm.name, s.total_s, s.longest_s)
         })
         .collect();
     (!arms.is_empty()).then(|| format!("Stalls: {} (baseline: {}).", arms.join("; "), baseline.stalls.count))
@@ -213,7 +218,7 @@ pub fn word(verdict: Verdict) -> &'static str {
 pub fn toll(outcome: &Outcome) -> String {
     match (outcome.toll_pct, outcome.ci95_pct) {
         (Some(toll), Some([low, high])) => format!("{toll:+.1}% [{low:+.1}, {high:+.1}]"),
-        (Some(toll), None) => format!("{toll:+.1}%"),
+        (Some(toll), None) => format!("{toll:+.1}% (no interval)"),
         _ => "not compared".into(),
     }
 }

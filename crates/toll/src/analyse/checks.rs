@@ -48,7 +48,11 @@ pub fn burn(arm: &Arm, share: f64, windows: &ArmWindows, cpu: &Outcome) -> Optio
 
 fn control(outcome: &str, arm: &Arm, found: &Outcome, expected_pct: f64, deed: &str) -> ControlCheck {
     let name = &arm.name;
-    let expected = format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%");
+    let expected = if expected_pct == 0.0 {
+        format!("{name} {deed}: {outcome} should stay as it is")
+    } else {
+        format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%")
+    };
     let ok = found.ci95_pct.is_some_and(|ci| holds(ci, expected_pct));
     let text = match (found.toll_pct, found.ci95_pct) {
         (Some(toll), Some([low, high])) => {

@@ -6,7 +6,7 @@
 use super::outcomes::{Definition, Measured, quantile_of};
 use hdrhistogram::Histogram;
 use toll_record::{Outcome, Plan, Verdict};
-use toll_stats::{Interval, Pairs, WindowPair, Zeros};
+use toll_stats::{Interval, PairError, Pairs, WindowPair, Zeros};
 
 /// Windows of one arm, by round: `None` where the round gave none.
 #[derive(Debug, Clone, Default)]
@@ -107,8 +107,17 @@ fn paired(
     };
     let outcome = &mut compared.outcome;
     outcome.verdict = Verdict::NoInterval;
-    match toll_stats::log_ratios(values, &baseline.values(definition.name), zeros) {
+    let of_baseline = baseline.values(definition.name);
+    if of_baseline.iter().all(Option::is_none) {
+        outcome.method = "none: the baseline has no such value".to_owned();
+        return;
+    }
+    match toll_stats::log_ratios(values, &of_baseline, zeros) {
         Ok(pairs) => compared.pairs = pairs,
+        Err(PairError::NoLog { value: 0.0, .. }) => {
+            outcome.method = "none: a value of zero has no ratio".to_owned();
+            return;
+        }
         Err(e) => {
             outcome.method = format!("none: {e}");
             return;

@@ -73,10 +73,11 @@ fn power(run: &RunResult) -> String {
 
 fn host(run: &RunResult) -> String {
     let host = &run.host;
-    let known: Vec<&str> = [&host.label, &host.os, &host.kernel]
+    let kernel = format!("kernel {}", host.kernel);
+    let known: Vec<&str> = [(&host.label, &host.label), (&host.os, &host.os), (&host.kernel, &kernel)]
         .into_iter()
-        .map(String::as_str)
-        .filter(|s| !s.is_empty())
+        .filter(|(recorded, _)| !recorded.is_empty())
+        .map(|(_, said)| said.as_str())
         .collect();
     let host =
         if known.is_empty() { "a host that the run does not describe".into() } else { known.join(", ") };

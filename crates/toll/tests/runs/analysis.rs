@@ -81,7 +81,11 @@ fn what_an_artefact_caught_is_held_against_what_was_executed() {
     let artefact = b.artefact.as_ref().unwrap();
     assert_eq!(artefact.dropped, Some(0));
     assert!((artefact.link_mbit_per_s - artefact.bytes as f64 * 8.0 / 24.0 / 1e6).abs() < 1e-6);
-    assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B catches 99.5%")), "{:?}", run.advice);
+    assert!(
+        run.advice.iter().any(|a| a.starts_with("Full picture and least cost: B catches 99.5%")),
+        "{:?}",
+        run.advice
+    );
     assert!(run.advice.iter().any(|a| a.contains("K (B does more for less)")), "{:?}", run.advice);
 }
 

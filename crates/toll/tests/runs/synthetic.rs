@@ -135,7 +135,7 @@ impl Synthetic {
                 .iter()
                 .map(|arm| Arm {
                     name: arm.name.into(),
-                    title: format!("{} of cost {}", arm.name, arm.cost),
+                    title: format!("{:.2} times the CPU a query", arm.cost),
                     role: arm.role,
                     kind: "command".into(),
                     command: format!("collect --as {}", arm.name),

@@ -1,0 +1,159 @@
+//! What do people, programs and shells get to see of a run?
+
+use crate::arm;
+use crate::synthetic::{Synthetic, SyntheticArm};
+use std::path::Path;
+use std::process::{Command, Output};
+use toll::analyse;
+use toll::report::bound::Bound;
+use toll::report::text::{Ink, text};
+use toll::report::{json, markdown};
+use toll_record::RunResult;
+
+fn a_run() -> RunResult {
+    analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record())
+}
+
+/// Compares with `tests/runs/expected/NAME`, or writes it when `TOLL_BLESS` is set.
+fn check(name: &str, got: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/expected").join(name);
+    if std::env::var_os("TOLL_BLESS").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    let want = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        got, want,
+        "{name} differs; look at it, then bless it: TOLL_BLESS=1 cargo test -p toll --test runs"
+    );
+}
+
+fn toll(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_toll")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn the_terminal_report_is_as_expected_and_fits() {
+    let text = text(&a_run(), Ink::Plain);
+    assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    check("report.txt", &text);
+}
+
+#[test]
+fn the_markdown_report_is_as_expected() {
+    check("report.md", &markdown::markdown(&a_run()));
+}
+
+#[test]
+fn one_round_reads_as_one_round() {
+    let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
+    check("one-round.txt", &text(&run, Ink::Plain));
+}
+
+#[test]
+fn colours_change_no_word() {
+    let run = a_run();
+    let coloured = text(&run, Ink::Ansi);
+    let mut bare = String::new();
+    let mut rest = coloured.as_str();
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        bare.push_str(before);
+        rest = after.split_once('m').unwrap().1;
+    }
+    bare.push_str(rest);
+    assert_ne!(coloured, bare);
+    let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
+    assert_eq!(words(&bare), words(&text(&run, Ink::Plain)));
+}
+
+#[test]
+fn json_has_what_is_promised() {
+    let json: serde_json::Value = serde_json::from_str(&json::json(&[a_run()]).unwrap()).unwrap();
+    let b = json["arms"].as_array().unwrap().iter().find(|arm| arm["name"] == "B").unwrap();
+    let qps = &b["outcomes"]["qps"];
+    for number in [
+        &qps["mean"],
+        &qps["toll_pct"],
+        &qps["ci95_pct"][0],
+        &qps["ci95_pct"][1],
+        &b["artefact"]["bytes"],
+        &b["artefact"]["packets"],
+        &b["artefact"]["dropped"],
+        &b["artefact"]["queries"],
+        &b["executed"],
+        &b["captured_ratio"],
+        &b["stalls"]["count"],
+        &json["self_cost"]["cpu_pct_of_one_core"],
+        &json["seed"],
+    ] {
+        assert!(number.is_number(), "{b:#}");
+    }
+    assert_eq!(qps["verdict"], "costly");
+    assert_eq!(json["host"]["cpus"], 2);
+    assert_eq!(json["warnings"][0]["code"], "unavailable-arms");
+}
+
+#[test]
+fn several_runs_are_one_json_object() {
+    let runs = [a_run(), a_run()];
+    let json: serde_json::Value = serde_json::from_str(&json::json(&runs).unwrap()).unwrap();
+    assert_eq!(json["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn bounds_fail_only_tolls_that_are_told_from_zero() {
+    let run = a_run();
+    let judged = |bound: &str| bound.parse::<Bound>().unwrap().judge(&run);
+    assert!(judged("B.qps<-5%").unwrap().passed_bound);
+    assert!(judged("B.cpu_us_per_query>5%").unwrap().passed_bound);
+    assert!(!judged("B.qps<-50%").unwrap().passed_bound);
+    // C costs nothing; whatever its estimate, the interval holds zero.
+    let c = &arm(&run, "C").outcomes["qps"];
+    let kept = judged(&format!("C.qps<{}%", c.toll_pct.unwrap() + 1.0)).unwrap();
+    assert!(!kept.passed_bound && kept.text.contains("not told from zero"), "{}", kept.text);
+    for (bound, hint) in [
+        ("X.qps<-5%", "it has none, B, C, K, P"),
+        ("none.qps<-5%", "another arm"),
+        ("P.qps<-5%", "bpftrace is not installed"),
+        ("B.latency_us_p999>5%", "lengthen --window"),
+        ("B.artefact_bytes_per_s>5%", "the baseline has no such value"),
+    ] {
+        match judged(bound) {
+            Err(error) => assert!(error.to_string().contains(hint), "{bound}: {error}"),
+            Ok(judgement) => panic!("{bound}: {}", judgement.text),
+        }
+    }
+}
+
+#[test]
+fn the_verb_reads_a_run_anew_and_its_exit_code_keeps_bounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("run");
+    Synthetic::with(8, 8, SyntheticArm::usual()).write(&root).unwrap();
+    let run = root.to_str().unwrap();
+    let result = analyse::run(&toll_record::RunDir::open(&root).unwrap()).unwrap();
+
+    let json = toll(&["report", run, "--format", "json"]);
+    assert!(json.status.success());
+    let written = tempfile::tempdir().unwrap();
+    let writer = toll_record::RunWriter::create(written.path()).unwrap();
+    writer.write_json("result.json", &result).unwrap();
+    assert_eq!(json.stdout, std::fs::read(written.path().join("result.json")).unwrap());
+
+    let text = toll(&["report", run]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("Warnings") && !text.contains('\x1b'), "{text}");
+
+    let out = root.join("report.md");
+    assert!(toll(&["report", run, "--format", "md", "-o", out.to_str().unwrap()]).status.success());
+    assert!(std::fs::read_to_string(&out).unwrap().contains("### Trust"));
+
+    assert_eq!(toll(&["report", run, "--fail-if", "K.qps<-5%"]).status.code(), Some(3));
+    assert_eq!(toll(&["report", run, "--fail-if", "K.qps<-90%"]).status.code(), Some(0));
+    assert_eq!(toll(&["report", run, "--fail-if", "K.p99>5%"]).status.code(), Some(2));
+    let unknown = toll(&["report", run, "--fail-if", "Q.qps<-5%"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("no arm \"Q\""));
+    let nothing = toll(&["report", dir.path().to_str().unwrap()]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nothing.stderr).contains("not a run directory"));
+}
