@@ -9,21 +9,24 @@ mod error;
 mod handshake;
 pub mod packet;
 mod rows;
+mod scan;
 mod stream;
 mod wire;
 
 pub use error::{Error, ServerError};
 pub use rows::Rows;
+pub(crate) use scan::{Scan, Scanner};
+pub(crate) use wire::Wire;
 
 use crate::target::Target;
 use handshake::Session;
 use std::time::Duration;
 use stream::{Socket, Stream};
-use wire::Wire;
 
 const COM_QUIT: u8 = 0x01;
 const COM_QUERY: u8 = 0x03;
 const COM_PING: u8 = 0x0e;
+const COM_STMT_PREPARE: u8 = 0x16;
 
 /// A session with a server. Dropping it says goodbye.
 #[derive(Debug)]
@@ -55,6 +58,12 @@ impl Connection {
         self.query(sql).map(drop)
     }
 
+    /// The same for a text that need not be UTF-8, and may be large.
+    pub fn exec_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
+        self.command(COM_QUERY, sql)?;
+        rows::read_results(&mut self.wire, self.session.deprecate_eof).map(drop)
+    }
+
     pub fn ping(&mut self) -> Result<(), Error> {
         self.command(COM_PING, &[])?;
         rows::read_results(&mut self.wire, self.session.deprecate_eof).map(drop)
@@ -78,6 +87,25 @@ impl Connection {
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         let set = self.wire.stream().set_timeouts(limit, limit);
         set.map_err(|source| Error::Lost { doing: "setting a timeout", source })
+    }
+
+    /// Prepares a statement on the server; the answer is its id.
+    pub fn prepare(&mut self, sql: &str) -> Result<u32, Error> {
+        self.command(COM_STMT_PREPARE, sql.as_bytes())?;
+        rows::read_prepared(&mut self.wire, self.session.deprecate_eof)
+    }
+
+    /// For those who send and scan by themselves; whole commands only.
+    pub(crate) fn wire(&mut self) -> &mut Wire {
+        &mut self.wire
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        self.wire.stream()
+    }
+
+    pub(crate) fn scanner(&self) -> Scanner {
+        Scanner::new(self.session.deprecate_eof)
     }
 
     fn command(&mut self, command: u8, argument: &[u8]) -> Result<(), Error> {

@@ -151,6 +151,31 @@ fn read_result(wire: &mut Wire, deprecate_eof: bool) -> Result<(Rows, u16), Erro
     }
 }
 
+/// Reads what PREPARE answers and drops the descriptions of parameters and columns.
+pub fn read_prepared(wire: &mut Wire, deprecate_eof: bool) -> Result<u32, Error> {
+    const DOING: &str = "preparing a statement";
+    let mut payload = Vec::new();
+    let mut next = |payload: &mut Vec<u8>| {
+        wire.read_payload(payload).map_err(|source| Error::Lost { doing: DOING, source })
+    };
+    next(&mut payload)?;
+    if payload.first() == Some(&0xff) {
+        return Err(error_of(&payload).into());
+    }
+    let mut r = Reader::new(&payload);
+    let head = (|| Some((r.u8()?, r.u32()?, r.u16()?, r.u16()?)))();
+    let Some((0, id, columns, params)) = head else {
+        return Err(Error::protocol(DOING, "an answer cut short"));
+    };
+    for count in [params, columns] {
+        let ends = u32::from(count > 0 && !deprecate_eof);
+        for _ in 0..u32::from(count) + ends {
+            next(&mut payload)?;
+        }
+    }
+    Ok(id)
+}
+
 fn rows_of(done: Done) -> Rows {
     Rows {
         affected_rows: done.affected_rows,

@@ -97,6 +97,13 @@ impl Stream {
         self.socket().set_timeouts(read, write)
     }
 
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        match self.socket() {
+            Socket::Tcp(s) => s.set_nonblocking(on),
+            Socket::Unix(s) => s.set_nonblocking(on),
+        }
+    }
+
     /// Turns a plain stream into an encrypted one, handshake included.
     pub fn encrypted(self, target: &Target) -> Result<Self, Error> {
         let Self::Plain(socket) = self else {

@@ -4,6 +4,7 @@
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
 mod clean;
+mod load;
 pub mod report;
 mod server;
 
@@ -21,6 +22,8 @@ pub struct Cli {
 enum Verb {
     /// Put back what killed runs left behind: variables, processes, namespaces, files
     Clean(clean::Clean),
+    /// Keep a server busy, at full speed or at a rate, and say what each event took
+    Load(Box<load::Load>),
     /// Show what runs found: for people, programs or a browser
     Report(report::Report),
     /// Start, show or stop a private server by itself
@@ -46,6 +49,7 @@ pub fn main() -> ExitCode {
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::Clean(arguments) => return clean::run(&arguments),
+        Verb::Load(arguments) => return load::run(&arguments),
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Completions { shell } => {

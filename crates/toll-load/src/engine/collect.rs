@@ -1,0 +1,288 @@
+//! How do the workers' tallies become bins, and the bins a whole?
+
+use super::Plan;
+use super::tally::Tally;
+use super::worker::{Report, Times};
+use crate::schedule::{Pace, Schedule};
+use hdrhistogram::Histogram;
+use nix::sys::resource::{UsageWho, getrusage};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What all workers did in one bin.
+#[derive(Debug)]
+pub struct Bin {
+    /// CLOCK_MONOTONIC.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Part of the warm-up: not in the totals.
+    pub warmup: bool,
+    pub tally: Tally,
+    /// Events due by the bin's end that have not begun.
+    pub backlog: u64,
+    /// The backlog has grown for [`GROWING_S`] and is more than a second's worth of events.
+    pub overloaded: bool,
+    /// CPU time of this process since the bin before, ns.
+    pub cpu_ns: u64,
+}
+
+/// What happened after the warm-up, all told.
+#[derive(Debug)]
+pub struct Totals {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    pub tally: Tally,
+    /// Exact where a bucket of the bins' 32-bit counts would overflow.
+    pub latency: Histogram<u64>,
+    pub service: Option<Histogram<u64>>,
+    pub lag: Option<Histogram<u64>>,
+    pub in_flight: u64,
+    pub backlog: u64,
+    pub oldest_ns: u64,
+    /// Was there a stretch in which the backlog grew without bound?
+    pub overloaded: bool,
+    /// Events that were due in an open loop.
+    pub due: Option<u64>,
+    /// CPU time of this process, user and system, ns.
+    pub cpu_ns: u64,
+    /// First message seen for each code of `tally.errors_by_code`.
+    pub messages: BTreeMap<u16, String>,
+}
+
+/// A backlog that grows this long is called growing.
+const GROWING_S: f64 = 3.0;
+/// With this many failures and not one success, waiting longer teaches nothing.
+const HOPELESS_ERRORS: u64 = 100;
+
+pub struct Collector {
+    times: Times,
+    warm_ns: u64,
+    workers: usize,
+    finished: Vec<u64>,
+    /// Bins that not every worker has handed in yet, by their end.
+    pending: BTreeMap<u64, (usize, Tally)>,
+    last_end_ns: u64,
+    /// Counts events that are due, independently of the workers.
+    due: Option<Schedule>,
+    due_count: u64,
+    due_count_warm: u64,
+    done_count: u64,
+    rate_per_s: f64,
+    backlog: u64,
+    growing_ns: u64,
+    overloaded: bool,
+    total: Tally,
+    latency: Histogram<u64>,
+    /// Service time and lag.
+    open: Option<(Histogram<u64>, Histogram<u64>)>,
+    in_flight: u64,
+    oldest_ns: u64,
+    cpu_ns: u64,
+    cpu_begin_ns: u64,
+    last_success_ns: u64,
+    ever_succeeded: bool,
+    errors_since_success: u64,
+}
+
+fn wide_histogram() -> Histogram<u64> {
+    match Histogram::new_with_bounds(64, 3_600_000_000_000, 3) {
+        Ok(histogram) => histogram,
+        Err(e) => unreachable!("constant bounds are valid: {e:?}"),
+    }
+}
+
+/// CPU time of this process so far, ns.
+fn cpu_ns() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
+        let ns = |t: nix::sys::time::TimeVal| {
+            t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_usec().unsigned_abs() * 1000
+        };
+        ns(usage.user_time()) + ns(usage.system_time())
+    })
+}
+
+impl Collector {
+    pub fn new(
+        plan: &Plan,
+        times: Times,
+        warm_ns: u64,
+        due: Option<Schedule>,
+        workers: usize,
+        open: bool,
+    ) -> Self {
+        let rate_per_s = match &plan.pace {
+            Pace::Open { rate_per_s, .. } => *rate_per_s,
+            _ => 0.0,
+        };
+        let cpu = cpu_ns();
+        Self {
+            times,
+            warm_ns,
+            workers,
+            finished: Vec::new(),
+            pending: BTreeMap::new(),
+            last_end_ns: times.start_ns,
+            due,
+            due_count: 0,
+            due_count_warm: 0,
+            done_count: 0,
+            rate_per_s,
+            backlog: 0,
+            growing_ns: 0,
+            overloaded: false,
+            total: Tally::new(open),
+            latency: wide_histogram(),
+            open: open.then(|| (wide_histogram(), wide_histogram())),
+            in_flight: 0,
+            oldest_ns: 0,
+            cpu_ns: cpu,
+            cpu_begin_ns: cpu,
+            last_success_ns: times.start_ns,
+            ever_succeeded: false,
+            errors_since_success: 0,
+        }
+    }
+
+    /// Adds one worker's report; answers the bins that are complete by it, in order.
+    pub fn take(&mut self, report: Report) -> Vec<Bin> {
+        // What a worker did in its last, cut bin belongs to the bin it would have been.
+        let key = self.times.bin_end_after(report.bin_end_ns.saturating_sub(1));
+        match self.pending.get_mut(&key) {
+            Some((count, tally)) => {
+                *count += 1;
+                tally.add(&report.tally);
+            }
+            None => {
+                self.pending.insert(key, (1, report.tally));
+            }
+        }
+        if report.last {
+            self.finished.push(report.bin_end_ns);
+        }
+        let mut bins = Vec::new();
+        while let Some(entry) = self.pending.first_entry() {
+            let key = *entry.key();
+            // Those that ended in an earlier bin have nothing to say of this one.
+            let gone = self
+                .finished
+                .iter()
+                .filter(|end| self.times.bin_end_after(end.saturating_sub(1)) < key)
+                .count();
+            if entry.get().0 + gone < self.workers {
+                break;
+            }
+            let (_, tally) = entry.remove();
+            let all_ended = self.finished.len() == self.workers && self.pending.is_empty();
+            let end_ns =
+                if all_ended { self.finished.iter().copied().max().unwrap_or(key).min(key) } else { key };
+            bins.push(self.complete(end_ns, tally));
+        }
+        bins
+    }
+
+    fn complete(&mut self, end_ns: u64, mut tally: Tally) -> Bin {
+        let begin_ns = std::mem::replace(&mut self.last_end_ns, end_ns);
+        self.done_count += tally.events + tally.errors;
+        let before = self.due_count;
+        if let Some(due) = &mut self.due {
+            while due.peek().is_some_and(|d| d.intended_ns <= end_ns) {
+                due.take();
+                self.due_count += 1;
+            }
+        }
+        if end_ns <= self.warm_ns {
+            self.due_count_warm = self.due_count;
+        }
+        let backlog = self.due_count.saturating_sub(self.done_count + tally.in_flight);
+        self.watch_backlog(backlog, end_ns - begin_ns, self.due_count - before);
+        if self.due.is_some() {
+            tally.in_flight += backlog;
+        }
+        let warmup = begin_ns < self.warm_ns;
+        let cpu = cpu_ns();
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu));
+        if warmup {
+            self.cpu_begin_ns = cpu;
+        } else {
+            self.total.add(&tally);
+            widen(&mut self.latency, &tally.latency);
+            if let (Some((service, lag)), Some(more)) = (&mut self.open, &tally.open) {
+                widen(service, &more.service);
+                widen(lag, &more.lag);
+            }
+        }
+        (self.in_flight, self.oldest_ns) = (tally.in_flight, tally.oldest_ns);
+        if tally.events > 0 {
+            (self.last_success_ns, self.errors_since_success, self.ever_succeeded) = (end_ns, 0, true);
+        } else {
+            self.errors_since_success += tally.errors_by_code.values().sum::<u64>();
+        }
+        Bin {
+            begin_ns,
+            end_ns,
+            warmup,
+            tally,
+            backlog,
+            overloaded: self.growing_ns as f64 >= GROWING_S * 1e9,
+            cpu_ns: used,
+        }
+    }
+
+    fn watch_backlog(&mut self, backlog: u64, width_ns: u64, due: u64) {
+        let many = backlog as f64 > self.rate_per_s.max(due as f64 * 1e9 / width_ns.max(1) as f64);
+        self.growing_ns = if backlog > self.backlog && many { self.growing_ns + width_ns } else { 0 };
+        self.backlog = backlog;
+        self.overloaded |= self.growing_ns as f64 >= GROWING_S * 1e9;
+    }
+
+    /// Has nothing succeeded for so long, or so often, that going on makes no sense?
+    pub fn hopeless(&self, give_up: Duration) -> bool {
+        let silent_ns = self.last_end_ns.saturating_sub(self.last_success_ns);
+        let never =
+            !self.ever_succeeded && self.total.errors.max(self.errors_since_success) >= HOPELESS_ERRORS;
+        never || (self.errors_since_success > 0 && silent_ns >= give_up.as_nanos() as u64)
+    }
+
+    /// The code seen most, and what the server said with it.
+    pub fn commonest_error(&self, messages: &BTreeMap<u16, String>) -> (u16, String) {
+        let common = self.total.errors_by_code.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code);
+        let code = common.or_else(|| messages.keys().next().copied()).unwrap_or(0);
+        (code, messages.get(&code).cloned().unwrap_or_default())
+    }
+
+    /// A bin that was seen gives its memory back to the workers.
+    pub fn reuse(&self, bin: Bin, spares: &Mutex<Vec<Tally>>) {
+        let mut spares = spares.lock().unwrap_or_else(PoisonError::into_inner);
+        if spares.len() < 2 * self.workers {
+            let mut tally = bin.tally;
+            tally.clear();
+            spares.push(tally);
+        }
+    }
+
+    pub fn totals(self, messages: BTreeMap<u16, String>) -> Totals {
+        let (service, lag) = self.open.unzip();
+        Totals {
+            begin_ns: self.warm_ns.min(self.last_end_ns),
+            end_ns: self.last_end_ns,
+            tally: self.total,
+            latency: self.latency,
+            service,
+            lag,
+            in_flight: self.in_flight,
+            backlog: self.backlog,
+            oldest_ns: self.oldest_ns,
+            overloaded: self.overloaded,
+            due: self.due.is_some().then_some(self.due_count - self.due_count_warm),
+            cpu_ns: self.cpu_ns - self.cpu_begin_ns,
+            messages,
+        }
+    }
+}
+
+fn widen(into: &mut Histogram<u64>, from: &Histogram<u32>) {
+    for value in from.iter_recorded() {
+        into.saturating_record_n(value.value_iterated_to(), u64::from(value.count_at_value()));
+    }
+}

@@ -1,0 +1,242 @@
+//! How is a whole run carried out: connections up, workers on, bins collected, a clear end?
+
+mod collect;
+mod poller;
+mod reconnect;
+mod session;
+mod slot;
+mod tally;
+mod worker;
+
+pub use collect::{Bin, Totals};
+pub use tally::{OpenTally, Tally};
+
+use crate::clock::now_ns;
+use crate::connection::Error;
+use crate::mix::{Mix, Rng};
+use crate::schedule::{Pace, Schedule};
+use crate::target::Target;
+use collect::Collector;
+use session::Session;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use worker::{Times, Worker};
+
+/// Everything that a run needs to know beforehand.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub target: Target,
+    pub mix: Mix,
+    pub pace: Pace,
+    /// Connections, each with at most one event at a time.
+    pub connections: usize,
+    /// Threads that share them.
+    pub workers: usize,
+    pub prepared: bool,
+    /// How long events begin, warm-up included; `None`: until stopped.
+    pub time: Option<Duration>,
+    /// Not counted in the totals.
+    pub warmup: Duration,
+    pub bins: BinGrid,
+    pub seed: u64,
+    /// End the run once no event has succeeded for this long while some failed.
+    pub give_up: Duration,
+}
+
+/// Where bins end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BinGrid {
+    /// Counted from the end of the warm-up.
+    FromStart(Duration),
+    /// At multiples of CLOCK_MONOTONIC, so that several programs' bins line up.
+    Clock(Duration),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("{0}")]
+    Server(#[from] Error),
+    #[error("system call failed: {0}")]
+    System(io::Error),
+    #[error("no event has succeeded; last error {code}: {message}")]
+    NothingSucceeds { code: u16, message: String },
+    #[error("a worker thread ended early: {0}")]
+    Worker(String),
+    #[error("{0}")]
+    Plan(String),
+}
+
+/// What workers have in common.
+#[derive(Debug)]
+pub struct Shared {
+    stop: Arc<AtomicBool>,
+    schedule: Option<Mutex<Schedule>>,
+    /// Next event of a recorded sequence in a closed loop.
+    sequence: AtomicU64,
+    /// Tallies to use again.
+    spares: Mutex<Vec<Tally>>,
+    /// The first message of each error code.
+    messages: Mutex<BTreeMap<u16, String>>,
+}
+
+/// More codes than any server has in use at once; a bound, not a filter.
+const MESSAGES: usize = 256;
+
+impl Shared {
+    fn remember(&self, code: u16, message: &str) {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        if messages.len() < MESSAGES && !messages.contains_key(&code) {
+            messages.insert(code, message.to_owned());
+        }
+    }
+
+    fn spare(&self) -> Option<Tally> {
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
+/// Bins in which nobody has read a report: then workers wait rather than fill memory.
+const REPORTS: usize = 64;
+
+/// Threads that a number of connections is shared among, unless told otherwise: one loop keeps up
+/// with a few hundred thousand answers a second, and a quarter of the CPUs is left to it.
+pub fn default_workers(connections: usize) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (cpus / 4).clamp(1, connections.max(1))
+}
+
+/// Carries the plan out. `see` is called with each bin in turn and may end the run early, as does
+/// `stop`. Answers what happened after the warm-up, also where the run was ended early.
+pub fn run(
+    plan: Plan,
+    stop: Arc<AtomicBool>,
+    mut see: impl FnMut(&Bin) -> ControlFlow<()>,
+) -> Result<Totals, RunError> {
+    check(&plan)?;
+    let open = !matches!(plan.pace, Pace::Closed);
+    let mix = Arc::new(plan.mix.clone());
+    let shares: Vec<usize> =
+        (0..plan.workers).map(|w| (plan.connections + w) / plan.workers).filter(|n| *n > 0).collect();
+    let sessions = connect(&plan, &mix, &shares, &stop)?;
+
+    let start_ns = now_ns() + 2_000_000;
+    let warm_ns = start_ns + plan.warmup.as_nanos() as u64;
+    let end_ns = plan.time.map_or(u64::MAX, |t| start_ns.saturating_add(t.as_nanos() as u64));
+    let (bin_origin_ns, bin_ns) = match plan.bins {
+        BinGrid::FromStart(width) => (warm_ns, width.as_nanos() as u64),
+        BinGrid::Clock(width) => (0, width.as_nanos() as u64),
+    };
+    let times = Times { start_ns, end_ns, bin_origin_ns, bin_ns };
+    let schedule = Schedule::new(&plan.pace, plan.seed, start_ns, end_ns);
+    let shared = Arc::new(Shared {
+        stop: stop.clone(),
+        schedule: schedule.clone().map(Mutex::new),
+        sequence: AtomicU64::new(0),
+        spares: Mutex::default(),
+        messages: Mutex::default(),
+    });
+    let reconnects = reconnect::start(plan.target.clone(), mix.clone(), plan.prepared, stop.clone());
+    let (reports, inbox) = sync_channel(REPORTS * shares.len());
+    let mut threads = Vec::new();
+    for (number, sessions) in sessions.into_iter().enumerate() {
+        let rng = Rng::new(plan.seed, number as u64);
+        let (shared, mix, reports, reconnects) =
+            (shared.clone(), mix.clone(), reports.clone(), reconnects.clone());
+        let work = move || {
+            // To the nanosecond where it is asked for: the default slack is 50 µs.
+            let _ = nix::sys::prctl::set_timerslack(1);
+            let outcome = Worker::new(shared.clone(), mix, sessions, rng, times, reports, reconnects)
+                .and_then(Worker::run);
+            if outcome.is_err() {
+                shared.stop.store(true, Relaxed);
+            }
+            outcome
+        };
+        let thread = std::thread::Builder::new().name(format!("load-{number}"));
+        threads.push(thread.spawn(work).map_err(RunError::System)?);
+    }
+    drop((reports, reconnects));
+
+    let mut collector = Collector::new(&plan, times, warm_ns, schedule, shares.len(), open);
+    let mut failure = None;
+    loop {
+        match inbox.recv_timeout(Duration::from_millis(50)) {
+            Ok(report) => {
+                for bin in collector.take(report) {
+                    if see(&bin).is_break() {
+                        stop.store(true, Relaxed);
+                    }
+                    if failure.is_none() && collector.hopeless(plan.give_up) {
+                        failure = Some(());
+                        stop.store(true, Relaxed);
+                    }
+                    collector.reuse(bin, &shared.spares);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    stop.store(true, Relaxed);
+    for thread in threads {
+        thread.join().map_err(|_| RunError::Worker("it panicked".into()))??;
+    }
+    let messages = shared.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    if failure.is_some() {
+        let (code, message) = collector.commonest_error(&messages);
+        return Err(RunError::NothingSucceeds { code, message });
+    }
+    Ok(collector.totals(messages))
+}
+
+fn check(plan: &Plan) -> Result<(), RunError> {
+    let bad = |text: &str| Err(RunError::Plan(text.into()));
+    if plan.connections == 0 || plan.workers == 0 {
+        return bad("a run needs at least one connection and one worker: raise --threads");
+    }
+    if let Pace::Open { rate_per_s, .. } = plan.pace
+        && !(rate_per_s.is_finite() && rate_per_s > 0.0)
+    {
+        return bad("the rate must be a number above 0: give events a second as --rate");
+    }
+    if plan.time.is_some_and(|time| time <= plan.warmup) {
+        return bad("nothing is left after the warm-up: raise the time");
+    }
+    match plan.bins {
+        BinGrid::FromStart(width) | BinGrid::Clock(width) if width < Duration::from_millis(1) => {
+            bad("a bin must be at least 1 ms wide")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Logs every connection in, the workers' shares side by side. The first failure ends it all.
+fn connect(
+    plan: &Plan,
+    mix: &Mix,
+    shares: &[usize],
+    stop: &AtomicBool,
+) -> Result<Vec<Vec<Session>>, RunError> {
+    std::thread::scope(|scope| {
+        let open_share = |share: usize| {
+            let mut sessions = Vec::with_capacity(share);
+            for _ in 0..share {
+                if stop.load(Relaxed) {
+                    return Err(RunError::Plan("interrupted while connecting".into()));
+                }
+                sessions.push(Session::open(&plan.target, mix, plan.prepared)?);
+            }
+            Ok(sessions)
+        };
+        let threads: Vec<_> = shares.iter().map(|share| scope.spawn(move || open_share(*share))).collect();
+        let joined = threads
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| Err(RunError::Worker("it panicked".into()))));
+        joined.collect()
+    })
+}

@@ -1,0 +1,127 @@
+//! What did one worker see in one bin? Counts, sums and histograms; never judges.
+
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+
+/// Latencies are kept to three digits from 64 ns to an hour; longer ones count as an hour.
+const LOWEST_NS: u64 = 64;
+const HIGHEST_NS: u64 = 3_600_000_000_000;
+
+/// What happened in a stretch of time. Those of several workers, or of several stretches, add up.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Answered by the server, be it with an error: what its `Questions` counts.
+    pub statements: u64,
+    /// Events that succeeded.
+    pub events: u64,
+    /// Events that failed.
+    pub errors: u64,
+    pub reconnects: u64,
+    /// Connections or events that failed, by the server's or the client's code.
+    pub errors_by_code: BTreeMap<u16, u64>,
+    pub latency_ns_sum: u64,
+    pub latency_ns_max: u64,
+    /// From the intended start to the last answer, of events that succeeded.
+    pub latency: Histogram<u32>,
+    /// In an open loop: from the real start to the last answer; and how late the start was.
+    pub open: Option<Box<OpenTally>>,
+    /// Events begun and not done at the end of the stretch.
+    pub in_flight: u64,
+    /// Age of the oldest event begun or due at the end of the stretch.
+    pub oldest_ns: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct OpenTally {
+    pub service: Histogram<u32>,
+    pub lag: Histogram<u32>,
+}
+
+fn histogram() -> Histogram<u32> {
+    match Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, 3) {
+        Ok(histogram) => histogram,
+        Err(e) => unreachable!("constant bounds are valid: {e:?}"),
+    }
+}
+
+impl Tally {
+    pub fn new(open: bool) -> Self {
+        Self {
+            statements: 0,
+            events: 0,
+            errors: 0,
+            reconnects: 0,
+            errors_by_code: BTreeMap::new(),
+            latency_ns_sum: 0,
+            latency_ns_max: 0,
+            latency: histogram(),
+            open: open.then(|| Box::new(OpenTally { service: histogram(), lag: histogram() })),
+            in_flight: 0,
+            oldest_ns: 0,
+        }
+    }
+
+    /// An event is done: it was due, was begun and ended at these times.
+    #[inline]
+    pub fn event(&mut self, intended_ns: u64, begun_ns: u64, ended_ns: u64) {
+        let latency = ended_ns.saturating_sub(intended_ns);
+        self.events += 1;
+        self.latency_ns_sum += latency;
+        self.latency_ns_max = self.latency_ns_max.max(latency);
+        self.latency.saturating_record(latency);
+        if let Some(open) = &mut self.open {
+            open.service.saturating_record(ended_ns.saturating_sub(begun_ns));
+            open.lag.saturating_record(begun_ns.saturating_sub(intended_ns));
+        }
+    }
+
+    pub fn failed_event(&mut self, code: u16) {
+        self.errors += 1;
+        self.failure(code);
+    }
+
+    /// A connection could not be made, or broke while idle.
+    pub fn failure(&mut self, code: u16) {
+        *self.errors_by_code.entry(code).or_default() += 1;
+    }
+
+    /// Another worker's share of the same stretch, or (levels such as `in_flight` excepted) the
+    /// stretch that follows.
+    pub fn add(&mut self, other: &Self) {
+        self.statements += other.statements;
+        self.events += other.events;
+        self.errors += other.errors;
+        self.reconnects += other.reconnects;
+        for (code, n) in &other.errors_by_code {
+            *self.errors_by_code.entry(*code).or_default() += n;
+        }
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        merge(&mut self.latency, &other.latency);
+        if let (Some(ours), Some(theirs)) = (&mut self.open, &other.open) {
+            merge(&mut ours.service, &theirs.service);
+            merge(&mut ours.lag, &theirs.lag);
+        }
+        self.in_flight += other.in_flight;
+        self.oldest_ns = self.oldest_ns.max(other.oldest_ns);
+    }
+
+    /// Makes it as new, keeping its memory.
+    pub fn clear(&mut self) {
+        self.latency.reset();
+        if let Some(open) = &mut self.open {
+            open.service.reset();
+            open.lag.reset();
+        }
+        self.errors_by_code.clear();
+        (self.statements, self.events, self.errors, self.reconnects) = (0, 0, 0, 0);
+        (self.latency_ns_sum, self.latency_ns_max, self.in_flight, self.oldest_ns) = (0, 0, 0, 0);
+    }
+}
+
+/// Same bounds and digits on both sides: bucket by bucket, without resizing.
+fn merge(into: &mut Histogram<u32>, from: &Histogram<u32>) {
+    for value in from.iter_recorded() {
+        into.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+    }
+}

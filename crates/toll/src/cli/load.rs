@@ -1,0 +1,208 @@
+//! `toll load`: keeps a server busy, and says what each event took.
+
+mod output;
+mod target;
+mod units;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use output::Output;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use target::TargetArgs;
+use toll_load::engine::{self, BinGrid, Plan};
+use toll_load::mix::{Distribution, Mix, Profile, Table};
+use toll_load::schedule::{Arrivals, Pace};
+use toll_load::tables::{self, Layout, Progress};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \
+    update-non-index, delete: statements, tables and key distribution as sysbench's oltp_*.\n\
+    The password comes from MYSQL_PWD, a defaults file, TOLL_DSN or the prompt (--password).")]
+pub struct Load {
+    /// A profile, `prepare`, `cleanup`, or a file: a TOML mix, a digest (JSON) or events (ndjson)
+    what: String,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Tables sbtest1, sbtest2, ...
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tables: u32,
+    /// Rows in each table
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    rows: u64,
+    /// Connections, each with one event at a time
+    #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    threads: u32,
+    /// Threads of the generator that share the connections [default: a quarter of the CPUs]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Option<u32>,
+    /// Open loop: events a second, 100k for 100,000 [default: closed loop]
+    #[arg(long, value_parser = units::rate)]
+    rate: Option<f64>,
+    /// Spacing of events at a rate
+    #[arg(long, value_enum, default_value_t = Spacing::Poisson)]
+    arrivals: Spacing,
+    /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal
+    #[arg(long, default_value = "10s", value_parser = units::duration)]
+    time: Duration,
+    /// Run this long before counting
+    #[arg(long, default_value = "0s", value_parser = units::duration)]
+    warmup: Duration,
+    /// Send statements as text instead of prepared
+    #[arg(long)]
+    text: bool,
+    /// How ids are drawn
+    #[arg(long, value_enum, default_value_t = Spread::Special)]
+    rand_type: Spread,
+    /// Every draw and every intended time comes from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// JSON lines: one each second and one for the run
+    #[arg(long, conflicts_with = "bins")]
+    json: bool,
+    /// For programs: a JSON line for each bin of this width, aligned on CLOCK_MONOTONIC
+    #[arg(long, value_name = "WIDTH", value_parser = units::duration)]
+    bins: Option<Duration>,
+    /// Also write an HdrHistogram interval log, one line a second
+    #[arg(long, value_name = "FILE")]
+    hdr: Option<PathBuf>,
+    /// End once nothing has succeeded for this long
+    #[arg(long, default_value = "30s", value_parser = units::duration)]
+    give_up: Duration,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Spacing {
+    Poisson,
+    Uniform,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Spread {
+    Special,
+    Uniform,
+}
+
+pub fn run(arguments: &Load) -> Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    match arguments.what.as_str() {
+        "prepare" => prepare(arguments, &stop),
+        "cleanup" => {
+            let target = arguments.target.resolve()?;
+            tables::cleanup(&target, arguments.tables)?;
+            println!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => drive(arguments, stop),
+    }
+}
+
+impl Load {
+    fn table(&self) -> Table {
+        let distribution = match self.rand_type {
+            Spread::Special => Distribution::Special,
+            Spread::Uniform => Distribution::Uniform,
+        };
+        Table { tables: self.tables, rows: self.rows, distribution }
+    }
+
+    fn mix(&self) -> Result<Mix> {
+        match Profile::named(&self.what) {
+            Some(profile) => Ok(profile.mix(self.table())?),
+            None => {
+                let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
+                bail!(
+                    "{:?} is no profile: choose one of {}, prepare or cleanup",
+                    self.what,
+                    names.join(", ")
+                );
+            }
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        let arrivals = match self.arrivals {
+            Spacing::Poisson => Arrivals::Poisson,
+            Spacing::Uniform => Arrivals::Uniform,
+        };
+        self.rate.map_or(Pace::Closed, |rate_per_s| Pace::Open { rate_per_s, arrivals })
+    }
+}
+
+fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
+    let mix = arguments.mix()?;
+    let target = arguments.target.resolve()?;
+    let connections = arguments.threads as usize;
+    let workers = arguments.workers.map_or_else(|| engine::default_workers(connections), |w| w as usize);
+    let bins = match arguments.bins {
+        Some(width) => BinGrid::Clock(width),
+        None => BinGrid::FromStart(Duration::from_secs(1)),
+    };
+    let plan = Plan {
+        target,
+        mix,
+        pace: arguments.pace(),
+        connections,
+        workers: workers.min(connections),
+        prepared: !arguments.text,
+        time: (!arguments.time.is_zero()).then_some(arguments.time + arguments.warmup),
+        warmup: arguments.warmup,
+        bins,
+        seed: arguments.seed,
+        give_up: arguments.give_up,
+    };
+    let address = plan.target.address.to_string();
+    let mut output = Output::new(arguments)?;
+    let totals = engine::run(plan, stop, |bin| output.bin(bin)).with_context(|| hint(arguments, &address))?;
+    output.totals(&totals)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was tried, and what is most often missing.
+fn hint(arguments: &Load, address: &str) -> String {
+    format!(
+        "load {} on {address} (if tables are missing: toll load prepare --tables {} --rows {})",
+        arguments.what, arguments.tables, arguments.rows
+    )
+}
+
+fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
+    let target = arguments.target.resolve()?;
+    let threads = if arguments.threads > 1 {
+        arguments.threads as usize
+    } else {
+        std::thread::available_parallelism().map_or(2, usize::from)
+    };
+    let layout = Layout { table: arguments.table(), seed: arguments.seed, threads };
+    let begin = std::time::Instant::now();
+    let bar = indicatif::ProgressBar::new(arguments.rows * u64::from(arguments.tables));
+    bar.set_style(indicatif::ProgressStyle::with_template(
+        "{bar:40} {human_pos} of {human_len} rows, {eta} left",
+    )?);
+    let outcome = tables::prepare(&target, &layout, stop, |progress| match progress {
+        Progress::Rows(rows) => bar.set_position(rows),
+        Progress::Indexing(_) => {}
+        Progress::Done(number) => bar.println(format!("sbtest{number} is ready")),
+    });
+    bar.finish_and_clear();
+    outcome.context("preparing tables (if they are there already: toll load cleanup)")?;
+    if stop.load(std::sync::atomic::Ordering::Relaxed) {
+        bail!(
+            "interrupted: the tables are incomplete; drop them with toll load cleanup --tables {}",
+            arguments.tables
+        );
+    }
+    println!(
+        "{} tables of {} rows in {:.1} s",
+        arguments.tables,
+        arguments.rows,
+        begin.elapsed().as_secs_f64()
+    );
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,214 @@
+//! What does `toll load` print: lines for people, JSON lines, or bins for a program?
+
+use super::Load;
+use anyhow::{Context, Result};
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use toll_load::bins::BinLine;
+use toll_load::engine::{Bin, Totals};
+use toll_load::summary::Summary;
+
+const SHORTEST_LINE_NS: u64 = 100_000_000;
+
+pub struct Output {
+    form: Form,
+    hdr: Option<HdrLog>,
+    start_ns: Option<u64>,
+    warned: bool,
+    threads: u32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    People,
+    Json,
+    Bins,
+}
+
+impl Output {
+    pub fn new(arguments: &Load) -> Result<Self> {
+        let form = match (arguments.bins, arguments.json) {
+            (Some(_), _) => Form::Bins,
+            (None, true) => Form::Json,
+            (None, false) => Form::People,
+        };
+        let hdr = arguments.hdr.as_ref().map(|path| {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            HdrLog::begin(file)
+        });
+        Ok(Self { form, hdr: hdr.transpose()?, start_ns: None, warned: false, threads: arguments.threads })
+    }
+
+    /// A bin is complete. Breaks where nobody listens any more.
+    pub fn bin(&mut self, bin: &Bin) -> ControlFlow<()> {
+        let start_ns = *self.start_ns.get_or_insert(bin.begin_ns);
+        if bin.overloaded && !self.warned {
+            self.warned = true;
+            eprintln!(
+                "toll: the backlog grows without bound ({} events wait): this rate is beyond what the server does; \
+                 latency now measures how long the run has lasted",
+                bin.backlog
+            );
+        }
+        let line = match self.form {
+            Form::Bins => serde_json::to_string(&BinLine::of_bin(bin)).unwrap_or_default(),
+            Form::Json => serde_json::to_string(&Summary::of_bin(bin)).unwrap_or_default(),
+            Form::People => self.second(bin, start_ns),
+        };
+        // A logged histogram is worth no run: say so, and go on without.
+        if let Some(hdr) = &mut self.hdr
+            && !bin.warmup
+            && let Err(error) = hdr.add(bin, start_ns)
+        {
+            eprintln!("toll: the histogram log ends here: {error:#}");
+            self.hdr = None;
+        }
+        // The answers that came in after the end are in the totals; as a line they would only confuse.
+        if self.form == Form::People && bin.end_ns - bin.begin_ns < SHORTEST_LINE_NS {
+            return ControlFlow::Continue(());
+        }
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{line}").and_then(|()| out.flush()) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+
+    fn second(&self, bin: &Bin, start_ns: u64) -> String {
+        let s = Summary::of_bin(bin);
+        let ms = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1000.0));
+        let mut line = format!(
+            "[ {:.0}s ] thds: {} tps: {:.2} qps: {:.2} lat (ms): p50 {} p95 {} p99 {} max {} err/s: {:.2} reconn/s: {:.2}",
+            (bin.end_ns - start_ns) as f64 / 1e9,
+            self.threads,
+            s.tps,
+            s.qps,
+            ms(s.latency_us_p50),
+            ms(s.latency_us_p95),
+            ms(s.latency_us_p99),
+            ms(s.latency_us_max),
+            s.errors as f64 / s.time_s,
+            s.reconnects as f64 / s.time_s,
+        );
+        if let Some(lag) = s.lag_us_p99 {
+            line += &format!(" lag p99: {:.2} ms, waiting: {}", lag / 1000.0, s.backlog);
+        }
+        if s.events == 0 && s.in_flight > 0 {
+            line += &format!(" STALLED for {:.1} s", s.oldest_us as f64 / 1e6);
+        }
+        if bin.warmup {
+            line += " (warm-up)";
+        }
+        line
+    }
+
+    pub fn totals(&mut self, totals: &Totals) -> Result<()> {
+        let summary = Summary::of_totals(totals);
+        let text = match self.form {
+            Form::Json | Form::Bins => serde_json::to_string(&summary)?,
+            Form::People => report(&summary, totals),
+        };
+        let mut out = std::io::stdout().lock();
+        // Whoever has stopped listening needs no last word.
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+        Ok(())
+    }
+}
+
+fn report(s: &Summary, totals: &Totals) -> String {
+    let mut text = format!(
+        "\nin {:.2} s: {} events ({:.2}/s), {} statements ({:.2}/s), {} errors, {} reconnects\n",
+        s.time_s, s.events, s.tps, s.statements, s.qps, s.errors, s.reconnects
+    );
+    let mut row = |name: &str, mean: Option<f64>, histogram: &Histogram<u64>| {
+        let ms = |us: f64| format!("{:.3}", us / 1000.0);
+        if histogram.is_empty() {
+            text += &format!("{name:<22} nothing completed\n");
+            return;
+        }
+        text += &format!("{name:<22} mean {}", mean.map_or_else(|| "-".into(), ms));
+        for (label, q) in [
+            ("p50", 0.5),
+            ("p75", 0.75),
+            ("p90", 0.9),
+            ("p95", 0.95),
+            ("p99", 0.99),
+            ("p99.9", 0.999),
+            ("p99.99", 0.9999),
+        ] {
+            text += &format!("  {label} {}", ms(histogram.value_at_quantile(q) as f64 / 1000.0));
+        }
+        text += &format!("  max {}\n", ms(histogram.max() as f64 / 1000.0));
+    };
+    row("latency (ms)", s.latency_us_mean, &totals.latency);
+    if let (Some(service), Some(lag)) = (&totals.service, &totals.lag) {
+        row("  service time (ms)", s.service_us_mean, service);
+        row("  schedule lag (ms)", s.lag_us_mean, lag);
+    }
+    if let Some(due) = s.due_per_s {
+        text +=
+            &format!("due {due:.2} events/s, done {:.2}/s, left waiting at the end {}\n", s.tps, s.backlog);
+    }
+    if s.overloaded {
+        text +=
+            "the backlog grew without bound: beyond capacity, latencies depend on how long the run lasted\n";
+    }
+    if s.in_flight > s.backlog {
+        text += &format!(
+            "{} events begun and not done at the end, the oldest {:.3} s old\n",
+            s.in_flight - s.backlog,
+            s.oldest_us as f64 / 1e6
+        );
+    }
+    for (code, n) in &s.errors_by_code {
+        text += &format!("error {code}: {n} times: {}\n", s.messages.get(code).map_or("", String::as_str));
+    }
+    text += &format!(
+        "generator: {:.2} s CPU{}",
+        s.cpu_s,
+        s.cpu_us_per_query.map_or_else(String::new, |us| format!(", {us:.2} µs a statement"))
+    );
+    text
+}
+
+/// An HdrHistogram interval log (V2, compressed): event latency in µs, a line a bin.
+struct HdrLog {
+    file: BufWriter<File>,
+    serializer: V2DeflateSerializer,
+}
+
+impl HdrLog {
+    fn begin(file: File) -> Result<Self> {
+        let mut file = BufWriter::new(file);
+        file.write_all(
+            b"#[Histogram log format version 1.3]\n\
+              #toll load: event latency from the intended start, us; times in seconds from the run's start\n\
+              \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
+        )?;
+        Ok(Self { file, serializer: V2DeflateSerializer::new() })
+    }
+
+    fn add(&mut self, bin: &Bin, start_ns: u64) -> Result<()> {
+        let mut us = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)?;
+        for value in bin.tally.latency.iter_recorded() {
+            us.saturating_record_n(
+                (value.value_iterated_to() + 500) / 1000,
+                u64::from(value.count_at_value()),
+            );
+        }
+        let (begin, end) =
+            (Duration::from_nanos(bin.begin_ns - start_ns), Duration::from_nanos(bin.end_ns - start_ns));
+        let mut line = Vec::new();
+        IntervalLogWriterBuilder::new()
+            .begin_log_with(&mut line, &mut self.serializer)?
+            .write_histogram(&us, begin, end - begin, None)
+            .map_err(|e| anyhow::anyhow!("{e:?}"))?;
+        self.file.write_all(&line)?;
+        Ok(self.file.flush()?)
+    }
+}

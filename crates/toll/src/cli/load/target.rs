@@ -1,0 +1,116 @@
+//! Which server do the options name, and where does the password come from?
+//!
+//! Never from the command line: it would stand in the process list.
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use toll_load::{Address, Compression, Secret, Target, Tls};
+
+#[derive(Debug, Args)]
+pub struct TargetArgs {
+    /// Host name or address [default: 127.0.0.1]
+    #[arg(long, conflicts_with_all = ["socket", "dsn"])]
+    host: Option<String>,
+    /// TCP port [default: 3306]
+    #[arg(long, conflicts_with_all = ["socket", "dsn"])]
+    port: Option<u16>,
+    /// Unix socket instead of TCP
+    #[arg(long, value_name = "PATH", conflicts_with = "dsn")]
+    socket: Option<PathBuf>,
+    /// mysql://user@host:port/schema?socket=PATH; also from TOLL_DSN, there with a password
+    #[arg(long)]
+    dsn: Option<String>,
+    /// Option file with a [client] section
+    #[arg(long, value_name = "FILE", conflicts_with = "dsn")]
+    defaults_file: Option<PathBuf>,
+    /// User [default: root]
+    #[arg(long, short)]
+    user: Option<String>,
+    /// Ask for the password
+    #[arg(long, short)]
+    password: bool,
+    /// Schema with the tables [default: sbtest]
+    #[arg(long)]
+    db: Option<String>,
+    /// Encrypt; the certificate is checked only with --ca
+    #[arg(long)]
+    tls: bool,
+    /// Encrypt, and trust only this authority (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Compress the protocol
+    #[arg(long, value_name = "ALGORITHM", num_args = 0..=1, require_equals = true, default_missing_value = "zlib")]
+    compress: Option<Algorithm>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Algorithm {
+    Zlib,
+    Zstd,
+}
+
+impl TargetArgs {
+    pub fn resolve(&self) -> Result<Target> {
+        let mut target = self.base()?;
+        if self.host.is_some() || self.port.is_some() {
+            let (host, port) = match &target.address {
+                Address::Tcp { host, port } => (host.clone(), *port),
+                Address::Unix(_) => ("127.0.0.1".to_owned(), 3306),
+            };
+            target.address =
+                Address::Tcp { host: self.host.clone().unwrap_or(host), port: self.port.unwrap_or(port) };
+        }
+        if let Some(path) = &self.socket {
+            target.address = Address::Unix(path.clone());
+        }
+        if let Some(user) = &self.user {
+            target.user.clone_from(user);
+        }
+        if let Some(db) = &self.db {
+            target.db = Some(db.clone());
+        }
+        target.db.get_or_insert_with(|| "sbtest".into());
+        match (&self.ca, self.tls) {
+            (Some(ca), _) => target.tls = Tls::Verified { ca: ca.clone() },
+            (None, true) if target.tls == Tls::Off => target.tls = Tls::Required,
+            _ => {}
+        }
+        match self.compress {
+            Some(Algorithm::Zlib) => target.compress = Compression::Zlib,
+            Some(Algorithm::Zstd) => target.compress = Compression::Zstd,
+            None => {}
+        }
+        if self.password {
+            let asked =
+                rpassword::prompt_password("Password: ").context("cannot ask for a password: no terminal")?;
+            target.password = Secret::new(asked);
+        } else if target.password.is_empty()
+            && let Ok(password) = std::env::var("MYSQL_PWD")
+        {
+            target.password = Secret::new(password);
+        }
+        Ok(target)
+    }
+
+    fn base(&self) -> Result<Target> {
+        if let Some(dsn) = &self.dsn {
+            if Target::dsn_holds_password(dsn) {
+                bail!(
+                    "the --dsn holds a password, which anybody on this host can read: \
+                     put the whole address into TOLL_DSN, or the password into MYSQL_PWD"
+                );
+            }
+            return Ok(Target::parse_dsn(dsn)?);
+        }
+        if let Some(file) = &self.defaults_file {
+            return Ok(Target::from_defaults_file(file)?);
+        }
+        match std::env::var("TOLL_DSN") {
+            Ok(dsn) if self.socket.is_none() && self.host.is_none() && self.port.is_none() => {
+                Target::parse_dsn(&dsn).context("in TOLL_DSN")
+            }
+            _ => Ok(Target::default()),
+        }
+    }
+}
