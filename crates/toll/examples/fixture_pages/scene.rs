@@ -167,6 +167,7 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         arms: made.iter().map(|m| m.arm.clone()).collect(),
         order,
         jitter: 0.2,
+        planned_mde_pct: None,
         started_wall_us: STARTED_WALL_US,
     }
 }

@@ -4,6 +4,7 @@
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
 mod clean;
+mod doctor;
 mod load;
 pub mod report;
 mod server;
@@ -26,6 +27,8 @@ enum Verb {
     Load(Box<load::Load>),
     /// Show what runs found: for people, programs or a browser
     Report(report::Report),
+    /// Say what this host can measure, what is missing, and how steady it is
+    Doctor(doctor::Doctor),
     /// Start, show or stop a private server by itself
     #[command(subcommand)]
     Server(server::Server),
@@ -51,6 +54,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
         Verb::Report(arguments) => return report::run(&arguments),
+        Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());

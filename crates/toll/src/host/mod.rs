@@ -1,4 +1,14 @@
-//! On what is measured?
+//! On what is measured, and what can be measured there?
+//!
+//! Reads and asks; changes nothing. Takes down no host name, user name or address.
 
+pub mod capability;
+mod device;
 pub mod disk;
+mod facts;
 pub mod memory;
+pub mod noise;
+pub mod readiness;
+pub mod tools;
+
+pub use facts::facts;

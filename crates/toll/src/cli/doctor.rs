@@ -1,0 +1,160 @@
+//! `toll doctor`: what can this host measure, what is missing, and how steady is it?
+
+use crate::host::{capability::Capability, disk, facts, memory, noise, noise::Noise, readiness};
+use crate::{places, server::program::on_path};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use toll_record::Host;
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// How long to watch the host's own noise, in seconds (`10s` or `10`)
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
+    pilot: Duration,
+    /// Do not watch the host's own noise
+    #[arg(long, conflicts_with = "pilot")]
+    no_pilot: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+/// What `--format json` prints.
+#[derive(Debug, Serialize)]
+struct Findings {
+    /// `toll run tcpdump-impact` can be carried out.
+    ready: bool,
+    host: Host,
+    capabilities: BTreeMap<&'static str, bool>,
+    memory_available_bytes: u64,
+    cache_dir: PathBuf,
+    cache_free_bytes: u64,
+    cache_used_bytes: u64,
+    abilities: Vec<readiness::Ability>,
+    /// Absent with `--no-pilot`.
+    noise: Option<Noise>,
+}
+
+/// Exit code 1 if the main job cannot be carried out here.
+pub fn run(arguments: &Doctor) -> Result<ExitCode> {
+    let cache_dir = places::cache_dir()?;
+    let there = cache_dir.ancestors().find(|dir| dir.is_dir()).map(PathBuf::from).unwrap_or_default();
+    let host = facts(&cache_dir, &BTreeMap::new());
+    let abilities = readiness::abilities(&host.tools);
+    let noise = (!arguments.no_pilot).then(|| {
+        if arguments.format == Format::Text {
+            eprintln!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
+        }
+        noise::pilot(arguments.pilot)
+    });
+    let findings = Findings {
+        ready: abilities.iter().all(|ability| ability.available() || !ability.essential),
+        capabilities: Capability::ALL.iter().map(|c| (c.name(), c.held())).collect(),
+        memory_available_bytes: memory::available_bytes(),
+        cache_free_bytes: disk::free_bytes(&there)?,
+        cache_used_bytes: disk::used_bytes(&cache_dir),
+        cache_dir,
+        host,
+        abilities,
+        noise,
+    };
+    match arguments.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
+        Format::Text => show(&findings),
+    }
+    Ok(if findings.ready { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn show(findings: &Findings) {
+    let host = &findings.host;
+    println!("host");
+    println!("  {}, {}, Linux {}", host.label, host.os, host.kernel);
+    println!("  cpu       {} x {}", host.cpus, host.cpu_model);
+    println!("  memory    {} of {} available", gib(findings.memory_available_bytes), gib(host.memory_bytes));
+    println!("  disk      {}", host.disk);
+    println!(
+        "  cache     {} in {}, {} free",
+        gib(findings.cache_used_bytes),
+        findings.cache_dir.display(),
+        gib(findings.cache_free_bytes)
+    );
+    println!("  cgroup    {}", host.cgroup);
+    let held = |wanted: bool| {
+        let names = findings.capabilities.iter().filter(|(_, held)| **held == wanted).map(|(name, _)| *name);
+        names.collect::<Vec<_>>().join(" ")
+    };
+    println!("  may       {}", or_none(&held(true)));
+    println!("  may not   {}", or_none(&held(false)));
+
+    println!("tools");
+    for tool in &host.tools {
+        println!("  {:<16} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
+    }
+
+    println!("can be measured here");
+    for ability in &findings.abilities {
+        let mark = match (ability.available(), ability.essential) {
+            (true, _) => "yes",
+            (false, true) => "NO ",
+            (false, false) => "no ",
+        };
+        println!("  {mark}  {}", ability.what);
+        for missing in &ability.missing {
+            println!("         needs {}: {}", missing.what, missing.remedy);
+        }
+    }
+
+    if let Some(noise) = &findings.noise {
+        println!("noise");
+        println!("  {}", noise.verdict());
+        println!(
+            "  a fixed piece of work: median {:.2} ms, p95 {:.2} ms, max {:.2} ms, spread {:.1}% ({} times in {:.0} s)",
+            noise.unit_us_median / 1e3,
+            noise.unit_us_p95 / 1e3,
+            noise.unit_us_max / 1e3,
+            noise.unit_cv_pct,
+            noise.units,
+            noise.seconds
+        );
+        println!(
+            "  timers late: p95 {:.2} ms, max {:.2} ms; stolen {:.1}%, busy with others {:.1}% of all CPUs",
+            noise.late_us_p95 / 1e3,
+            noise.late_us_max / 1e3,
+            noise.steal_pct,
+            noise.busy_pct
+        );
+    }
+    if findings.ready {
+        println!("ready: toll run tcpdump-impact --profile quick");
+    } else if on_path("apt-get").is_some() {
+        println!("not ready: install or allow what is marked NO, then run toll doctor again");
+    } else {
+        println!("not ready: what is marked NO is missing (package names are Debian's)");
+    }
+}
+
+fn or_none(text: &str) -> &str {
+    if text.is_empty() { "-" } else { text }
+}
+
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    let number: f64 = text.trim_end_matches('s').parse()?;
+    if !(1.0..=3600.0).contains(&number) {
+        bail!("give a time from 1s to 3600s");
+    }
+    Ok(Duration::from_secs_f64(number))
+}
