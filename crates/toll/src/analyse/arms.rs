@@ -1,6 +1,6 @@
 //! What did each arm's windows give, round by round, and how does it compare?
 
-use super::compare::{ArmWindows, Compared, compare, judge};
+use super::compare::{ArmWindows, Compared, compare, judge, judge_sequence};
 use super::outcomes::{self, OUTCOMES, quantile_of};
 use super::recorded::Recorded;
 use super::stalls::{self, Stalls};
@@ -64,6 +64,14 @@ impl<'a> Arms<'a> {
             .iter()
             .map(|&i| all[i].get(plan.primary.as_str()).and_then(|c| c.outcome.p).unwrap_or(f64::NAN))
             .collect();
+        if plan.early_stop {
+            for &i in &asked {
+                if let Some(primary) = all[i].get_mut(plan.primary.as_str()) {
+                    judge_sequence(plan, primary, asked.len());
+                }
+            }
+            return all;
+        }
         for (&i, adjusted) in asked.iter().zip(toll_stats::holm(&p)) {
             if let Some(primary) = all[i].get_mut(plan.primary.as_str())
                 && primary.outcome.p.is_some()
@@ -85,7 +93,9 @@ impl<'a> Arms<'a> {
         let windows = &self.windows[arm];
         for outcome in OUTCOMES.iter().filter(|o| windows.present().any(|m| m.thin.contains(&o.name))) {
             let Some(quantile) = quantile_of(outcome.name) else { continue };
-            let least = windows.present().map(|m| m.events).min().unwrap_or(0);
+            // Of all arms, so that all say the same.
+            let least = self.windows.iter().flat_map(ArmWindows::present).map(|m| m.events).min();
+            let least = least.unwrap_or(0);
             let need = toll_stats::events_for_quantile(quantile);
             notes.push(format!(
                 "{} needs {need} events in a window and the thinnest has {least}: lengthen --window",

@@ -13,6 +13,8 @@ pub struct OfArm {
     pub captured_ratio: Option<f64>,
     /// Windows whose queries were counted.
     pub counted: usize,
+    /// What the conductor noted, each remark once, and what pt-query-digest found.
+    pub notes: Vec<String>,
 }
 
 /// By position in the plan's arms; artefacts of trials without a window are left out.
@@ -60,6 +62,7 @@ fn together(pairs: &[(&Window, &Artefact)]) -> OfArm {
         },
         captured_ratio: (executed > 0).then(|| queries as f64 / executed as f64),
         counted: counts.len(),
+        notes: notes(lines()),
     }
 }
 
@@ -86,4 +89,19 @@ fn pt_query_digest<'a>(lines: impl Iterator<Item = &'a Artefact>) -> Option<Quer
         bytes_read: counts.iter().map(|(_, count)| count.bytes_read).sum(),
         executed: counts.iter().map(|(_, count)| count.executed).sum(),
     })
+}
+
+fn notes<'a>(lines: impl Iterator<Item = &'a Artefact> + Clone) -> Vec<String> {
+    let remarks: BTreeSet<&str> = lines.clone().filter_map(|a| a.note.as_deref()).collect();
+    let mut notes: Vec<String> = remarks.into_iter().map(String::from).collect();
+    if let Some(count) = pt_query_digest(lines)
+        && let Some(executed) = count.executed.filter(|&n| n > 0)
+    {
+        notes.push(format!(
+            "pt-query-digest finds {} queries where {executed} were executed ({:.1}%)",
+            count.queries,
+            100.0 * count.queries as f64 / executed as f64
+        ));
+    }
+    notes
 }

@@ -135,6 +135,12 @@ fn paired(
             outcome.method = "bootstrap-bca".to_owned();
             Ok(interval)
         }
+        // Looked at after every round: a plain interval would be too narrow.
+        None if plan.early_stop && definition.name == plan.primary => {
+            outcome.toll_pct = compared.pairs.toll_pct();
+            outcome.method = "confidence-sequence".to_owned();
+            toll_stats::confidence_sequence(d, plan.alpha)
+        }
         None => {
             outcome.toll_pct = compared.pairs.toll_pct();
             outcome.p = (!d.is_empty()).then_some(test.p);
@@ -175,6 +181,17 @@ fn merged_quantile(
     let found = toll_stats::quantile_ratio(&pairs, quantile, plan.alpha, plan.seed).ok()?;
     let ratio = (found.arm as f64 / found.baseline as f64).ln();
     Some((toll_stats::toll_pct(ratio), found.interval.ok()?))
+}
+
+/// Draws the verdict on the primary outcome of a run that might have stopped after any round. A sequence
+/// has no p value for Holm: each of `arms` arms gets its share of alpha instead.
+pub fn judge_sequence(plan: &Plan, compared: &mut Compared, arms: usize) {
+    let shown = compared.interval;
+    let alpha = plan.alpha / arms.max(1) as f64;
+    compared.interval =
+        toll_stats::confidence_sequence(&compared.pairs.d, alpha).ok().map(Interval::toll_pct);
+    judge(plan, compared, None);
+    compared.interval = shown;
 }
 
 /// Draws the verdict; `p_holm` for the primary outcome, whose arms share one error rate.

@@ -27,7 +27,7 @@ pub enum Doubt {
     HarnessStalls { count: usize, longest_s: f64 },
     StallsNotJudged { why: String },
     PacketsDropped { arm: String, dropped: u64, captured: u64 },
-    NotCounted { arm: String, windows: usize, of: usize },
+    NotCounted { arm: String, windows: usize, of: usize, why: Option<String> },
     Unavailable { arms: Vec<(String, String)> },
     SelfCostHigh { pct: f64 },
     NoSelfCost,
@@ -162,8 +162,9 @@ impl Doubt {
                 "the kernel dropped {dropped} packets that {arm} should have seen ({:.2}% of them)",
                 100.0 * *dropped as f64 / (*dropped + *captured).max(1) as f64
             ),
-            Doubt::NotCounted { arm, windows, of } => {
-                format!("queries in the artefact of {arm} are not counted in {windows} of {of} windows")
+            Doubt::NotCounted { arm, windows, of, why } => {
+                let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                format!("queries in the artefact of {arm} are not counted in {windows} of {of} windows{why}")
             }
             Doubt::Unavailable { arms } => {
                 let arms: Vec<String> = arms.iter().map(|(arm, why)| format!("{arm} ({why})")).collect();

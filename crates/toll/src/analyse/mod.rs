@@ -56,8 +56,9 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         plan.arms.iter().enumerate().filter_map(|(i, arm)| Some((arm.role, primary(i)?))).collect();
     let mde = checks::mde(plan, &with_primary);
 
-    let rounds_done = whole_rounds(recorded, &trials);
-    let complete = completeness(recorded, &trials, rounds_done, &mut doubts);
+    let expected = expected_arms(recorded, &trials);
+    let rounds_done = whole_rounds(&expected, &trials);
+    let complete = completeness(recorded, &trials, &expected, rounds_done, &mut doubts);
     scan::trials(plan, &trials, &mut doubts);
     scan::power(plan, &with_primary, mde.as_ref(), &mut doubts);
     doubts.extend(aa.as_ref().and_then(|check| checks::aa_doubt(plan, check)));
@@ -116,9 +117,11 @@ fn arm_results(
     let mut results = Vec::with_capacity(plan.arms.len());
     for (i, (arm, compared)) in plan.arms.iter().zip(compared).enumerate() {
         let windows = &arms.windows[i];
-        let (artefact, captured_ratio) =
-            artefacts.remove(&i).map_or((None, None), |a| (Some(a.result), a.captured_ratio));
+        let of_arm = artefacts.remove(&i);
+        let captured_ratio = of_arm.as_ref().and_then(|a| a.captured_ratio);
+        let (artefact, of_artefact) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.notes));
         let mut notes = arms.notes(i, &compared);
+        notes.extend(of_artefact);
         notes.extend(scan::remarks(trials, i));
         results.push(ArmResult {
             name: arm.name.clone(),
@@ -139,18 +142,34 @@ fn arm_results(
     results
 }
 
-/// Rounds in which every available arm has a window.
-fn whole_rounds(recorded: &Recorded, trials: &Trials) -> u32 {
+/// Rounds in which every arm that works here has a window.
+fn whole_rounds(expected: &[usize], trials: &Trials) -> u32 {
     let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
-    for window in &trials.windows {
+    for window in trials.windows.iter().filter(|w| expected.contains(&w.arm)) {
         *of_round.entry(window.round).or_default() += 1;
     }
-    let available = recorded.plan.arms.iter().filter(|arm| arm.unavailable.is_none()).count();
-    of_round.values().filter(|&&n| n >= available).count() as u32
+    of_round.values().filter(|&&n| n >= expected.len()).count() as u32
+}
+
+/// Arms that should have a window in every round: not those that cannot run here, nor those that
+/// failed and never gave one. Both have a warning of their own.
+fn expected_arms(recorded: &Recorded, trials: &Trials) -> Vec<usize> {
+    let gave_up = |arm: usize| {
+        trials.failed.iter().any(|f| f.arm == arm) && !trials.windows.iter().any(|w| w.arm == arm)
+    };
+    (0..recorded.plan.arms.len())
+        .filter(|&i| recorded.plan.arms[i].unavailable.is_none() && !gave_up(i))
+        .collect()
 }
 
 /// Whether all is there that was planned, or, with leave to stop early, all that was begun.
-fn completeness(recorded: &Recorded, trials: &Trials, done: u32, doubts: &mut Vec<Doubt>) -> bool {
+fn completeness(
+    recorded: &Recorded,
+    trials: &Trials,
+    expected: &[usize],
+    done: u32,
+    doubts: &mut Vec<Doubt>,
+) -> bool {
     let plan = &recorded.plan;
     let begun = recorded.trials.iter().map(|line| line.round + 1).max().unwrap_or(0);
     let files: Vec<&'static str> = [
@@ -165,29 +184,27 @@ fn completeness(recorded: &Recorded, trials: &Trials, done: u32, doubts: &mut Ve
     if (done >= plan.rounds || stopped_early) && files.is_empty() {
         return true;
     }
-    doubts.push(Doubt::Incomplete { done, planned: plan.rounds, missing: gaps(recorded, trials), files });
+    doubts.push(Doubt::Incomplete {
+        done,
+        planned: plan.rounds,
+        missing: gaps(recorded, trials, expected),
+        files,
+    });
     false
 }
 
 /// Which arms have no window in which round, at most a handful of rounds by name.
-fn gaps(recorded: &Recorded, trials: &Trials) -> Vec<String> {
+fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> Vec<String> {
     const NAMED: usize = 4;
     let plan = &recorded.plan;
     let mut gaps = Vec::new();
     for round in 0..plan.rounds {
-        let absent: Vec<&str> = plan
-            .arms
-            .iter()
-            .enumerate()
-            .filter(|(i, arm)| {
-                arm.unavailable.is_none() && !trials.windows.iter().any(|w| w.arm == *i && w.round == round)
-            })
-            .map(|(_, arm)| arm.name.as_str())
-            .collect();
-        let all = plan.arms.iter().filter(|arm| arm.unavailable.is_none()).count();
+        let has = |arm: usize| trials.windows.iter().any(|w| w.arm == arm && w.round == round);
+        let absent: Vec<&str> =
+            expected.iter().filter(|&&i| !has(i)).map(|&i| plan.arms[i].name.as_str()).collect();
         match absent.len() {
             0 => {}
-            n if n == all => gaps.push(format!("all of round {}", round + 1)),
+            n if n == expected.len() => gaps.push(format!("all of round {}", round + 1)),
             _ => gaps.push(format!("{} in round {}", absent.join(" "), round + 1)),
         }
     }

@@ -28,7 +28,9 @@ pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
                 reason: first.text.clone(),
             });
         }
-        let killed: Vec<&Remark> = trials.remarks.iter().filter(|r| r.arm == i && was_killed(r)).collect();
+        // A treatment that stops as asked leaves no remark.
+        let killed: Vec<&Remark> =
+            trials.remarks.iter().filter(|r| r.arm == i && r.step == Step::Stopped).collect();
         if let Some(first) = killed.first() {
             let times = if killed.len() > 1 { format!(" ({} times)", killed.len()) } else { String::new() };
             doubts.push(Doubt::TreatmentKilled {
@@ -37,10 +39,6 @@ pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
             });
         }
     }
-}
-
-fn was_killed(remark: &Remark) -> bool {
-    remark.step == Step::Stopped && remark.text.contains("kill")
 }
 
 /// What the conductor noted about an arm's trials, each remark once.
@@ -211,7 +209,8 @@ pub fn artefacts(
         let countable = arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
         let counted = found.map_or(0, |a| a.counted);
         if countable && counted < of {
-            doubts.push(Doubt::NotCounted { arm: arm.name.clone(), windows: of - counted, of });
+            let why = found.and_then(|a| a.notes.first().cloned());
+            doubts.push(Doubt::NotCounted { arm: arm.name.clone(), windows: of - counted, of, why });
         }
     }
 }

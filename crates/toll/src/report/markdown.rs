@@ -2,6 +2,7 @@
 //!
 //! The same facts as the terminal's, in CommonMark with one GitHub table.
 
+use super::notes;
 use super::table::Table;
 use super::trust;
 use std::fmt::Write;
@@ -51,6 +52,13 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
         for sentence in &run.advice {
             writeln!(out, "- {}", safe(sentence))?;
         }
+    }
+    let notes = notes::notes(run);
+    if !notes.is_empty() {
+        writeln!(out, "\n### Notes\n")?;
+    }
+    for (arms, note) in notes {
+        writeln!(out, "- {}: {}", safe(&arms), safe(note))?;
     }
     writeln!(out, "\n### Trust\n")?;
     for (what, fact) in trust::facts(run) {

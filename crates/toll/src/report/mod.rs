@@ -5,6 +5,7 @@ mod figures;
 pub mod html;
 pub mod json;
 pub mod markdown;
+mod notes;
 mod page;
 mod table;
 pub mod text;

@@ -1,12 +1,13 @@
 //! What does a run look like in a terminal?
 //!
-//! At most 118 columns. Never reads the environment: whether to paint is for the caller to say.
+//! At most 120 columns. Never reads the environment: whether to paint is for the caller to say.
 
+use super::notes;
 use super::table::{Row, Table};
 use super::trust;
 use toll_record::{RunResult, Verdict};
 
-const WIDTH: usize = 118;
+const WIDTH: usize = 120;
 /// Below this a description says nothing.
 const NARROWEST_TITLE: usize = 12;
 const GAP: &str = "  ";
@@ -30,6 +31,8 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     out.push('\n');
     table(&mut out, run, ink);
     section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
+    let notes = notes::notes(run).into_iter().map(|(arms, note)| ("-", format!("{arms}: {note}")));
+    section(&mut out, ink, "Notes", notes);
     section(&mut out, ink, "Trust", trust::facts(run).into_iter());
     warnings(&mut out, run, ink);
     out

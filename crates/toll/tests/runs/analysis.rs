@@ -131,6 +131,53 @@ fn windows_that_are_missing_take_their_round_out_of_the_pairs() {
 }
 
 #[test]
+fn an_arm_that_never_worked_is_a_warning_of_its_own() {
+    let mut recorded = Synthetic::with(6, 7, SyntheticArm::usual()).record();
+    // Given up after its first round.
+    recorded.trials.retain(|l| l.arm != "B" || (l.round == 0 && l.step == Step::Start));
+    let line = recorded.trials.iter_mut().find(|l| l.arm == "B").unwrap();
+    line.step = Step::Failed;
+    line.note = Some("tcpdump: no such interface".into());
+    let run = analyse::analyse(&recorded);
+    assert!(run.complete && run.rounds_done == 7);
+    assert_eq!(arm(&run, "B").windows, 0);
+    let warning = run.warnings.iter().find(|w| w.code == "trial-failed").unwrap();
+    assert!(warning.text.contains("no such interface"), "{warning:?}");
+}
+
+#[test]
+fn a_treatment_that_did_not_stop_as_asked_is_named() {
+    let mut recorded = Synthetic::with(6, 7, SyntheticArm::usual()).record();
+    for line in recorded.trials.iter_mut().filter(|l| l.arm == "K" && l.step == Step::Stopped) {
+        line.note = Some("bpftrace ignored its signal and was ended by SIGKILL after 2.0 s".into());
+    }
+    let run = analyse::analyse(&recorded);
+    let warning = run.warnings.iter().find(|w| w.code == "treatment-killed").unwrap();
+    assert_eq!(warning.arm.as_deref(), Some("K"));
+    assert!(warning.text.contains("SIGKILL") && warning.text.contains("7 times"), "{warning:?}");
+}
+
+#[test]
+fn a_run_that_may_stop_early_is_judged_by_a_confidence_sequence() {
+    let judged = |rounds, early_stop| {
+        let mut recorded = Synthetic::with(11, rounds, SyntheticArm::usual()).record();
+        recorded.plan.early_stop = early_stop;
+        recorded.plan.rounds = 20;
+        analyse::analyse(&recorded)
+    };
+    let (plain, early) = (judged(12, false), judged(12, true));
+    assert!(early.complete && !plain.complete, "all rounds that were begun are whole");
+    let width = |run: &RunResult| {
+        let [low, high] = arm(run, "B").outcomes["qps"].ci95_pct.unwrap();
+        high - low
+    };
+    assert!(width(&early) > 1.2 * width(&plain), "{} {}", width(&early), width(&plain));
+    let k = &arm(&early, "K").outcomes["qps"];
+    assert_eq!((k.method.as_str(), k.verdict), ("confidence-sequence", Verdict::Costly));
+    assert_eq!(arm(&judged(9, true), "K").outcomes["qps"].verdict, Verdict::NoInterval);
+}
+
+#[test]
 fn a_window_in_which_nothing_completed_counts_and_is_no_zero_latency() {
     let mut arm_b = SyntheticArm::new("B", Role::Treatment, 1.1);
     arm_b.stall = Some((0.0, 99.0));

@@ -18,7 +18,7 @@ fn a_run() -> RunResult {
 fn check(name: &str, got: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/runs/expected").join(name);
     if std::env::var_os("TOLL_BLESS").is_some() {
-        std::fs::write(&path, got).unwrap();
+        std::fs::write(&path, got).expect("the expected output can be written");
     }
     let want = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(
@@ -28,7 +28,7 @@ fn check(name: &str, got: &str) {
 }
 
 fn toll(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_toll")).args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_toll")).args(arguments).output().expect("the program starts")
 }
 
 #[test]
