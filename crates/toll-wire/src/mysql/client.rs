@@ -2,13 +2,14 @@
 
 use super::Context;
 use super::command::{self, is_command};
+use super::compression;
 use super::handshake::Capabilities;
 use super::packet::{Ended, FULL, HEADER, Want, header};
 use super::reply::Reply;
 use super::session::{Adrift, End, Sends, Session};
 use super::statement::{LAST_PREPARED, Scene, after_attributes};
 use crate::event::{CommandKind, Sink};
-use crate::stream::Hole;
+use crate::stream::{Hole, Side};
 
 /// Kept of a packet beyond the text: command byte, statement id, flags, attributes.
 const AROUND_TEXT: usize = 4096;
@@ -34,7 +35,7 @@ impl Session {
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        if self.client_adrift && !self.resume(bytes, context) {
+        if self.client_adrift && !self.resume(bytes, time_ns, context) {
             return;
         }
         while !bytes.is_empty() {
@@ -120,7 +121,8 @@ impl Session {
     #[inline]
     fn command<S: Sink + ?Sized>(&mut self, packet: &Packet<'_>, context: &mut Context<'_, S>) {
         let code = match packet.payload.first() {
-            Some(&code) if packet.seq == 0 && is_command(code) => code,
+            // Compressed packets may carry on the numbers of the frames around them.
+            Some(&code) if (packet.seq == 0 || self.compression.is_some()) && is_command(code) => code,
             _ => return self.lose_client_step(context),
         };
         self.settle(context);
@@ -300,7 +302,7 @@ impl Session {
         }
     }
 
-    fn lose_client_step<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+    pub(super) fn lose_client_step<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
         context.ledger.commands.desynchronised += 1;
         self.lose_step(context);
     }
@@ -317,8 +319,13 @@ impl Session {
 
     /// Whether a command can be recognised at the head of a segment; if so all goes on from here.
     #[cold]
-    fn resume<S: Sink + ?Sized>(&mut self, bytes: &[u8], context: &mut Context<'_, S>) -> bool {
+    fn resume<S: Sink + ?Sized>(&mut self, bytes: &[u8], time_ns: u64, context: &mut Context<'_, S>) -> bool {
         if !is_plausible(bytes) {
+            let compresses = self.compression.is_none() && compression::holds_command(bytes, is_plausible);
+            if compresses {
+                self.compression = Some(Box::default());
+                self.compressed_bytes(Side::Client, bytes, time_ns, context);
+            }
             return false;
         }
         self.client_adrift = false;
@@ -350,6 +357,9 @@ impl Session {
             self.end_front(end, context);
         }
         self.server_adrift = None;
+        if let Some(compression) = self.compression.as_deref_mut().filter(|both| both.server.adrift) {
+            compression.server.reset(&mut context.workspace.room);
+        }
         self.outbound.reset(&mut context.workspace.room);
         if self.pipelines {
             // Responses to commands that were lost may still be on their way.

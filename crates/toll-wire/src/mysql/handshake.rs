@@ -4,6 +4,7 @@ use super::fields::Fields;
 
 pub(super) const CLIENT_MYSQL: u32 = 1;
 const CONNECT_WITH_DB: u32 = 1 << 3;
+const COMPRESS: u32 = 1 << 5;
 const PROTOCOL_41: u32 = 1 << 9;
 const SSL: u32 = 1 << 11;
 const SECURE_CONNECTION: u32 = 1 << 15;
@@ -11,6 +12,7 @@ const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
 const SESSION_TRACK: u32 = 1 << 23;
 const DEPRECATE_EOF: u32 = 1 << 24;
 const OPTIONAL_METADATA: u32 = 1 << 25;
+const ZSTD: u32 = 1 << 26;
 const QUERY_ATTRIBUTES: u32 = 1 << 27;
 
 /// MariaDB's own capabilities.
@@ -44,6 +46,11 @@ impl Capabilities {
     /// MariaDB: a byte after the column count tells whether definitions follow.
     pub fn caches_metadata(self) -> bool {
         self.mariadb & CACHE_METADATA != 0
+    }
+
+    /// zlib or zstd: which of them, each frame shows.
+    pub fn compresses(self) -> bool {
+        self.common & (COMPRESS | ZSTD) != 0
     }
 }
 

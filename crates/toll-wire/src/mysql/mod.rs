@@ -5,6 +5,7 @@
 
 mod client;
 mod command;
+mod compression;
 mod fields;
 mod handshake;
 mod kept;
@@ -18,6 +19,7 @@ mod value;
 use crate::decoder::Limits;
 use crate::ledger::Ledger;
 use crate::stream::Endpoints;
+use compression::Inflater;
 use kept::Room;
 pub(crate) use session::Session;
 
@@ -34,4 +36,5 @@ pub(crate) struct Context<'a, S: ?Sized> {
 #[derive(Default)]
 pub(crate) struct Workspace {
     pub room: Room,
+    inflater: Inflater,
 }

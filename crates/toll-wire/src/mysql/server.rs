@@ -141,7 +141,8 @@ impl Session {
         };
         if matches!(reply, Reply::Start | Reply::Prepare | Reply::Verdict | Reply::Line) && !front.answered {
             front.answered = true;
-            if seq != front.seq.wrapping_add(1) {
+            // The numbers within compressed frames follow those of the frames.
+            if seq != front.seq.wrapping_add(1) && self.compression.is_none() {
                 return self.out_of_step(context);
             }
         }
@@ -374,7 +375,7 @@ impl Session {
 
     /// Until the next command it is only known that the server still speaks.
     #[cold]
-    fn pass_unread(&mut self, count: usize, time_ns: u64) {
+    pub(super) fn pass_unread(&mut self, count: usize, time_ns: u64) {
         if let Some(front) = self.queue.front() {
             front.last_ns = time_ns;
             front.bytes_from_server += count as u64;

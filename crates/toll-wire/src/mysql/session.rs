@@ -1,6 +1,7 @@
 //! In which phase is a connection, and what is known of its user? Never touches packets of the command phase.
 
 use super::command::{self, CONNECT_TEXT, Command, Queue};
+use super::compression::{self, Compression, Content, Frame, Frames, Taken};
 use super::handshake::{Capabilities, Greeting, Response};
 use super::packet::{Assembly, Ended, Want};
 use super::reply::{Error, NO_GOOD_INDEX, NO_INDEX, Ok, Reply};
@@ -37,6 +38,7 @@ pub(crate) struct Session {
     pub(super) inbound: Assembly,
     pub(super) outbound: Assembly,
     pub(super) sends: Sends,
+    pub(super) compression: Option<Box<Compression>>,
     /// Where the next command begins is not known.
     pub(super) client_adrift: bool,
     /// Where the next response begins is not known.
@@ -117,7 +119,91 @@ impl Session {
             Side::Client => context.ledger.bytes.from_client += bytes.len() as u64,
             Side::Server => context.ledger.bytes.from_server += bytes.len() as u64,
         }
-        self.plain_bytes(from, bytes, time_ns, context);
+        self.spoken(from, bytes, time_ns, context);
+    }
+
+    #[inline]
+    fn spoken<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        bytes: &[u8],
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        if self.compression.is_some() {
+            self.compressed_bytes(from, bytes, time_ns, context);
+        } else {
+            self.plain_bytes(from, bytes, time_ns, context);
+        }
+    }
+
+    /// Frames of a session that compresses, and the packets in them.
+    pub(super) fn compressed_bytes<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        mut bytes: &[u8],
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        if self.frames(from).is_none_or(|frames| frames.adrift) {
+            let found = from == Side::Client && compression::holds_command(bytes, client::is_plausible);
+            if !found {
+                self.pass_unread(bytes.len(), time_ns);
+                return;
+            }
+            if let Some(frames) = self.frames(from) {
+                frames.reset(&mut context.workspace.room);
+            }
+        }
+        while !bytes.is_empty() {
+            let total = context.limits.total;
+            let Some(frames) = self.frames(from) else { return };
+            let (taken, rest) = frames.take(bytes, &mut context.workspace.room, total);
+            bytes = rest;
+            match taken {
+                Some(Taken::Whole(frame)) => self.frame(from, frame, time_ns, context),
+                Some(Taken::Assembled) => self.assembled_frame(from, time_ns, context),
+                None => {}
+            }
+        }
+    }
+
+    fn frames(&mut self, from: Side) -> Option<&mut Frames> {
+        let compression = self.compression.as_deref_mut()?;
+        Some(match from {
+            Side::Client => &mut compression.client,
+            Side::Server => &mut compression.server,
+        })
+    }
+
+    fn assembled_frame<S: Sink + ?Sized>(&mut self, from: Side, time_ns: u64, context: &mut Context<'_, S>) {
+        let Some((body, head, incomplete)) = self.frames(from).map(Frames::assembled) else { return };
+        self.frame(from, compression::assembled_frame(&body, head, incomplete), time_ns, context);
+        if let Some(frames) = self.frames(from) {
+            frames.next(body, &mut context.workspace.room);
+        }
+    }
+
+    fn frame<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        frame: Frame<'_>,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        match frame.content {
+            Content::Stored(body) => self.plain_bytes(from, body, time_ns, context),
+            Content::Missing => self.plain_hole(from, frame.length, Hole::Cut, time_ns, context),
+            Content::Compressed(body) => {
+                let mut inflater = std::mem::take(&mut context.workspace.inflater);
+                let whole = inflater
+                    .expand(body, frame.length, |piece| self.plain_bytes(from, piece, time_ns, context));
+                context.workspace.inflater = inflater;
+                if !whole {
+                    self.lose_client_step(context);
+                }
+            }
+        }
     }
 
     #[inline]
@@ -153,6 +239,42 @@ impl Session {
             (Hole::Lost, Side::Server) => &mut bytes.lost_from_server,
         } += count;
         self.spoke = true;
+        let Some(frames) = self.frames(from) else {
+            return self.plain_hole(from, count, why, time_ns, context);
+        };
+        if frames.adrift {
+            return;
+        }
+        let ended = frames.hole(count);
+        if why == Hole::Lost {
+            self.taint_front();
+        }
+        match ended {
+            Some(Some(_)) => self.assembled_frame(from, time_ns, context),
+            Some(None) => {}
+            None => {
+                if let Some(frames) = self.frames(from) {
+                    frames.reset(&mut context.workspace.room);
+                    frames.adrift = true;
+                }
+                match from {
+                    Side::Client => self.lose_step(context),
+                    Side::Server => {
+                        self.lose_responses(if why == Hole::Cut { Adrift::Cut } else { Adrift::Lost })
+                    }
+                }
+            }
+        }
+    }
+
+    fn plain_hole<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        count: u64,
+        why: Hole,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
         match (self.phase, from) {
             (Phase::Encrypted | Phase::Over, _) => {}
             (Phase::Commands, Side::Client) => self.client_hole(count, why, time_ns, context),
@@ -193,7 +315,7 @@ impl Session {
         }
         while !bytes.is_empty() {
             if matches!(self.phase, Phase::Commands | Phase::Encrypted | Phase::Over) {
-                return self.plain_bytes(from, bytes, time_ns, context);
+                return self.spoken(from, bytes, time_ns, context);
             }
             let assembly = match from {
                 Side::Client => &mut self.inbound,
@@ -256,6 +378,9 @@ impl Session {
             (Phase::Authenticating, Some(0)) => {
                 self.connected(packet, time_ns, context);
                 self.phase = Phase::Commands;
+                if self.capabilities.is_some_and(Capabilities::compresses) {
+                    self.compression = Some(Box::default());
+                }
             }
             // Another step of authentication.
             _ => {}
@@ -311,6 +436,12 @@ impl Session {
         command.reply = Reply::Verdict;
     }
 
+    fn taint_front(&mut self) {
+        if let Some(front) = self.queue.front() {
+            front.tainted = true;
+        }
+    }
+
     pub(super) fn understand(&mut self) {
         self.understood = true;
     }
@@ -335,6 +466,7 @@ impl Session {
             _ if !self.spoke => &mut sessions.silent,
             Phase::Encrypted => &mut sessions.encrypted,
             _ if !self.understood => &mut sessions.not_understood,
+            _ if self.compression.is_some() => &mut sessions.compressed,
             _ if self.greeting.is_none() && !self.from_the_start => &mut sessions.joined_midway,
             _ => &mut sessions.plain,
         } += 1;
@@ -347,6 +479,10 @@ impl Session {
         self.inbound.reset(room);
         self.outbound.reset(room);
         self.statements.clear(room);
+        if let Some(compression) = &mut self.compression {
+            compression.client.reset(room);
+            compression.server.reset(room);
+        }
         let former = std::mem::take(self);
         self.inbound = former.inbound;
         self.outbound = former.outbound;

@@ -4,10 +4,13 @@
 //! chunk wherever a frame does not straddle two of them.
 
 mod classic;
+mod clock;
 mod ng;
+mod text;
 
 use classic::Classic;
 use ng::Ng;
+use text::Text;
 use thiserror::Error;
 
 /// The largest frame that is believed. libpcap's own bound is 262,144; jumbo TCP segments on
@@ -59,16 +62,22 @@ impl Link {
 pub enum Format {
     Pcap,
     PcapNg,
+    /// What `tcpdump -x`, `-xx`, `-X` or `-XX` prints.
+    TcpdumpText,
 }
 
 impl Format {
-    /// Recognises a capture by its first bytes; four are enough.
+    /// Recognises a capture by its first bytes: four are enough, but for text, which needs the
+    /// first packet's dump (4 KiB are ample).
     pub fn detect(prefix: &[u8]) -> Option<Self> {
         let magic: [u8; 4] = prefix.get(..4)?.try_into().ok()?;
         if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
             return Some(Format::PcapNg);
         }
-        classic::known_magic(magic).then_some(Format::Pcap)
+        if classic::known_magic(magic) {
+            return Some(Format::Pcap);
+        }
+        text::looks_like(prefix).then_some(Format::TcpdumpText)
     }
 }
 
@@ -98,23 +107,85 @@ enum Step<'a> {
     Incomplete(usize),
 }
 
-enum Parser {
+/// The formats whose records say how long they are.
+enum Records {
     Classic(Classic),
     Ng(Ng),
 }
 
-impl Parser {
+impl Records {
     fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
         match self {
-            Parser::Classic(parser) => parser.step(bytes),
-            Parser::Ng(parser) => parser.step(bytes),
+            Records::Classic(parser) => parser.step(bytes),
+            Records::Ng(parser) => parser.step(bytes),
         }
     }
 }
 
 /// Cuts a capture into frames as its bytes arrive.
-pub struct Reader {
-    parser: Parser,
+pub struct Reader(Input);
+
+enum Input {
+    Records(Box<RecordReader>),
+    Text(Box<Text>),
+}
+
+impl Reader {
+    pub fn new(format: Format) -> Self {
+        let records = |parser| Input::Records(Box::new(RecordReader::new(parser)));
+        Reader(match format {
+            Format::Pcap => records(Records::Classic(Classic::default())),
+            Format::PcapNg => records(Records::Ng(Ng::default())),
+            Format::TcpdumpText => Input::Text(Box::default()),
+        })
+    }
+
+    /// Hands every frame that `chunk` completes to `each`.
+    ///
+    /// # Errors
+    /// The bytes cannot be this format. The reader is then at its end: it has no way to find
+    /// the next record, and ignores what follows. Text has no such end.
+    pub fn feed(&mut self, chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
+        match &mut self.0 {
+            Input::Records(reader) => reader.feed(chunk, each),
+            Input::Text(text) => {
+                text.feed(chunk, each);
+                Ok(())
+            }
+        }
+    }
+
+    /// The input ends: hands over a frame whose end only the end of the input could tell.
+    pub fn finish(&mut self, each: &mut impl FnMut(&Frame<'_>)) {
+        if let Input::Text(text) = &mut self.0 {
+            text.finish(each);
+        }
+    }
+
+    /// Bytes of a record whose end never came: the capture was cut short. 0 for a clean end.
+    pub fn unread_tail(&self) -> u64 {
+        match &self.0 {
+            Input::Records(reader) if !reader.failed => {
+                reader.carry.len() as u64 + u64::from(reader.skip > 0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Packets that the capturing program says it dropped (pcapng only).
+    pub fn dropped_by_capture(&self) -> Option<u64> {
+        match &self.0 {
+            Input::Records(reader) => match &reader.parser {
+                Records::Classic(_) => None,
+                Records::Ng(parser) => parser.dropped(),
+            },
+            Input::Text(_) => None,
+        }
+    }
+}
+
+struct RecordReader {
+    parser: Records,
     /// The head of a record whose end has not arrived.
     carry: Vec<u8>,
     /// Length of `carry` at which the parser can go on.
@@ -125,21 +196,12 @@ pub struct Reader {
     failed: bool,
 }
 
-impl Reader {
-    pub fn new(format: Format) -> Self {
-        let parser = match format {
-            Format::Pcap => Parser::Classic(Classic::default()),
-            Format::PcapNg => Parser::Ng(Ng::default()),
-        };
-        Reader { parser, carry: Vec::new(), need: 0, skip: 0, offset: 0, failed: false }
+impl RecordReader {
+    fn new(parser: Records) -> Self {
+        RecordReader { parser, carry: Vec::new(), need: 0, skip: 0, offset: 0, failed: false }
     }
 
-    /// Hands every frame that `chunk` completes to `each`.
-    ///
-    /// # Errors
-    /// The bytes cannot be this format. The reader is then at its end: it has no way to find
-    /// the next record, and ignores what follows.
-    pub fn feed(&mut self, mut chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
+    fn feed(&mut self, mut chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
         if self.failed {
             return Ok(());
         }
@@ -223,22 +285,6 @@ impl Reader {
     fn fail(&mut self, what: String) -> InputError {
         self.failed = true;
         InputError { offset: self.offset, what }
-    }
-
-    /// The input ends: hands over a frame whose end only the end of the input could tell.
-    pub fn finish(&mut self, _each: &mut impl FnMut(&Frame<'_>)) {}
-
-    /// Bytes of a record whose end never came: the capture was cut short. 0 for a clean end.
-    pub fn unread_tail(&self) -> u64 {
-        if self.failed { 0 } else { self.carry.len() as u64 + u64::from(self.skip > 0) }
-    }
-
-    /// Packets that the capturing program says it dropped (pcapng only).
-    pub fn dropped_by_capture(&self) -> Option<u64> {
-        match &self.parser {
-            Parser::Classic(_) => None,
-            Parser::Ng(parser) => parser.dropped(),
-        }
     }
 }
 

@@ -21,6 +21,8 @@ const REPEATS_BELIEVED: u32 = 64;
 /// How many further segments may arrive before bytes that their receiver has acknowledged are
 /// given up: captures shuffle packets over queues, but not by much.
 const SHUFFLE: u32 = 32;
+/// Packet time that a closed connection is remembered, so that stragglers do not open a new one.
+pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
 #[derive(Default)]
 pub(crate) struct Connection {
@@ -117,6 +119,7 @@ impl Connection {
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) -> Outcome {
+        let idle_ns = time_ns.saturating_sub(self.last_ns);
         self.last_ns = self.last_ns.max(time_ns);
         let mut seq = segment.seq;
         let ack = (segment.flags & ACK != 0).then_some(segment.ack);
@@ -125,7 +128,7 @@ impl Connection {
                 self.reset(context);
                 return Outcome::Parsed;
             }
-            if self.synchronise(from, segment, time_ns, context) {
+            if self.synchronise(from, segment, time_ns, idle_ns, context) {
                 return Outcome::Duplicate;
             }
             seq = seq.wrapping_add(1);
@@ -188,10 +191,13 @@ impl Connection {
         from: Side,
         segment: &Segment<'_>,
         time_ns: u64,
+        idle_ns: u64,
         context: &mut Context<'_, S>,
     ) -> bool {
         let first = segment.seq.wrapping_add(1);
-        if self.half(from).first == Some(first) {
+        // Even the same number may begin another connection, once the former is over.
+        let over = self.closed && idle_ns > LINGER_NS;
+        if self.half(from).first == Some(first) && !over {
             return true;
         }
         let opens = segment.flags & ACK == 0;

@@ -1,6 +1,9 @@
 //! Which connection does a segment belong to, and when is a connection forgotten? Never orders bytes.
 
-use super::{Side, connection::Connection};
+use super::{
+    Side,
+    connection::{Connection, LINGER_NS},
+};
 use crate::decoder::{Limits, Outcome};
 use crate::event::Sink;
 use crate::frame::{Address, SYN, Segment};
@@ -75,8 +78,6 @@ impl Hasher for Passed {
 const SWEEP_EVERY: u32 = 256;
 /// Connections looked at each time.
 const SWEEP_SLOTS: usize = 8;
-/// Packet time that a closed connection is remembered, so that stragglers do not open a new one.
-const LINGER_NS: u64 = 2_000_000_000;
 
 /// All connections that are open.
 pub(crate) struct Streams {

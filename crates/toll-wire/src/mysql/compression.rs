@@ -1,0 +1,248 @@
+//! Which packets are inside compressed frames? Never keeps a whole uncompressed frame.
+//!
+//! A frame has a header of its own (length, sequence number, length before compression; 0 there
+//! means that it is stored as it is) and may hold a part of a packet or several. Which codec it
+//! is, its first bytes tell, so that sessions joined midway are read too.
+
+use super::kept::{Kept, Room};
+use flate2::{Decompress, FlushDecompress, Status};
+use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
+
+const HEADER: usize = 7;
+/// Kept of a frame that straddles segments; larger ones pass unread and their time is still known.
+const LARGEST: usize = 4 << 20;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// The frames of both directions.
+#[derive(Debug, Default)]
+pub(super) struct Compression {
+    pub client: Frames,
+    pub server: Frames,
+}
+
+/// The frames of one direction.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    head: [u8; HEADER],
+    have: u8,
+    left: u32,
+    body: Kept,
+    /// Part of the frame was not kept or not captured.
+    incomplete: bool,
+    /// Where the next frame begins is not known.
+    pub adrift: bool,
+}
+
+/// A frame that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    pub content: Content<'a>,
+    /// Length before compression.
+    pub length: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content<'a> {
+    Stored(&'a [u8]),
+    Compressed(&'a [u8]),
+    /// Passed by unread.
+    Missing,
+}
+
+fn header(head: [u8; HEADER]) -> (u32, u32) {
+    (u32::from_le_bytes([head[0], head[1], head[2], 0]), u32::from_le_bytes([head[4], head[5], head[6], 0]))
+}
+
+impl<'a> Frame<'a> {
+    fn new(head: [u8; HEADER], body: &'a [u8]) -> Self {
+        match header(head) {
+            (length, 0) => Frame { content: Content::Stored(body), length: u64::from(length) },
+            (_, length) => Frame { content: Content::Compressed(body), length: u64::from(length) },
+        }
+    }
+}
+
+impl Frames {
+    /// Takes bytes up to the end of a frame; `None`: its end has not arrived. `each` sees the frame.
+    pub fn take<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        room: &mut Room,
+        total: usize,
+    ) -> (Option<Taken<'a>>, &'a [u8]) {
+        if self.have == 0
+            && let Some((head, rest)) = bytes.split_first_chunk::<HEADER>()
+        {
+            let length = header(*head).0 as usize;
+            if let Some((body, rest)) = rest.split_at_checked(length) {
+                return (Some(Taken::Whole(Frame::new(*head, body))), rest);
+            }
+        }
+        let mut bytes = bytes;
+        if usize::from(self.have) < HEADER {
+            let have = usize::from(self.have);
+            let taken = (HEADER - have).min(bytes.len());
+            self.head[have..have + taken].copy_from_slice(&bytes[..taken]);
+            self.have += taken as u8;
+            bytes = &bytes[taken..];
+            if usize::from(self.have) < HEADER {
+                return (None, bytes);
+            }
+            self.left = header(self.head).0;
+            self.incomplete = false;
+        }
+        let taken = (self.left as usize).min(bytes.len());
+        self.incomplete |= self.body.append(&bytes[..taken], LARGEST, room, total) > 0;
+        self.left -= taken as u32;
+        let ended = (self.left == 0).then_some(Taken::Assembled);
+        (ended, &bytes[taken..])
+    }
+
+    /// Passes bytes that were not captured. `None`: they reach beyond the frame.
+    pub fn hole(&mut self, count: u64) -> Option<Option<Taken<'static>>> {
+        if usize::from(self.have) < HEADER || count > u64::from(self.left) {
+            return None;
+        }
+        self.left -= count as u32;
+        self.incomplete = true;
+        Some((self.left == 0).then_some(Taken::Assembled))
+    }
+
+    /// The body that was put together; give it back with [`Frames::next`].
+    pub fn assembled(&mut self) -> (Kept, [u8; HEADER], bool) {
+        (std::mem::take(&mut self.body), self.head, self.incomplete)
+    }
+
+    pub fn next(&mut self, mut body: Kept, room: &mut Room) {
+        body.clear(room);
+        self.body = body;
+        self.have = 0;
+    }
+
+    pub fn reset(&mut self, room: &mut Room) {
+        self.body.clear(room);
+        self.have = 0;
+        self.left = 0;
+        self.adrift = false;
+    }
+}
+
+/// What [`Frames::take`] has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken<'a> {
+    /// In one piece, where it was.
+    Whole(Frame<'a>),
+    /// Put together; see [`Frames::assembled`].
+    Assembled,
+}
+
+/// The frame of what was put together.
+pub(super) fn assembled_frame<'a>(body: &'a Kept, head: [u8; HEADER], incomplete: bool) -> Frame<'a> {
+    let frame = Frame::new(head, body.bytes());
+    if incomplete { Frame { content: Content::Missing, ..frame } } else { frame }
+}
+
+/// Whether a client's segment is one compressed frame that may hold a command.
+pub(super) fn holds_command(bytes: &[u8], is_plausible: impl Fn(&[u8]) -> bool) -> bool {
+    let Some((head, body)) = bytes.split_first_chunk::<HEADER>() else { return false };
+    let (length, before) = header(*head);
+    if head[3] != 0 || length as usize != body.len() {
+        return false;
+    }
+    match before {
+        0 => is_plausible(body),
+        // Servers and clients store what compression would not shorten.
+        _ => before > length && (is_zlib(body) || body.starts_with(&ZSTD_MAGIC)),
+    }
+}
+
+/// Method deflate with a window of 32 KiB, and a check sum (RFC 1950).
+fn is_zlib(body: &[u8]) -> bool {
+    matches!(body, [0x78, flags, ..] if (0x7800 + u16::from(*flags)).is_multiple_of(31))
+}
+
+/// Expands frames; one serves all sessions of a decoder.
+#[derive(Default)]
+pub(crate) struct Inflater {
+    zlib: Option<Decompress>,
+    zstd: Option<Zstd<'static>>,
+    out: Vec<u8>,
+}
+
+/// Expanded at once.
+const PIECE: usize = 64 << 10;
+
+impl Inflater {
+    /// Hands the content to `each` in pieces. False: the frame is damaged (what was handed over
+    /// up to there is right).
+    pub fn expand(&mut self, body: &[u8], length: u64, mut each: impl FnMut(&[u8])) -> bool {
+        self.out.resize(PIECE, 0);
+        let mut expanded = 0;
+        // No frame may say less than it holds.
+        let mut piece = |bytes: &[u8]| {
+            expanded += bytes.len() as u64;
+            if expanded <= length {
+                each(bytes);
+            }
+            expanded <= length
+        };
+        let whole = if body.starts_with(&ZSTD_MAGIC) {
+            expand_zstd(&mut self.zstd, body, &mut self.out, &mut piece)
+        } else {
+            let zlib = self.zlib.get_or_insert_with(|| Decompress::new(true));
+            expand_zlib(zlib, body, &mut self.out, &mut piece)
+        };
+        whole.is_some() && expanded == length
+    }
+}
+
+fn expand_zlib(
+    zlib: &mut Decompress,
+    body: &[u8],
+    out: &mut [u8],
+    piece: &mut impl FnMut(&[u8]) -> bool,
+) -> Option<()> {
+    zlib.reset(true);
+    loop {
+        let (taken, given) = (zlib.total_in() as usize, zlib.total_out());
+        let status = zlib.decompress(body.get(taken..)?, out, FlushDecompress::None).ok()?;
+        let produced = (zlib.total_out() - given) as usize;
+        if produced > 0 && !piece(&out[..produced]) {
+            return None;
+        }
+        match status {
+            Status::StreamEnd => return Some(()),
+            _ if produced == 0 && zlib.total_in() as usize == taken => return None,
+            _ => {}
+        }
+    }
+}
+
+fn expand_zstd(
+    zstd: &mut Option<Zstd<'static>>,
+    body: &[u8],
+    out: &mut [u8],
+    piece: &mut impl FnMut(&[u8]) -> bool,
+) -> Option<()> {
+    if zstd.is_none() {
+        *zstd = Zstd::new().ok();
+    }
+    let zstd = zstd.as_mut()?;
+    zstd.reinit().ok()?;
+    let mut input = InBuffer::around(body);
+    loop {
+        let before = input.pos();
+        let mut output = OutBuffer::around(&mut *out);
+        let left = zstd.run(&mut input, &mut output).ok()?;
+        let produced = output.pos();
+        if produced > 0 && !piece(&out[..produced]) {
+            return None;
+        }
+        if left == 0 {
+            return Some(());
+        }
+        if produced == 0 && input.pos() == before {
+            return None;
+        }
+    }
+}

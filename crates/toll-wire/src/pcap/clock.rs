@@ -1,0 +1,106 @@
+//! When was a packet seen, by the line that tcpdump printed above it? Never reads a clock of its own.
+//!
+//! A date and a time of day are read as UTC: the text does not name its zone, and printed again
+//! they are what they were. `-ttt` (time since the packet before) and `-ttttt` (since the first)
+//! look alike; they are read as the former.
+
+const SECOND_NS: u64 = 1_000_000_000;
+const DAY_NS: u64 = 86_400 * SECOND_NS;
+
+/// What was read so far, for the forms in which a line says only a part.
+#[derive(Debug, Default)]
+pub(super) struct Clock {
+    last_ns: u64,
+    /// Midnights passed, where no date is printed.
+    days: u64,
+}
+
+impl Clock {
+    /// Unix time in ns. Without a date it counts from the midnight before the first packet; with
+    /// `-ttt` from the first packet (which is at 1 ns). 0: the line has no time (`-t`).
+    pub(super) fn read(&mut self, line: &[u8]) -> u64 {
+        let relative = matches!(line.first(), Some(b' ' | b'-'));
+        let negative = line.first() == Some(&b'-');
+        let line = if relative { &line[1..] } else { line };
+        let mut words = line.split(|&byte| byte == b' ');
+        let first = words.next().unwrap_or_default();
+        let time_ns = if let Some(day_ns) = date(first) {
+            match words.next().and_then(time_of_day) {
+                Some(ns) => day_ns + ns,
+                None => return 0,
+            }
+        } else if let Some(ns) = time_of_day(first) {
+            if relative {
+                self.last_ns.max(1).saturating_add_signed(if negative {
+                    -ns.cast_signed()
+                } else {
+                    ns.cast_signed()
+                })
+            } else {
+                self.with_day(ns)
+            }
+        } else if let Some(ns) = since_epoch(first) {
+            ns
+        } else {
+            return 0;
+        };
+        self.last_ns = time_ns;
+        time_ns
+    }
+
+    /// A time far before the last one is of the next day; a little before, it is disorder.
+    fn with_day(&mut self, ns: u64) -> u64 {
+        let time_ns = self.days * DAY_NS + ns;
+        if time_ns + DAY_NS / 2 < self.last_ns {
+            self.days += 1;
+            return time_ns + DAY_NS;
+        }
+        time_ns
+    }
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 11 {
+        return None;
+    }
+    digits
+        .iter()
+        .try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0')))
+}
+
+/// `2009-04-12`, as ns since 1970.
+fn date(word: &[u8]) -> Option<u64> {
+    let &[_, _, _, _, b'-', _, _, b'-', _, _] = word else { return None };
+    let (year, month, day) = (number(&word[..4])?, number(&word[5..7])?, number(&word[8..])?);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Days from civil date: years begin in March, so that the leap day comes last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let of_year = (153 * month + 2) / 5 + day - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + of_year;
+    const TO_1970: u64 = 719_468;
+    Some((days - TO_1970) * DAY_NS)
+}
+
+/// `21:18:40.638244`, with six or nine digits behind the point.
+fn time_of_day(word: &[u8]) -> Option<u64> {
+    let (&[a, b, b':', c, d, b':', e, f], rest) = word.split_first_chunk::<8>()? else { return None };
+    let (hours, minutes, seconds) = (number(&[a, b])?, number(&[c, d])?, number(&[e, f])?);
+    Some((hours * 3600 + minutes * 60 + seconds) * SECOND_NS + fraction(rest)?)
+}
+
+/// `1795224158.795523`.
+fn since_epoch(word: &[u8]) -> Option<u64> {
+    let point = word.iter().position(|&byte| byte == b'.')?;
+    number(&word[..point])?.checked_mul(SECOND_NS)?.checked_add(fraction(&word[point..])?)
+}
+
+/// `.638244` in ns.
+fn fraction(text: &[u8]) -> Option<u64> {
+    let [b'.', digits @ ..] = text else { return None };
+    if digits.len() > 9 {
+        return None;
+    }
+    Some(number(digits)? * 10u64.pow(9 - digits.len() as u32))
+}
