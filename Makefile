@@ -1,0 +1,55 @@
+# What can be done with this checkout? `make` alone says so. `make test` is what CI does.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+TOLL := target/release/toll
+# Captures need root.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: help
+help: ## say what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+.PHONY: setup
+setup: ## install what this host lacks (Debian, Ubuntu); see scripts/setup --check
+	@scripts/setup
+
+.PHONY: build
+build: ## build target/release/toll
+	cargo build --release --bin toll
+
+.PHONY: demo
+demo: setup build ## what does watching cost? four minutes on a private server, report at the end
+	$(AS_ROOT) $(TOLL) run tcpdump-impact --profile quick
+
+.PHONY: test
+test: setup check test-rust test-viewer ## all checks and tests, as CI does
+	@echo "make test: all checks and tests passed"
+
+.PHONY: test-rust
+test-rust:
+	@scripts/test-rust
+
+.PHONY: test-viewer
+test-viewer: viewer/node_modules/.package-lock.json
+	cd viewer && npm run --if-present --silent test
+
+.PHONY: check
+check: viewer/node_modules/.package-lock.json ## formatting and lints
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cd viewer && npm run --silent check
+
+.PHONY: bench
+bench: build ## measure toll itself; results go to bench/runs/
+	@for bench in bench/*.sh; do echo "== $$bench"; "$$bench"; done
+
+.PHONY: viewer
+viewer: viewer/node_modules/.package-lock.json ## build the report's page into the Rust sources
+	cd viewer && npm run --silent build
+
+# npm writes this file last, so it dates the whole installation.
+viewer/node_modules/.package-lock.json: viewer/package-lock.json
+	cd viewer && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
