@@ -1,9 +1,12 @@
 //! What did the packets and logs of a host say? Never reads a clock, file or socket.
 
 pub mod decoder;
+pub mod digest;
 pub mod event;
+pub mod fingerprint;
 pub mod frame;
 pub mod ledger;
+pub mod log;
 mod mysql;
 pub mod pcap;
 mod stream;

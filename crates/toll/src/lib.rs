@@ -4,6 +4,7 @@
 
 pub mod analyse;
 pub mod cli;
+pub mod digest;
 pub mod host;
 pub mod journal;
 pub mod places;

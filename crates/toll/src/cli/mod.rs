@@ -6,6 +6,7 @@
 mod clean;
 mod doctor;
 mod load;
+mod digest;
 pub mod report;
 mod server;
 
@@ -32,8 +33,11 @@ enum Verb {
     /// Start, show or stop a private server by itself
     #[command(subcommand)]
     Server(server::Server),
+    Digest(digest::Digest),
     /// Print a completion script for a shell
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        shell: clap_complete::Shell,
+    },
     /// Print the manual page (roff)
     Man,
 }
@@ -56,6 +60,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
+        Verb::Digest(digest) => return digest.run(),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
         }

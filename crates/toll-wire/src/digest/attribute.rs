@@ -1,0 +1,157 @@
+//! Which numbers does an event carry, and in which unit? Names as people know them from slow logs.
+
+use crate::event::Event;
+
+/// How a number is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nanoseconds here, microseconds in JSON, seconds in reports.
+    Time,
+    Count,
+    Bytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attribute {
+    QueryTime,
+    FirstByteTime,
+    LockTime,
+    RowsSent,
+    RowsExamined,
+    RowsAffected,
+    Warnings,
+    BytesSent,
+    BytesReceived,
+    QuerySize,
+}
+
+impl Attribute {
+    pub const ALL: [Self; 10] = [
+        Self::QueryTime,
+        Self::FirstByteTime,
+        Self::LockTime,
+        Self::RowsSent,
+        Self::RowsExamined,
+        Self::RowsAffected,
+        Self::Warnings,
+        Self::BytesSent,
+        Self::BytesReceived,
+        Self::QuerySize,
+    ];
+
+    /// Name in options, filters and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::QueryTime => "query_time",
+            Self::FirstByteTime => "first_byte_time",
+            Self::LockTime => "lock_time",
+            Self::RowsSent => "rows_sent",
+            Self::RowsExamined => "rows_examined",
+            Self::RowsAffected => "rows_affected",
+            Self::Warnings => "warnings",
+            Self::BytesSent => "bytes_sent",
+            Self::BytesReceived => "bytes_received",
+            Self::QuerySize => "query_size",
+        }
+    }
+
+    /// Whatever the case; pt-query-digest's names too.
+    pub fn named(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        match name.as_str() {
+            "bytes" | "query_length" => Some(Self::QuerySize),
+            _ => Self::ALL.into_iter().find(|attribute| attribute.name() == name),
+        }
+    }
+
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::QueryTime | Self::FirstByteTime | Self::LockTime => Unit::Time,
+            Self::BytesSent | Self::BytesReceived | Self::QuerySize => Unit::Bytes,
+            _ => Unit::Count,
+        }
+    }
+
+    /// Its value in an event: ns, count or bytes. From the server's side: sent to the client.
+    pub fn of(self, event: &Event<'_>) -> Option<u64> {
+        match self {
+            Self::QueryTime => event.query_ns,
+            Self::FirstByteTime => event.first_byte_ns,
+            Self::LockTime => event.lock_ns,
+            Self::RowsSent => event.rows_sent,
+            Self::RowsExamined => event.rows_examined,
+            Self::RowsAffected => event.rows_affected,
+            Self::Warnings => event.warnings.map(u64::from),
+            Self::BytesSent => Some(event.bytes_from_server).filter(|bytes| *bytes > 0),
+            Self::BytesReceived => Some(event.bytes_from_client).filter(|bytes| *bytes > 0),
+            Self::QuerySize => Some(event.text.len() as u64 + event.text_cut),
+        }
+    }
+}
+
+/// Names of further attributes that are counted.
+const OTHERS_MAX: usize = 48;
+
+/// Numbers without a place of their own, as a log names them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Others {
+    names: Vec<(Box<str>, Unit)>,
+}
+
+/// Number of a name and a value.
+pub(super) type Other = (u8, u64);
+
+impl Others {
+    pub(super) fn names(&self) -> &[(Box<str>, Unit)] {
+        &self.names
+    }
+
+    pub(super) fn read(&mut self, event: &Event<'_>) -> Vec<Other> {
+        // An empty Vec allocates nothing: packets and plain slow logs have none of these.
+        let mut values = Vec::new();
+        for (name, text) in event.attributes {
+            if let Some(number) = number(name, text)
+                && let Some(id) = self.id(name)
+            {
+                values.push((id, number));
+            }
+        }
+        values
+    }
+
+    pub(super) fn id(&mut self, name: &str) -> Option<u8> {
+        if let Some(at) = self.names.iter().position(|(known, _)| **known == *name) {
+            return u8::try_from(at).ok();
+        }
+        if self.names.len() >= OTHERS_MAX {
+            return None;
+        }
+        self.names.push((name.into(), unit(name)));
+        u8::try_from(self.names.len() - 1).ok()
+    }
+}
+
+fn unit(name: &str) -> Unit {
+    if name.ends_with("_time") || name.ends_with("_wait") {
+        Unit::Time
+    } else if name.contains("bytes") || name.contains("Bytes") {
+        Unit::Bytes
+    } else {
+        Unit::Count
+    }
+}
+
+/// Names of things are no numbers, even where they are written in digits.
+fn number(name: &str, text: &[u8]) -> Option<u64> {
+    const NAMES: [&str; 6] =
+        ["InnoDB_trx_id", "Log_slow_rate_limit", "Killed", "Start", "End", "Statement_id"];
+    if NAMES.contains(&name) || !text.first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
+    match unit(name) {
+        Unit::Time => crate::log::seconds(text),
+        Unit::Count | Unit::Bytes => {
+            text.iter().all(u8::is_ascii_digit).then(|| crate::log::integer(text)).flatten()
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! What is known of one class of queries? Everything here merges exactly.
+
+use super::Measure;
+use super::attribute::{Attribute, Other};
+use super::names::Names;
+use crate::event::{CommandKind, Event, Flags};
+use crate::fingerprint::QueryId;
+
+/// Text kept of a fingerprint or a sample, bytes. The identifier is of the whole.
+const TEXT_MAX: usize = 4_096;
+
+/// Names of [`Class::flags`], as slow logs write them.
+pub const FLAG_NAMES: [&str; 9] = [
+    "No_index_used",
+    "No_good_index_used",
+    "Full_scan",
+    "Full_join",
+    "Tmp_table",
+    "Tmp_table_on_disk",
+    "Filesort",
+    "Filesort_on_disk",
+    "QC_hit",
+];
+
+/// A statement as it was written.
+#[derive(Debug, Clone, Default)]
+pub struct Sample {
+    pub text: Vec<u8>,
+    pub query_ns: u64,
+    pub start_ns: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Class {
+    /// What tells it from others; long keys by their head and their identifier.
+    pub(super) key: Box<[u8]>,
+    pub id: QueryId,
+    /// Fingerprint (or whatever it is grouped by), at most 4 KiB of it.
+    pub text: Vec<u8>,
+    pub distill: Vec<u8>,
+    pub tables: Vec<Vec<u8>>,
+    pub kind: CommandKind,
+    pub count: u64,
+    pub errors: u64,
+    pub tainted: u64,
+    /// At most so many more may have been counted before the class was last folded.
+    pub count_short_by_at_most: u64,
+    measures: [Option<Box<Measure>>; Attribute::ALL.len()],
+    others: Vec<(u8, Measure)>,
+    /// For each of [`FLAG_NAMES`]: how often it was set, and how often it was told.
+    pub flags: [(u64, u64); FLAG_NAMES.len()],
+    pub users: Names,
+    pub hosts: Names,
+    pub dbs: Names,
+    /// Error numbers and their counts.
+    pub error_numbers: Vec<(u16, u64)>,
+    /// Unix ns; 0: unknown.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    pub sample: Option<Sample>,
+}
+
+/// Names of an event, as numbers.
+pub(super) struct Seen {
+    pub user: u32,
+    pub host: u32,
+    pub db: u32,
+}
+
+/// Error numbers counted apart.
+const ERRORS_MAX: usize = 32;
+
+impl Class {
+    /// `key`: as [`bound_key`] leaves it.
+    pub(super) fn new(key: &[u8], short_by: u64) -> Self {
+        let (text, id) = match key.split_at_checked(TEXT_MAX) {
+            Some((head, id)) if let Ok(id) = id.try_into() => (head, QueryId(id)),
+            _ => (key, QueryId::of(key)),
+        };
+        Self {
+            key: key.into(),
+            id,
+            text: text.to_vec(),
+            distill: Vec::new(),
+            tables: Vec::new(),
+            kind: CommandKind::Query,
+            count: 0,
+            errors: 0,
+            tainted: 0,
+            count_short_by_at_most: short_by,
+            measures: Default::default(),
+            others: Vec::new(),
+            flags: Default::default(),
+            users: Names::default(),
+            hosts: Names::default(),
+            dbs: Names::default(),
+            error_numbers: Vec::new(),
+            first_ns: 0,
+            last_ns: 0,
+            sample: None,
+        }
+    }
+
+    pub fn measure(&self, attribute: Attribute) -> Option<&Measure> {
+        self.measures[attribute as usize].as_deref()
+    }
+
+    /// Attributes of logs by the number of their name, see [`super::Digest::other_attributes`].
+    pub fn other(&self, id: u8) -> Option<&Measure> {
+        self.others.iter().find(|(n, _)| *n == id).map(|(_, measure)| measure)
+    }
+
+    pub(super) fn add_sampled(&mut self, event: &Event<'_>, seen: &Seen, others: &[Other], keep: bool) {
+        if keep {
+            self.keep_sample(event);
+        }
+        self.add(event, seen, others);
+    }
+
+    pub(super) fn add(&mut self, event: &Event<'_>, seen: &Seen, others: &[Other]) {
+        self.count += 1;
+        self.tainted += u64::from(event.tainted);
+        for attribute in Attribute::ALL {
+            if let Some(value) = attribute.of(event) {
+                self.measures[attribute as usize].get_or_insert_default().record(value);
+            }
+        }
+        for &(id, value) in others {
+            self.other_mut(id).record(value);
+        }
+        if event.flags != Flags::default() {
+            self.add_flags(&event.flags);
+        }
+        self.users.add(seen.user, 1);
+        self.hosts.add(seen.host, 1);
+        self.dbs.add(seen.db, 1);
+        if let Some(error) = event.error {
+            self.errors += 1;
+            self.add_error(error.number, 1);
+        }
+        self.see(event.start_ns, event.start_ns);
+    }
+
+    /// The slowest; of statements without a time the first.
+    fn keep_sample(&mut self, event: &Event<'_>) {
+        let query_ns = event.query_ns.unwrap_or(0);
+        if self.sample.as_ref().is_some_and(|sample| sample.query_ns >= query_ns) {
+            return;
+        }
+        let sample = self.sample.get_or_insert_default();
+        sample.text.clear();
+        sample.text.extend_from_slice(&event.text[..event.text.len().min(TEXT_MAX)]);
+        if !event.params.is_empty() && sample.text.len() < TEXT_MAX {
+            sample.text.extend_from_slice(b" /* ");
+            sample.text.extend_from_slice(&event.params[..event.params.len().min(TEXT_MAX)]);
+            sample.text.extend_from_slice(b" */");
+        }
+        sample.query_ns = query_ns;
+        sample.start_ns = event.start_ns;
+    }
+
+    fn other_mut(&mut self, id: u8) -> &mut Measure {
+        let at = self.others.iter().position(|(n, _)| *n == id).unwrap_or_else(|| {
+            self.others.push((id, Measure::default()));
+            self.others.len() - 1
+        });
+        &mut self.others[at].1
+    }
+
+    fn add_flags(&mut self, flags: &Flags) {
+        let told = [
+            flags.no_index_used,
+            flags.no_good_index_used,
+            flags.full_scan,
+            flags.full_join,
+            flags.tmp_table,
+            flags.tmp_table_on_disk,
+            flags.filesort,
+            flags.filesort_on_disk,
+            flags.qc_hit,
+        ];
+        for (counts, flag) in self.flags.iter_mut().zip(told) {
+            counts.0 += u64::from(flag == Some(true));
+            counts.1 += u64::from(flag.is_some());
+        }
+    }
+
+    fn add_error(&mut self, number: u16, count: u64) {
+        if let Some((_, n)) = self.error_numbers.iter_mut().find(|(n, _)| *n == number) {
+            *n += count;
+        } else if self.error_numbers.len() < ERRORS_MAX {
+            self.error_numbers.push((number, count));
+        }
+    }
+
+    fn see(&mut self, first_ns: u64, last_ns: u64) {
+        if first_ns > 0 && (self.first_ns == 0 || first_ns < self.first_ns) {
+            self.first_ns = first_ns;
+        }
+        self.last_ns = self.last_ns.max(last_ns);
+    }
+
+    /// `name` and `other`: the numbers here of names and attributes there.
+    pub(super) fn merge(&mut self, from: &Self, name: impl Fn(u32) -> u32, other: impl Fn(u8) -> Option<u8>) {
+        self.count += from.count;
+        self.errors += from.errors;
+        self.tainted += from.tainted;
+        self.count_short_by_at_most += from.count_short_by_at_most;
+        for (mine, theirs) in self.measures.iter_mut().zip(&from.measures) {
+            if let Some(theirs) = theirs {
+                mine.get_or_insert_default().merge(theirs);
+            }
+        }
+        for (id, measure) in &from.others {
+            if let Some(id) = other(*id) {
+                self.other_mut(id).merge(measure);
+            }
+        }
+        for (mine, theirs) in self.flags.iter_mut().zip(&from.flags) {
+            *mine = (mine.0 + theirs.0, mine.1 + theirs.1);
+        }
+        self.users.merge(&from.users, &name);
+        self.hosts.merge(&from.hosts, &name);
+        self.dbs.merge(&from.dbs, &name);
+        for &(number, count) in &from.error_numbers {
+            self.add_error(number, count);
+        }
+        self.see(from.first_ns, from.last_ns);
+        if let Some(sample) = &from.sample
+            && self.sample.as_ref().is_none_or(|mine| mine.query_ns < sample.query_ns)
+        {
+            self.sample = Some(sample.clone());
+        }
+    }
+}
+
+/// Cuts a long key to its head and its identifier, so that memory stays bounded.
+pub(super) fn bound_key(key: &mut Vec<u8>) {
+    if key.len() > TEXT_MAX {
+        let id = QueryId::of(key);
+        key.truncate(TEXT_MAX);
+        key.extend_from_slice(&id.0);
+    }
+}

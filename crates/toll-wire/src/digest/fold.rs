@@ -1,0 +1,69 @@
+//! How does a digest stay within its bounds, and how do two become one?
+
+use super::Digest;
+use super::class::Class;
+
+/// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
+/// a class that comes back says how many of its events may be in there.
+pub(super) fn make_room(digest: &mut Digest) {
+    let rank = digest.settings.rank;
+    let mut classes = std::mem::take(&mut digest.classes);
+    classes.sort_by_key(|class| std::cmp::Reverse(rank.key(class)));
+    let keep = (digest.settings.classes_max / 2).max(1);
+    for class in classes.drain(keep.min(classes.len())..) {
+        digest.floor = digest.floor.max(class.count + class.count_short_by_at_most);
+        digest.folded.merge(&class, |name| name, Some);
+        digest.folded_classes += 1;
+    }
+    digest.classes = classes;
+    digest.index = digest.classes.iter().zip(0..).map(|(class, n)| (class.key.clone(), n)).collect();
+    digest.recent.forget();
+}
+
+/// Adds what `from` holds. Exact as long as neither had to fold classes.
+pub(super) fn merge(digest: &mut Digest, from: &Digest) {
+    let totals = &mut digest.totals;
+    totals.commands += from.totals.commands;
+    totals.queries += from.totals.queries;
+    totals.prepares += from.totals.prepares;
+    totals.admin += from.totals.admin;
+    totals.errors += from.totals.errors;
+    totals.tainted += from.totals.tainted;
+    totals.last_ns = totals.last_ns.max(from.totals.last_ns);
+    if from.totals.first_ns > 0 && (totals.first_ns == 0 || from.totals.first_ns < totals.first_ns) {
+        totals.first_ns = from.totals.first_ns;
+    }
+    let names: Vec<u32> = (0..from.names.len()).map(|id| digest.names.find(from.names.text(id))).collect();
+    let names = move |id: u32| names.get(id as usize).copied().unwrap_or(super::names::BEYOND);
+    let others: Vec<Option<u8>> =
+        from.others.names().iter().map(|(name, _)| digest.others.id(name)).collect();
+    let others = move |id: u8| others.get(usize::from(id)).copied().flatten();
+
+    digest.all.merge(&from.all, &names, &others);
+    digest.folded.merge(&from.folded, &names, &others);
+    digest.folded_classes += from.folded_classes;
+    for class in &from.classes {
+        let at = place_for(digest, class);
+        digest.classes[at].merge(class, &names, &others);
+    }
+    digest.floor += from.floor;
+}
+
+fn place_for(digest: &mut Digest, class: &Class) -> usize {
+    if let Some(&at) = digest.index.get(&class.key) {
+        return at as usize;
+    }
+    if digest.classes.len() >= digest.settings.classes_max {
+        make_room(digest);
+    }
+    let mut new = Class::new(&class.text, digest.floor);
+    new.key = class.key.clone();
+    new.id = class.id;
+    new.kind = class.kind;
+    new.distill = class.distill.clone();
+    new.tables = class.tables.clone();
+    let at = digest.classes.len();
+    digest.index.insert(new.key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
+    digest.classes.push(new);
+    at
+}

@@ -1,0 +1,105 @@
+//! What do the queries of a class have in common?
+
+use super::class::{Class, bound_key};
+use crate::event::{CommandKind, Event};
+use crate::fingerprint::{distill, fingerprint, tables};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GroupBy {
+    #[default]
+    Fingerprint,
+    /// Each table that a statement names.
+    Tables,
+    /// Verbs and tables in a few words.
+    Distill,
+    User,
+    Db,
+    Host,
+    /// Number of the error that the server answered with.
+    Error,
+}
+
+impl GroupBy {
+    pub(super) fn depends_on_text_alone(self) -> bool {
+        matches!(self, Self::Fingerprint | Self::Distill)
+    }
+}
+
+/// Buffers for keys, so that finding one allocates nothing.
+#[derive(Default)]
+pub(super) struct Keys {
+    statement: Vec<u8>,
+    key: Vec<u8>,
+    list: Vec<Vec<u8>>,
+}
+
+impl Keys {
+    pub(super) fn of_text(&mut self, group_by: GroupBy, event: &Event<'_>) -> &[u8] {
+        let text = statement(event, &mut self.statement);
+        if group_by == GroupBy::Distill {
+            self.key = distill(text);
+        } else {
+            fingerprint(text, &mut self.key);
+        }
+        bound_key(&mut self.key);
+        &self.key
+    }
+
+    pub(super) fn of_event(&mut self, group_by: GroupBy, event: &Event<'_>) -> &[Vec<u8>] {
+        self.list.clear();
+        match group_by {
+            GroupBy::Tables => self.list = qualified_tables(event),
+            GroupBy::User => self.list.push(event.user.to_vec()),
+            GroupBy::Db => self.list.push(event.db.to_vec()),
+            GroupBy::Host => self.list.push(event.host.to_vec()),
+            GroupBy::Error => {
+                self.list.extend(event.error.map(|error| error.number.to_string().into_bytes()))
+            }
+            GroupBy::Fingerprint | GroupBy::Distill => {}
+        }
+        self.list.iter_mut().for_each(bound_key);
+        &self.list
+    }
+}
+
+/// The text that is fingerprinted: for prepared statements with the word that pt-query-digest
+/// puts before it, so that preparing, executing and plain text are three classes, as there.
+fn statement<'a>(event: &Event<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    let word: &[u8] = match event.kind {
+        CommandKind::Query | CommandKind::Close | CommandKind::Reset | CommandKind::Admin => {
+            return event.text;
+        }
+        CommandKind::Prepare => b"PREPARE ",
+        CommandKind::Execute => b"EXECUTE ",
+    };
+    buffer.clear();
+    buffer.extend_from_slice(word);
+    buffer.extend_from_slice(event.text);
+    buffer
+}
+
+/// Tables with their schema: the one that is named, else the session's.
+fn qualified_tables(event: &Event<'_>) -> Vec<Vec<u8>> {
+    let mut names: Vec<Vec<u8>> = Vec::new();
+    for name in tables(event.text) {
+        let plain: Vec<u8> = name.into_iter().filter(|b| *b != b'`').collect();
+        let name = if plain.contains(&b'.') || event.db.is_empty() {
+            plain
+        } else {
+            [event.db, b".", &plain].concat()
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// What a class says of itself beyond its key, from its first event.
+pub(super) fn describe(class: &mut Class, group_by: GroupBy, event: &Event<'_>) {
+    class.kind = event.kind;
+    if matches!(group_by, GroupBy::Fingerprint | GroupBy::Distill) {
+        class.distill = distill(event.text);
+        class.tables = qualified_tables(event);
+    }
+}

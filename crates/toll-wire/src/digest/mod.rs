@@ -1,0 +1,208 @@
+//! Which queries cost most? Events in, classes out: bounded, mergeable, exact where it says so.
+//! Never prints and never keeps a statement's literals unless asked to.
+
+mod attribute;
+mod class;
+mod fold;
+mod group;
+mod hash;
+mod histogram;
+mod measure;
+mod names;
+mod rank;
+mod recent;
+
+pub use attribute::{Attribute, Unit};
+pub use class::{Class, FLAG_NAMES, Sample};
+pub use group::GroupBy;
+pub use histogram::Histogram;
+pub use measure::Measure;
+pub use names::Names;
+pub use rank::{Aggregate, Limit, Rank, RankError};
+
+use crate::event::{CommandKind, Event, Sink};
+use attribute::Others;
+use class::Seen;
+use group::Keys;
+use hash::TextMap;
+use names::Table;
+use recent::Recent;
+
+/// Classes kept apart. When there are more, the lower half is folded into [`Digest::folded`].
+pub const CLASSES_MAX: usize = 8_192;
+
+/// What is asked of a digest.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    pub group_by: GroupBy,
+    pub rank: Rank,
+    /// Keep the slowest statement of each class as it was written.
+    pub keep_samples: bool,
+    pub classes_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            group_by: GroupBy::Fingerprint,
+            rank: Rank::default(),
+            keep_samples: false,
+            classes_max: CLASSES_MAX,
+        }
+    }
+}
+
+/// Counts of everything, classes or not.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    pub commands: u64,
+    /// Statements run: queries and executions of prepared ones.
+    pub queries: u64,
+    pub prepares: u64,
+    pub admin: u64,
+    pub errors: u64,
+    pub tainted: u64,
+    /// Unix ns; 0: no event had a time.
+    pub first_ns: u64,
+    pub last_ns: u64,
+}
+
+/// Aggregates events by class.
+pub struct Digest {
+    settings: Settings,
+    pub totals: Totals,
+    /// Over all events.
+    pub all: Class,
+    /// Classes that there was no room for, together.
+    pub folded: Class,
+    pub folded_classes: u64,
+    /// No class that was folded had a greater count.
+    floor: u64,
+    classes: Vec<Class>,
+    index: TextMap<u32>,
+    recent: Recent,
+    keys: Keys,
+    names: Table,
+    others: Others,
+}
+
+impl Digest {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            totals: Totals::default(),
+            all: Class::new(b"", 0),
+            folded: Class::new(b"", 0),
+            folded_classes: 0,
+            floor: 0,
+            classes: Vec::new(),
+            index: TextMap::default(),
+            recent: Recent::new(),
+            keys: Keys::default(),
+            names: Table::default(),
+            others: Others::default(),
+        }
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+
+    /// Classes seen, as far as they were kept apart.
+    pub fn unique(&self) -> u64 {
+        self.classes.len() as u64 + self.folded_classes
+    }
+
+    /// Text of a name that a class counts.
+    pub fn name(&self, id: u32) -> &[u8] {
+        self.names.text(id)
+    }
+
+    /// Names of log attributes without a place of their own (`Rows_read`), with their units.
+    pub fn other_attributes(&self) -> &[(Box<str>, Unit)] {
+        self.others.names()
+    }
+
+    /// The classes of rank at most `limit`, costliest first, and how many are beyond.
+    pub fn ranked(&self, limit: Limit) -> (Vec<&Class>, Vec<&Class>) {
+        rank::ranked(self, limit)
+    }
+
+    /// Adds the events of another digest with the same settings.
+    pub fn merge(&mut self, other: &Self) {
+        fold::merge(self, other);
+    }
+
+    fn count(&mut self, event: &Event<'_>) {
+        let totals = &mut self.totals;
+        totals.commands += 1;
+        match event.kind {
+            CommandKind::Query | CommandKind::Execute => totals.queries += 1,
+            CommandKind::Prepare => totals.prepares += 1,
+            CommandKind::Close | CommandKind::Reset | CommandKind::Admin => totals.admin += 1,
+        }
+        totals.errors += u64::from(event.error.is_some());
+        totals.tainted += u64::from(event.tainted);
+        if event.start_ns > 0 {
+            totals.last_ns = totals.last_ns.max(event.start_ns);
+            if totals.first_ns == 0 || event.start_ns < totals.first_ns {
+                totals.first_ns = event.start_ns;
+            }
+        }
+    }
+
+    fn class_of(&mut self, key: &[u8], event: &Event<'_>) -> u32 {
+        if let Some(&class) = self.index.get(key) {
+            return class;
+        }
+        if self.classes.len() >= self.settings.classes_max {
+            fold::make_room(self);
+        }
+        let class = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
+        let mut new = Class::new(key, self.floor);
+        group::describe(&mut new, self.settings.group_by, event);
+        self.index.insert(new.key.clone(), class);
+        self.classes.push(new);
+        class
+    }
+}
+
+impl Sink for Digest {
+    fn event(&mut self, event: &Event<'_>) {
+        self.count(event);
+        let seen = Seen {
+            user: self.names.id(names::Of::User, event.user),
+            host: self.names.id(names::Of::Host, event.host),
+            db: self.names.id(names::Of::Db, event.db),
+        };
+        let others = self.others.read(event);
+        self.all.add(event, &seen, &others);
+        let keep = self.settings.keep_samples;
+        if self.settings.group_by.depends_on_text_alone() {
+            if let Some(class) = self.recent.class(event) {
+                self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+                return;
+            }
+            let mut keys = std::mem::take(&mut self.keys);
+            let key = keys.of_text(self.settings.group_by, event);
+            let class = self.class_of(key, event);
+            self.keys = keys;
+            self.recent.remember(event, class);
+            self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+            return;
+        }
+        let mut keys = std::mem::take(&mut self.keys);
+        for key in keys.of_event(self.settings.group_by, event) {
+            let class = self.class_of(key, event);
+            self.classes[class as usize].add_sampled(event, &seen, &others, keep);
+        }
+        self.keys = keys;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Which class was this very text in, the last time? Remembers texts whole; never mistakes one
+//! for another.
+
+use super::hash::hash;
+use crate::event::{CommandKind, Event};
+
+const SLOTS: usize = 4_096;
+/// Longer texts are seldom repeated and would fill the cache of the processor.
+const TEXT_MAX: usize = 2_048;
+
+/// One place for each hash; a newer text takes an older one's.
+pub(super) struct Recent {
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone)]
+struct Slot {
+    text: Vec<u8>,
+    kind: CommandKind,
+    class: u32,
+}
+
+impl Recent {
+    pub(super) fn new() -> Self {
+        Self { slots: vec![Slot { text: Vec::new(), kind: CommandKind::Query, class: u32::MAX }; SLOTS] }
+    }
+
+    pub(super) fn class(&self, event: &Event<'_>) -> Option<u32> {
+        let slot = &self.slots[place(event.text)];
+        (slot.text == event.text && slot.kind == event.kind && slot.class != u32::MAX).then_some(slot.class)
+    }
+
+    pub(super) fn remember(&mut self, event: &Event<'_>, class: u32) {
+        if event.text.len() > TEXT_MAX {
+            return;
+        }
+        let slot = &mut self.slots[place(event.text)];
+        slot.text.clear();
+        slot.text.extend_from_slice(event.text);
+        slot.kind = event.kind;
+        slot.class = class;
+    }
+
+    /// Classes have been numbered anew.
+    pub(super) fn forget(&mut self) {
+        for slot in &mut self.slots {
+            slot.class = u32::MAX;
+        }
+    }
+}
+
+fn place(text: &[u8]) -> usize {
+    let kept = &text[..text.len().min(TEXT_MAX)];
+    (hash(kept, 0) % SLOTS as u64) as usize
+}

@@ -1,0 +1,327 @@
+//! How is an ordinary statement fingerprinted in one pass? Declines what needs several.
+//!
+//! The rules are stated in `exact`; this file is the same function for texts in which no rule
+//! can see what another one left. Whatever could make them differ ends the scan with `None`.
+
+use super::bytes::{is_space, is_word};
+use super::collapse::Seen;
+use super::exact::{line_comment_stop, number_end};
+use memchr::memmem;
+
+/// What a byte outside quotes begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Copy,
+    Word,
+    Number,
+    Space,
+    Quote,
+    Mark,
+    Open,
+    Close,
+    Comma,
+    Slash,
+    Hash,
+    Name,
+    Decline,
+}
+
+const KIND: [Kind; 256] = {
+    let mut kind = [Kind::Copy; 256];
+    let mut b = 0;
+    while b < 256 {
+        kind[b] = match b as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => Kind::Word,
+            b'0'..=b'9' | b'+' | b'-' => Kind::Number,
+            b' ' | b'\n' | b'\t' | b'\r' | 0x0c => Kind::Space,
+            b'\'' | b'"' => Kind::Quote,
+            b'?' => Kind::Mark,
+            b'(' => Kind::Open,
+            b')' => Kind::Close,
+            b',' => Kind::Comma,
+            b'/' => Kind::Slash,
+            b'#' => Kind::Hash,
+            b'`' => Kind::Name,
+            b'\\' | 0x0b => Kind::Decline,
+            _ => Kind::Copy,
+        };
+        b += 1;
+    }
+    kind
+};
+
+/// How far a list of `?` after IN or VALUES has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    None,
+    /// After the word or a whole list: spaces, commas and another list may follow.
+    Between,
+    Inside,
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    out: &'a mut Vec<u8>,
+    at: usize,
+    /// The byte before `at`, as it was in the text.
+    last: u8,
+    spaces: usize,
+    list: List,
+    /// Where in `out` the word, or the `(?+)` that stands for its lists, ends.
+    list_end: usize,
+    list_folded: bool,
+    /// Where the back quote is that ends a name.
+    name_end: usize,
+    seen: Seen,
+}
+
+/// `None`: needs the exact rules; `out` is then to be thrown away.
+pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> Option<Seen> {
+    if text.len() >= 4 && text[..4].eq_ignore_ascii_case(b"use ") {
+        return None;
+    }
+    let mut scan = Scan {
+        text,
+        out,
+        at: 0,
+        last: b' ',
+        spaces: 0,
+        list: List::None,
+        list_end: 0,
+        list_folded: false,
+        name_end: 0,
+        seen: Seen::default(),
+    };
+    while let Some(&byte) = scan.text.get(scan.at) {
+        match KIND[usize::from(byte)] {
+            Kind::Word => scan.word()?,
+            Kind::Space => scan.space(byte),
+            Kind::Number => scan.number(byte)?,
+            Kind::Quote => scan.quoted(byte)?,
+            Kind::Mark => scan.mark(scan.at + 1)?,
+            Kind::Open => scan.open(),
+            Kind::Close => scan.close(),
+            Kind::Comma => scan.comma(),
+            Kind::Slash => scan.slash()?,
+            Kind::Hash => scan.line_comment(1)?,
+            Kind::Name => scan.name()?,
+            Kind::Copy => scan.copy(byte),
+            Kind::Decline => return None,
+        }
+    }
+    if scan.last == b'\n' && scan.spaces == 1 && scan.out.last() == Some(&b' ') {
+        scan.out.pop();
+    }
+    Some(scan.seen)
+}
+
+impl Scan<'_> {
+    fn copy(&mut self, byte: u8) {
+        self.out.push(byte);
+        self.last = byte;
+        self.at += 1;
+        self.list = List::None;
+    }
+
+    fn space(&mut self, byte: u8) {
+        self.spaces = if is_space(self.last) { self.spaces + 1 } else { 1 };
+        if self.out.last().is_some_and(|b| *b != b' ') {
+            self.out.push(b' ');
+        }
+        self.last = byte;
+        self.at += 1;
+    }
+
+    fn comma(&mut self) {
+        self.out.push(b',');
+        self.last = b',';
+        self.at += 1;
+    }
+
+    fn open(&mut self) {
+        self.out.push(b'(');
+        self.last = b'(';
+        self.at += 1;
+        self.list = if self.list == List::Between { List::Inside } else { List::None };
+    }
+
+    fn close(&mut self) {
+        self.last = b')';
+        self.at += 1;
+        if self.list != List::Inside {
+            self.out.push(b')');
+            self.list = List::None;
+            return;
+        }
+        self.out.truncate(self.list_end);
+        if !self.list_folded {
+            self.out.extend_from_slice(b"(?+)");
+            self.list_end = self.out.len();
+            self.list_folded = true;
+        }
+        self.list = List::Between;
+    }
+
+    /// A `?` for the text up to `end`, with the prefix that belongs to it dropped.
+    fn mark(&mut self, end: usize) -> Option<()> {
+        if matches!(self.last, b'x' | b'b' | b'.') {
+            self.out.pop();
+            // What is left of the word may be one that other rules know.
+            if self.last != b'.' && self.out.ends_with(b"null") {
+                return None;
+            }
+        }
+        self.value(end);
+        Some(())
+    }
+
+    fn value(&mut self, end: usize) {
+        self.out.push(b'?');
+        self.last = b'?';
+        self.at = end;
+        if self.list == List::Between {
+            self.list = List::None;
+        }
+    }
+
+    /// A quoted name is read like any text, unless something in it could be taken for more.
+    fn name(&mut self) -> Option<()> {
+        if self.at != self.name_end || self.at == 0 {
+            let start = self.at + 1;
+            let length = memchr::memchr(b'`', &self.text[start..])?;
+            let is_plain = |b: &u8| is_word(*b) || matches!(b, b' ' | b'.' | b'$' | 0x80..);
+            if !self.text[start..start + length].iter().all(is_plain) {
+                return None;
+            }
+            self.name_end = start + length;
+        }
+        self.copy(b'`');
+        Some(())
+    }
+
+    fn word(&mut self) -> Option<()> {
+        let start = self.at;
+        let begin = self.out.len();
+        let length = self.text[start..]
+            .iter()
+            .position(|b| KIND[usize::from(*b)] != Kind::Word)
+            .unwrap_or(self.text.len() - start);
+        let end = start + length;
+        let raw = &self.text[start..end];
+        self.out.extend(raw.iter().map(u8::to_ascii_lowercase));
+        let word = &self.out[begin..];
+        let list = match word {
+            b"in" | b"value" | b"values" => List::Between,
+            b"null" => {
+                self.out.truncate(begin);
+                self.value(end);
+                return Some(());
+            }
+            b"true" | b"false"
+                if (start == 0 || !is_word(self.text[start - 1]))
+                    && self.text.get(end).is_none_or(|b| !is_word(*b)) =>
+            {
+                self.out.truncate(begin);
+                return self.mark(end);
+            }
+            b"union" => {
+                self.seen.union = true;
+                List::None
+            }
+            b"limit" => {
+                self.seen.limit = true;
+                List::None
+            }
+            b"order" => {
+                self.seen.order = true;
+                List::None
+            }
+            _ => List::None,
+        };
+        self.list = list;
+        self.list_end = self.out.len();
+        self.list_folded = false;
+        self.last = raw[length - 1];
+        self.at = end;
+        Some(())
+    }
+
+    fn number(&mut self, byte: u8) -> Option<()> {
+        if byte == b'-' && self.text.get(self.at + 1) == Some(&b'-') {
+            return self.line_comment(2);
+        }
+        let end = number_end(self.text, self.at);
+        let taken = &self.text[self.at..end];
+        // A comment or the word FALSE among what looks like a number is seen first by its rule.
+        if memmem::find(taken, b"--").is_some()
+            || memchr::memchr2_iter(b'f', b'F', &taken[1..]).any(|n| self.is_false(self.at + 1 + n))
+        {
+            return None;
+        }
+        self.mark(end)
+    }
+
+    fn is_false(&self, at: usize) -> bool {
+        self.text[at..].len() >= 5 && self.text[at..at + 5].eq_ignore_ascii_case(b"false")
+    }
+
+    /// Passes over a comment. With a quote before the end of the line it is one to MySQL and none
+    /// to the rules; a block comment within might hold that quote.
+    fn line_comment(&mut self, open: usize) -> Option<()> {
+        let stop = line_comment_stop(self.text, self.at + open);
+        let is_quoted = matches!(self.text.get(stop), Some(b'\'' | b'"'));
+        if is_quoted || memmem::find(&self.text[self.at..stop], b"/*").is_some() {
+            return None;
+        }
+        self.at = stop;
+        Some(())
+    }
+
+    fn slash(&mut self) -> Option<()> {
+        if self.text.get(self.at + 1) != Some(&b'*') || self.text.get(self.at + 2) == Some(&b'!') {
+            self.copy(b'/');
+            return Some(());
+        }
+        let body = self.at + 3;
+        let end = memmem::find(self.text.get(body..)?, b"*/")? + body + 2;
+        // Without the comment its neighbours touch, and might be read as one.
+        let is_space_or_end = |at: usize| self.text.get(at).is_none_or(|b| is_space(*b));
+        let starts_with_use = self.at == 0 && matches!(self.text.get(end), Some(b'u' | b'U'));
+        let is_apart =
+            is_space_or_end(end) || (self.at == 0 || is_space(self.text[self.at - 1])) && !starts_with_use;
+        // The rules look for the end of `/**/` further on.
+        if self.text[self.at + 2..].starts_with(b"*/") {
+            return None;
+        }
+        self.at = end;
+        is_apart.then_some(())
+    }
+
+    fn quoted(&mut self, quote: u8) -> Option<()> {
+        let mut at = self.at + 1;
+        // A `#` or `--` that a line end follows, with no quote between, is a comment to the rules.
+        let mut comment = false;
+        loop {
+            let byte = *self.text.get(at)?;
+            match byte {
+                _ if byte == quote => return self.mark(at + 1),
+                b'"' => return None,
+                b'\'' => comment = false,
+                b'\\' => match self.text.get(at + 1) {
+                    Some(b'\'' | b'"') => {
+                        comment = false;
+                        at += 1;
+                    }
+                    Some(b'\\') | None => return None,
+                    Some(_) => {}
+                },
+                b'#' => comment = true,
+                b'-' => comment |= self.text.get(at + 1) == Some(&b'-'),
+                b'\n' | b'\r' if comment => return None,
+                b'/' if self.text.get(at + 1) == Some(&b'*') => return None,
+                _ => {}
+            }
+            at += 1;
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which statements does an audit log hold? MariaDB's `server_audit` file format: a line each.
+
+use super::framing::{End, Entry, Format, Framed};
+use super::time::{LastTime, Zone};
+use super::{LogLedger, decimal};
+use crate::event::{CommandKind, ErrorInfo, Event, Sink};
+
+/// Audit log; `zone` is the one the server runs in.
+pub type AuditLog<Z> = Framed<AuditFormat<Z>>;
+
+pub struct AuditFormat<Z> {
+    zone: Z,
+    last_time: LastTime,
+}
+
+impl<Z: Zone> AuditLog<Z> {
+    pub fn new(zone: Z) -> Self {
+        Framed::of(AuditFormat { zone, last_time: LastTime::default() })
+    }
+}
+
+impl<Z: Zone> Format for AuditFormat<Z> {
+    fn is_header(&self, _line: &[u8]) -> bool {
+        false
+    }
+
+    fn end(&self, bytes: &[u8], from: usize, end: bool) -> End {
+        match memchr::memchr(b'\n', &bytes[from..]) {
+            Some(line) => End::At(from + line + 1),
+            None if end => End::At(bytes.len()),
+            None => End::Unknown,
+        }
+    }
+
+    /// `20231121 10:00:00,server,user,host,connection,query,QUERY,db,'statement',error`.
+    fn parse(&mut self, entry: &Entry<'_>, ledger: &mut LogLedger, sink: &mut dyn Sink) {
+        let bytes = entry.bytes.len() as u64 + entry.passed;
+        let line = entry.bytes.strip_suffix(b"\n").unwrap_or(entry.bytes);
+        let mut fields = line.splitn(9, |b| *b == b',');
+        let mut next = || fields.next();
+        let head = (next(), next(), next(), next(), next(), next(), next(), next(), next());
+        let (
+            Some(time),
+            _,
+            Some(user),
+            Some(host),
+            Some(connection),
+            _,
+            Some(operation),
+            Some(db),
+            Some(object),
+        ) = head
+        else {
+            ledger.entries_malformed += 1;
+            ledger.malformed_bytes += bytes;
+            return;
+        };
+        ledger.entries_parsed += 1;
+        ledger.entries_cut += u64::from(entry.passed > 0);
+        ledger.entry_bytes += bytes;
+        if operation != b"QUERY" {
+            return;
+        }
+        let (text, code) = match memchr::memrchr(b',', object) {
+            Some(comma) if entry.passed == 0 => (&object[..comma], &object[comma + 1..]),
+            _ => (object, b"".as_slice()),
+        };
+        let text = text.strip_prefix(b"'").unwrap_or(text);
+        let number = decimal::integer(code).and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0);
+        sink.event(&Event {
+            start_ns: self.last_time.read(time, &self.zone).unwrap_or(0),
+            kind: CommandKind::Query,
+            text: text.strip_suffix(b"'").unwrap_or(text),
+            text_cut: entry.passed,
+            user,
+            host,
+            db,
+            connection_id: decimal::integer(connection),
+            error: number.map(|number| ErrorInfo { number, state: b"", message: b"" }),
+            ..Event::default()
+        });
+    }
+}

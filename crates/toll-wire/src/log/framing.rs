@@ -1,0 +1,136 @@
+//! Where does each entry of a log begin and end, in bytes that come piece by piece? Bounded:
+//! of an entry longer than [`super::ENTRY_MAX`] the first part is kept, the rest counted.
+
+use super::{ENTRY_MAX, Log, LogLedger};
+use crate::event::Sink;
+
+/// Room for the line that tells whether an entry has ended.
+pub(super) const LOOKAHEAD: usize = 1024;
+
+pub enum End {
+    /// After so many bytes.
+    At(usize),
+    /// Not within these bytes.
+    Unknown,
+}
+
+/// One entry as it stands in the log.
+pub struct Entry<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Bytes of the entry beyond those.
+    pub(super) passed: u64,
+    /// The log ended here, perhaps not the entry.
+    pub(super) is_tail: bool,
+}
+
+/// What tells one kind of log from another.
+pub trait Format {
+    /// Is this line (its end included, never empty) one that a server writes when it opens a log?
+    fn is_header(&self, line: &[u8]) -> bool;
+
+    /// Where the entry at the start of `bytes` ends; no end lies before `from`. `end`: nothing
+    /// will follow, so the last entry ends with the bytes.
+    fn end(&self, bytes: &[u8], from: usize, end: bool) -> End;
+
+    /// Turns an entry into an event and counts its bytes.
+    fn parse(&mut self, entry: &Entry<'_>, ledger: &mut LogLedger, sink: &mut dyn Sink);
+}
+
+/// A log of format `F`, read as it comes.
+pub struct Framed<F> {
+    format: F,
+    /// Bytes of the entry at hand that were searched for its end.
+    searched: usize,
+    /// An entry over the limit: its first part, and the bytes of it passed over since.
+    held: Option<(Vec<u8>, u64)>,
+    ledger: LogLedger,
+}
+
+impl<F> Framed<F> {
+    pub(super) fn of(format: F) -> Self {
+        Self { format, searched: 0, held: None, ledger: LogLedger::default() }
+    }
+}
+
+impl<F: Format> Log for Framed<F> {
+    fn take(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let rest = &bytes[taken..];
+            let length = if self.held.is_some() {
+                self.pass_over(rest, end, sink)
+            } else {
+                self.entry(rest, end, sink)
+            };
+            if length == 0 {
+                break;
+            }
+            self.ledger.read(&rest[..length]);
+            taken += length;
+        }
+        if end {
+            self.release(true, sink);
+        }
+        taken
+    }
+
+    fn ledger(&self) -> &LogLedger {
+        &self.ledger
+    }
+}
+
+impl<F: Format> Framed<F> {
+    /// Takes one entry or one header line. 0: more is needed.
+    fn entry(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize {
+        if self.searched == 0 {
+            match memchr::memchr(b'\n', &bytes[..bytes.len().min(LOOKAHEAD)]) {
+                Some(line) if self.format.is_header(&bytes[..=line]) => {
+                    self.ledger.header_bytes += line as u64 + 1;
+                    return line + 1;
+                }
+                None if !end && bytes.len() < LOOKAHEAD => return 0,
+                _ => {}
+            }
+        }
+        let (kept, is_tail) = match self.format.end(bytes, self.searched, end) {
+            End::At(length) => (length, end && length == bytes.len()),
+            End::Unknown if end => (bytes.len(), true),
+            End::Unknown if bytes.len() >= ENTRY_MAX => {
+                // The last bytes may be half of what ends the entry.
+                let keep = ENTRY_MAX - LOOKAHEAD;
+                self.held = Some((bytes[..keep].to_vec(), 0));
+                self.searched = 0;
+                return keep;
+            }
+            End::Unknown => {
+                self.searched = bytes.len().saturating_sub(LOOKAHEAD);
+                return 0;
+            }
+        };
+        self.searched = 0;
+        self.format.parse(&Entry { bytes: &bytes[..kept], passed: 0, is_tail }, &mut self.ledger, sink);
+        kept
+    }
+
+    /// Looks for the end of an entry that is too long to keep.
+    fn pass_over(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize {
+        let (length, has_ended) = match self.format.end(bytes, 0, end) {
+            End::At(length) => (length, true),
+            End::Unknown if end => (bytes.len(), true),
+            End::Unknown => (bytes.len().saturating_sub(LOOKAHEAD), false),
+        };
+        if let Some((_, passed)) = &mut self.held {
+            *passed += length as u64;
+        }
+        if has_ended {
+            self.release(end && length == bytes.len(), sink);
+        }
+        length
+    }
+
+    fn release(&mut self, is_tail: bool, sink: &mut dyn Sink) {
+        if let Some((kept, passed)) = self.held.take() {
+            self.format.parse(&Entry { bytes: &kept, passed, is_tail }, &mut self.ledger, sink);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What did a server write down of its queries? Slow logs, general logs, audit logs.
+//! Never reads a clock or a file: bytes come in, events go out.
+
+mod audit;
+mod decimal;
+mod detect;
+mod framing;
+mod general;
+mod ledger;
+mod slow;
+mod slow_header;
+mod time;
+
+pub use audit::AuditLog;
+pub(crate) use decimal::{integer, seconds};
+pub use detect::{Kind, detect};
+pub use general::GeneralLog;
+pub use ledger::LogLedger;
+pub use slow::SlowLog;
+pub use time::{Civil, Utc, Zone};
+
+use crate::event::Sink;
+
+/// Longest entry that is kept whole, in bytes. Of a longer one the rest is counted, not kept.
+pub const ENTRY_MAX: usize = 1 << 20;
+
+/// A log read as it comes.
+pub trait Log {
+    /// Takes what is whole in `bytes` and returns how many bytes it took; the caller brings the
+    /// rest again, with more behind it. `end`: nothing will follow.
+    ///
+    /// Takes at least one byte once `bytes` holds [`ENTRY_MAX`] of them, or at the end.
+    fn take(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize;
+
+    fn ledger(&self) -> &LogLedger;
+}

@@ -1,0 +1,179 @@
+//! What do the comment lines above a slow query say? One entry's lines in, its attributes out.
+
+use super::decimal::{integer, seconds};
+use crate::event::{ErrorInfo, Flags};
+use memchr::memmem;
+
+/// Attributes beyond those with a place of their own; MySQL 8 with `log_slow_extra` writes 22.
+const OTHERS_MAX: usize = 48;
+
+#[derive(Debug)]
+pub(super) struct Header<'a> {
+    /// The text after `# Time: `.
+    pub time: Option<&'a [u8]>,
+    pub user: Option<&'a [u8]>,
+    pub host: &'a [u8],
+    pub connection_id: Option<u64>,
+    pub query_time: Option<&'a [u8]>,
+    pub lock_time: Option<&'a [u8]>,
+    pub rows_sent: Option<u64>,
+    pub rows_examined: Option<u64>,
+    pub rows_affected: Option<u64>,
+    pub bytes_sent: Option<u64>,
+    pub errno: Option<u64>,
+    /// From `Schema:`; empty: the session had none.
+    pub schema: Option<&'a [u8]>,
+    /// From `use`.
+    pub used: Option<&'a [u8]>,
+    /// From `SET timestamp=`, in ns.
+    pub timestamp_ns: Option<u64>,
+    pub flags: Flags,
+    others: [(&'a str, &'a [u8]); OTHERS_MAX],
+    others_count: usize,
+    has_settings: bool,
+}
+
+impl<'a> Header<'a> {
+    pub(super) fn new() -> Self {
+        Self {
+            time: None,
+            user: None,
+            host: b"",
+            connection_id: None,
+            query_time: None,
+            lock_time: None,
+            rows_sent: None,
+            rows_examined: None,
+            rows_affected: None,
+            bytes_sent: None,
+            errno: None,
+            schema: None,
+            used: None,
+            timestamp_ns: None,
+            flags: Flags::default(),
+            others: [("", b""); OTHERS_MAX],
+            others_count: 0,
+            has_settings: false,
+        }
+    }
+
+    pub(super) fn others(&self) -> &[(&'a str, &'a [u8])] {
+        &self.others[..self.others_count]
+    }
+
+    pub(super) fn error(&self) -> Option<ErrorInfo<'a>> {
+        let number = self.errno.filter(|n| *n > 0).and_then(|n| u16::try_from(n).ok())?;
+        Some(ErrorInfo { number, state: b"", message: b"" })
+    }
+
+    /// Reads one line that is not the statement. Returns the statement of a line such as
+    /// `# administrator command: Quit`.
+    pub(super) fn line(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+        if let Some(time) = line.strip_prefix(b"# Time: ").filter(|_| self.time.is_none()) {
+            self.time = Some(time);
+            // Servers before 5.1 continue the line.
+            if let Some(at) = memmem::find(time, b"# User@Host: ") {
+                self.user_host(&time[at + 13..]);
+            }
+        } else if let Some(user) = line.strip_prefix(b"# User@Host: ").filter(|_| self.user.is_none()) {
+            self.user_host(user);
+        } else if line.starts_with(b"# administrator command:") {
+            return Some(&line[2..]);
+        } else if let Some(properties) = line.strip_prefix(b"#") {
+            self.properties(properties);
+        } else if let Some(db) = line.strip_prefix(b"use ").filter(|_| self.used.is_none()) {
+            let end = memchr::memchr(b';', db).unwrap_or(db.len());
+            self.used = Some(unquoted(&db[..end])).filter(|db| !db.is_empty());
+        } else if let Some(settings) = line.strip_prefix(b"SET ").filter(|_| !self.has_settings) {
+            self.has_settings = true;
+            let value = memmem::find(settings, b"timestamp=").map(|at| &settings[at + 10..]);
+            self.timestamp_ns = value.and_then(seconds);
+        }
+        None
+    }
+
+    /// `root[root] @ localhost [127.0.0.1]  Id:     3`, `[SQL_SLAVE] @  []`.
+    fn user_host(&mut self, text: &'a [u8]) {
+        let user_end = match text.first() {
+            Some(b'[') => memchr::memchr(b']', text).filter(|n| *n > 1).map(|n| n + 1),
+            Some(_) => Some(memchr::memchr(b'[', text).unwrap_or(text.len())),
+            None => None,
+        };
+        let Some(user_end) = user_end else { return };
+        let Some(at) = memmem::find(&text[user_end..], b"@ ").map(|n| user_end + n + 2) else { return };
+        let Some(open) = memmem::find(&text[at.saturating_sub(1)..], b" [").map(|n| at - 1 + n + 2) else {
+            return;
+        };
+        let Some(close) = memchr::memrchr(b']', text).filter(|close| *close >= open) else { return };
+        let host = text.get(at..open - 2).unwrap_or_default();
+        self.user = Some(&text[..user_end]);
+        // With skip_name_resolve there is an address alone.
+        self.host = if host.is_empty() { &text[open..close] } else { host };
+        let id = memmem::find(&text[close..], b"Id:").map(|n| text[close + n + 3..].trim_ascii_start());
+        self.connection_id = id.and_then(integer).or(self.connection_id);
+    }
+
+    /// ` Query_time: 2.000000  Lock_time: 0.000000 Rows_sent: 1`.
+    fn properties(&mut self, line: &'a [u8]) {
+        let name = line.trim_ascii_start();
+        if name.len() == line.len() || !name.first().is_some_and(u8::is_ascii_uppercase) {
+            return;
+        }
+        let mut at = 0;
+        while let Some(colon) = memchr::memchr(b':', &name[at..]).map(|n| at + n) {
+            let is_word = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+            let length = name[at..colon].iter().rev().take_while(|b| is_word(b)).count();
+            let key = &name[colon - length..colon];
+            let value = name[colon + 1..].trim_ascii_start();
+            let value_at = name.len() - value.len();
+            if length == 0 || (value_at == colon + 1 && value_at < name.len()) {
+                at = colon + 1;
+                continue;
+            }
+            let end = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
+            // `Schema:   Last_errno: 0`: there was none.
+            if key == b"Schema" && end > 1 && value[end - 1] == b':' {
+                self.schema = Some(b"");
+                at = value_at;
+                continue;
+            }
+            self.property(key, &value[..end]);
+            at = value_at + end;
+        }
+    }
+
+    fn property(&mut self, key: &'a [u8], value: &'a [u8]) {
+        let flag = || Some(value == b"Yes");
+        match key {
+            b"Query_time" => self.query_time = Some(value),
+            b"Lock_time" => self.lock_time = Some(value),
+            b"Rows_sent" => self.rows_sent = integer(value),
+            b"Rows_examined" => self.rows_examined = integer(value),
+            b"Rows_affected" => self.rows_affected = integer(value),
+            b"Bytes_sent" => self.bytes_sent = integer(value),
+            b"Thread_id" => self.connection_id = integer(value),
+            b"Last_errno" | b"Errno" => self.errno = integer(value),
+            b"Schema" => self.schema = Some(unquoted(value)),
+            b"QC_hit" | b"QC_Hit" => self.flags.qc_hit = flag(),
+            b"Full_scan" => self.flags.full_scan = flag(),
+            b"Full_join" => self.flags.full_join = flag(),
+            b"Tmp_table" => self.flags.tmp_table = flag(),
+            b"Tmp_table_on_disk" => self.flags.tmp_table_on_disk = flag(),
+            b"Filesort" => self.flags.filesort = flag(),
+            b"Filesort_on_disk" => self.flags.filesort_on_disk = flag(),
+            b"No_index_used" => self.flags.no_index_used = flag(),
+            b"No_good_index_used" => self.flags.no_good_index_used = flag(),
+            _ => {
+                if let (Ok(key), true) = (std::str::from_utf8(key), self.others_count < OTHERS_MAX) {
+                    self.others[self.others_count] = (key, value);
+                    self.others_count += 1;
+                }
+            }
+        }
+    }
+}
+
+fn unquoted(name: &[u8]) -> &[u8] {
+    let name = name.strip_prefix(b"`").unwrap_or(name);
+    name.strip_suffix(b"`").unwrap_or(name)
+}

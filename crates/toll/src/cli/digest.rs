@@ -1,0 +1,133 @@
+//! `toll digest`: what is asked of it on the command line? Options only.
+
+use crate::digest::{self, Format, Request, Type, When};
+use anyhow::bail;
+use clap::{Args, ValueEnum};
+use signal_hook::consts::SIGINT;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use toll_wire::digest::{GroupBy, Limit, Rank, Settings};
+
+/// Rank the queries of captures and logs by what they cost
+///
+/// Reads packet captures, tcpdump text, slow logs and general logs, plain or compressed with gzip
+/// or zstd. Fingerprints and IDs are those of pt-query-digest.
+#[derive(Debug, Args)]
+pub struct Digest {
+    /// Files to read; `-` is standard input, read as it comes
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What the files hold
+    #[arg(long, value_enum, default_value = "auto")]
+    r#type: AutoType,
+    /// What the queries of a class have in common
+    #[arg(long, value_enum, default_value = "fingerprint")]
+    group_by: Grouping,
+    /// Rank by an attribute and an aggregate of it, such as query_time:sum, rows_sent:max,
+    /// lock_time:p95; general logs, which have no times, are ranked by count
+    #[arg(long, default_value = "query_time:sum", value_name = "ATTRIBUTE:AGGREGATE")]
+    order_by: Rank,
+    /// Show so many classes, or so many percent of the whole, or the lesser of both
+    #[arg(long, default_value = "95%:20", value_name = "SHARE%:COUNT")]
+    limit: Limit,
+    /// Only events at or after a time: 2h (ago), 2026-11-21 [10:00:00], 261121 [10:00:00]
+    #[arg(long, value_name = "TIME")]
+    since: Option<When>,
+    /// Only events before a time
+    #[arg(long, value_name = "TIME")]
+    until: Option<When>,
+    /// How to print it
+    #[arg(long, value_enum, default_value = "report")]
+    format: Format,
+    /// Show statements as they were written, with their literals
+    #[arg(long)]
+    literals: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AutoType {
+    /// By their first bytes
+    Auto,
+    /// pcap or pcapng
+    Pcap,
+    /// What tcpdump prints with -x, -xx or -X
+    Tcpdump,
+    Slowlog,
+    Genlog,
+    /// MariaDB's server_audit
+    Auditlog,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Grouping {
+    Fingerprint,
+    Tables,
+    Distill,
+    User,
+    Db,
+    Host,
+    Error,
+}
+
+impl Digest {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let request = self.resolved()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
+        signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
+        let done = digest::digest(&request, &stop)?;
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        digest::print(&request, &done, &mut out).or_else(ignore_closed_pipe)?;
+        if done.interrupted && std::io::stderr().is_terminal() {
+            writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;
+        }
+        Ok(if done.interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS })
+    }
+
+    fn resolved(self) -> anyhow::Result<Request> {
+        if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+            bail!("standard input can be read only once: name `-` once");
+        }
+        Ok(Request {
+            files: self.files,
+            kind: match self.r#type {
+                AutoType::Auto => None,
+                AutoType::Pcap => Some(Type::Pcap),
+                AutoType::Tcpdump => Some(Type::Tcpdump),
+                AutoType::Slowlog => Some(Type::Slowlog),
+                AutoType::Genlog => Some(Type::Genlog),
+                AutoType::Auditlog => Some(Type::Auditlog),
+            },
+            settings: Settings {
+                group_by: match self.group_by {
+                    Grouping::Fingerprint => GroupBy::Fingerprint,
+                    Grouping::Tables => GroupBy::Tables,
+                    Grouping::Distill => GroupBy::Distill,
+                    Grouping::User => GroupBy::User,
+                    Grouping::Db => GroupBy::Db,
+                    Grouping::Host => GroupBy::Host,
+                    Grouping::Error => GroupBy::Error,
+                },
+                rank: self.order_by,
+                keep_samples: self.literals,
+                ..Settings::default()
+            },
+            limit: self.limit,
+            since: self.since,
+            until: self.until,
+            format: self.format,
+            literals: self.literals,
+        })
+    }
+}
+
+/// `toll digest ... | head` is not an error.
+fn ignore_closed_pipe(error: anyhow::Error) -> anyhow::Result<()> {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(io) if io.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        _ => Err(error),
+    }
+}

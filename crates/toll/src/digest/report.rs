@@ -1,0 +1,157 @@
+//! What does a digest look like to a person? The shape of pt-query-digest's report, in which
+//! people know where to look.
+
+use super::json::{duration_s, text};
+use super::report_class::{self, Table};
+use super::scale::magnitude;
+use super::{Digested, Request};
+use std::io::{self, Write};
+use toll_wire::digest::{Attribute, Class, GroupBy};
+
+pub(super) const WIDTH: usize = 74;
+
+pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+    let digest = &done.digest;
+    if done.interrupted {
+        writeln!(out, "# Interrupted: this is what was read until then.")?;
+    }
+    let files: Vec<&str> = done.inputs.iter().map(|input| input.name.as_str()).collect();
+    writeln!(out, "# Files: {}", files.join(", "))?;
+    if digest.totals.commands == 0 {
+        writeln!(out, "# No events.")?;
+        return ledger(done, out);
+    }
+    overall(done, out)?;
+    let (shown, beyond) = digest.ranked(request.limit);
+    profile(done, &shown, &beyond, out)?;
+    for (rank, class) in (1..).zip(&shown) {
+        report_class::write(request, digest, class, rank, out)?;
+    }
+    if digest.folded_classes > 0 {
+        writeln!(
+            out,
+            "\n# {} rarer classes ({} events) were folded together to bound memory; a class that\n\
+             # came back is short of at most the count that its block tells.",
+            digest.folded_classes, digest.folded.count
+        )?;
+    }
+    writeln!(out)?;
+    ledger(done, out)
+}
+
+fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+    let digest = &done.digest;
+    let totals = &digest.totals;
+    let seconds = duration_s(digest);
+    let busy = digest.all.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9);
+    let rate = |n: f64| if seconds > 0.0 { magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
+    let line = format!(
+        "# Overall: {} total, {} unique, {} QPS, {}x concurrency ",
+        magnitude(totals.commands as f64, 1_000.0),
+        magnitude(digest.unique() as f64, 1_000.0),
+        rate(totals.commands as f64),
+        rate(busy),
+    );
+    writeln!(out, "{line:_<WIDTH$}")?;
+    report_class::time_range(totals.first_ns, totals.last_ns, out)?;
+    if totals.tainted > 0 {
+        writeln!(out, "# Tainted: {} events lost a part: counted, but without a time", totals.tainted)?;
+    }
+    Table::of_totals(digest).write(out)?;
+    writeln!(out)
+}
+
+fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn Write) -> io::Result<()> {
+    let digest = &done.digest;
+    let total = response(&digest.all).0;
+    let by_statement = matches!(digest.settings().group_by, GroupBy::Fingerprint | GroupBy::Distill);
+    let mut rows: Vec<[String; 7]> = vec![
+        ["Rank", "Query ID", "Response time", "Calls", "R/Call", "V/M", "Item"].map(str::to_owned),
+        [
+            "====",
+            "==================================",
+            "===============",
+            "=====",
+            "======",
+            "=====",
+            "=====",
+        ]
+        .map(str::to_owned),
+    ];
+    let row = |rank: String, id: String, time: f64, calls: u64, spread: String, item: String| {
+        let share = if total > 0.0 { time * 100.0 / total } else { 0.0 };
+        let per_call = if calls > 0 { time / calls as f64 } else { 0.0 };
+        [
+            rank,
+            id,
+            format!("{time:.4} {share:4.1}%"),
+            calls.to_string(),
+            format!("{per_call:.4}"),
+            spread,
+            item,
+        ]
+    };
+    for (rank, class) in (1..).zip(shown) {
+        let (time, calls) = response(class);
+        let item = if by_statement { text(&class.distill) } else { text(&class.text) };
+        rows.push(row(
+            rank.to_string(),
+            format!("0x{}", class.id),
+            time,
+            calls,
+            format!("{:.2}", report_class::variance_to_mean(class)),
+            item,
+        ));
+    }
+    let rest = beyond.len() as u64 + digest.folded_classes;
+    if rest > 0 {
+        let (time, calls) = beyond
+            .iter()
+            .map(|class| response(class))
+            .chain([response(&digest.folded)])
+            .fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        rows.push(row("MISC".into(), "0xMISC".into(), time, calls, "0.0".into(), format!("<{rest} ITEMS>")));
+    }
+    writeln!(out, "# Profile")?;
+    let widths: Vec<usize> =
+        (0..7).map(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0)).collect();
+    for row in rows {
+        let cells: Vec<String> = (0..7)
+            .map(|n| match n {
+                1 => format!("{:<1$}", row[n], widths[n]),
+                6 => row[n].clone(),
+                _ => format!("{:>1$}", row[n], widths[n]),
+            })
+            .collect();
+        writeln!(out, "# {}", cells.join(" "))?;
+    }
+    Ok(())
+}
+
+/// Seconds and calls.
+fn response(class: &Class) -> (f64, u64) {
+    (class.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9), class.count)
+}
+
+fn ledger(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "# Ledger")?;
+    if let Some(log) = &done.ledger.log {
+        writeln!(
+            out,
+            "#   log: {} bytes in {} lines = {} of entries + {} of headers + {} malformed\n\
+             #        {} entries parsed ({} of them cut), {} malformed",
+            log.bytes,
+            log.lines,
+            log.entry_bytes,
+            log.header_bytes,
+            log.malformed_bytes,
+            log.entries_parsed,
+            log.entries_cut,
+            log.entries_malformed
+        )?;
+    }
+    if !done.ledger.adds_up() {
+        writeln!(out, "#   It does not add up: please report this with the input.")?;
+    }
+    Ok(())
+}

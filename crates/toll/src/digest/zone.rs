@@ -1,0 +1,30 @@
+//! In which zone did a server write its log? The one of this machine, unless it says so itself.
+
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use toll_wire::log::{Civil, Zone};
+
+pub struct Here(TimeZone);
+
+impl Here {
+    pub fn new() -> Self {
+        Self(TimeZone::system())
+    }
+}
+
+impl Zone for Here {
+    fn unix_seconds(&self, civil: Civil) -> Option<i64> {
+        let Civil { year, month, day, hour, minute, second } = civil;
+        let narrow = |n: u8| i8::try_from(n).ok();
+        let time = DateTime::new(
+            year,
+            narrow(month)?,
+            narrow(day)?,
+            narrow(hour)?,
+            narrow(minute)?,
+            narrow(second.min(59))?,
+            0,
+        );
+        Some(self.0.to_ambiguous_zoned(time.ok()?).compatible().ok()?.timestamp().as_second())
+    }
+}

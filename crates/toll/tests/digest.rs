@@ -1,0 +1,171 @@
+//! Does `toll digest` count, name and rank what logs hold? Runs the program itself.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::Value;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const SLOW: &str = "\
+/usr/sbin/mysqld, Version: 5.7.12-log (Ubuntu). started with:
+Tcp port: 3306  Unix socket: /var/run/mysqld/mysqld.sock
+Time                 Id Command    Argument
+# Time: 2016-07-20T18:13:25.698433Z
+# User@Host: app[app] @ web1 [10.0.0.1]  Id:     3
+# Query_time: 0.250000  Lock_time: 0.000324 Rows_sent: 10  Rows_examined: 2000
+use shop;
+SET timestamp=1469038405;
+SELECT * FROM orders WHERE id = 17 AND name = 'Ann';
+# Time: 2016-07-20T18:13:26.698433Z
+# User@Host: app[app] @ web2 [10.0.0.2]  Id:     4
+# Query_time: 0.750000  Lock_time: 0.000055 Rows_sent: 0  Rows_examined: 0
+SET timestamp=1469038406;
+SELECT * FROM orders WHERE id = 18 AND name = 'Bob';
+# User@Host: app[app] @ web2 [10.0.0.2]  Id:     4
+# Query_time: 0.000010  Lock_time: 0.000000 Rows_sent: 0  Rows_examined: 0
+# administrator command: Quit;
+";
+
+fn toll(args: &[&str], stdin: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_toll"))
+        .arg("digest")
+        .args(args)
+        .env("TZ", "UTC")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that refuses its input may close it first.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    child.wait_with_output().unwrap()
+}
+
+fn json(args: &[&str], stdin: &[u8]) -> Value {
+    let output = toll(&[&["--format", "json"], args].concat(), stdin);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn file(dir: &Path, name: &str, content: &[u8]) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, content).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_slow_log_is_ranked_by_time() {
+    let digest = json(&["-"], SLOW.as_bytes());
+    let first = &digest["classes"][0];
+    assert_eq!(first["fingerprint"], "select * from orders where id = ? and name = ?");
+    assert_eq!(first["count"], 2);
+    assert_eq!(first["query_time_us"]["sum"], 1_000_000.0);
+    assert_eq!(first["query_time_us"]["max"], 750_000.0);
+    assert_eq!(first["tables"][0], "shop.orders");
+    assert_eq!(first["hosts"].as_array().unwrap().len(), 2);
+    assert_eq!(first["first_seen"], "2016-07-20T18:13:25.698433Z");
+    assert_eq!(digest["totals"]["commands"], 3);
+    assert_eq!(digest["totals"]["queries"], 2);
+    assert_eq!(digest["totals"]["unique"], 2);
+    assert_eq!(digest["ledger"]["log"]["bytes"], SLOW.len());
+    assert_eq!(digest["ledger"]["adds_up"], true);
+}
+
+#[test]
+fn literals_are_shown_only_when_asked_for() {
+    for format in ["report", "json", "ndjson", "csv"] {
+        let output = toll(&["--format", format, "-"], SLOW.as_bytes());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.contains("Bob") && !text.contains("Ann"), "{format}: {text}");
+        let output = toll(&["--format", format, "--literals", "-"], SLOW.as_bytes());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("'Bob'"), "the slowest sample stands in {format}: {text}");
+    }
+}
+
+#[test]
+fn a_log_is_read_the_same_in_pieces_of_any_size() {
+    let whole = json(&["-"], SLOW.as_bytes());
+    for cut in [1, 100, 333, 700, SLOW.len() - 1] {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = SLOW.as_bytes().split_at(cut);
+        let (a, b) = (file(dir.path(), "a", a), file(dir.path(), "b", b));
+        let mut cat = Command::new("sh")
+            .args(["-c", &format!("cat {a}; sleep 0.05; cat {b}")])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_toll"))
+            .args(["digest", "--format", "json", "-"])
+            .stdin(cat.stdout.take().unwrap())
+            .output()
+            .unwrap();
+        cat.wait().unwrap();
+        let pieces: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(pieces["classes"], whole["classes"], "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_general_log_counts_statements_and_commands() {
+    let log = "\
+mariadbd, Version: 10.11.6-MariaDB-log (Debian). started with:
+Tcp port: 0  Unix socket: /tmp/s
+Time\t\t    Id Command\tArgument
+231121 10:00:01\t     3 Connect\tapp@localhost on shop using Socket
+\t\t     3 Query\tselect 1,
+  2 from t
+\t\t     3 Execute\tselect 5
+231121 10:00:02\t     3 Init DB\tother
+\t\t     3 Query\tselect 1, 3 from t
+\t\t     3 Quit\t
+";
+    let digest = json(&["--limit", "100%:100", "-"], log.as_bytes());
+    assert_eq!(digest["inputs"][0]["type"], "genlog");
+    assert_eq!(digest["totals"]["commands"], 6);
+    assert_eq!(digest["totals"]["queries"], 3);
+    let classes = digest["classes"].as_array().unwrap();
+    let select = classes.iter().find(|class| class["fingerprint"] == "select ?, ? from t").unwrap();
+    assert_eq!(select["count"], 2);
+    assert_eq!(select["dbs"].as_array().unwrap().len(), 2);
+    assert_eq!(select["users"][0]["name"], "app");
+}
+
+#[test]
+fn compressed_logs_are_told_by_their_first_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = file(dir.path(), "slow", SLOW.as_bytes());
+    let whole = json(&[&log], b"");
+    let status = Command::new("gzip").arg(&log).status().unwrap();
+    assert!(status.success());
+    assert_eq!(json(&[&format!("{log}.gz")], b"")["classes"], whole["classes"]);
+}
+
+#[test]
+fn since_and_until_cut_by_time() {
+    let count = |args: &[&str]| json(&[args, &["-"]].concat(), SLOW.as_bytes())["totals"]["commands"].clone();
+    assert_eq!(count(&["--since", "2016-07-20 18:13:26"]), 2);
+    assert_eq!(count(&["--until", "160720 18:13:26"]), 1);
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_what_is_no_log_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let fails = |args: &[&str], stdin: &[u8], why: &str| {
+        let output = toll(args, stdin);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(why) && error.lines().count() == 1, "{error}");
+    };
+    fails(&[dir.path().to_str().unwrap()], b"", "directory");
+    fails(&["/nonexistent/file"], b"", "No such file");
+    let noise: Vec<u8> = (0..100_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    fails(&["-"], &noise, "--type");
+    let digest = json(&["-"], b"");
+    assert_eq!(digest["totals"]["commands"], 0);
+    let digest = json(&["--type", "slowlog", "-"], &noise);
+    assert_eq!(digest["totals"]["commands"], 0);
+    assert_eq!(digest["ledger"]["adds_up"], true);
+    assert_eq!(digest["ledger"]["log"]["bytes"], noise.len());
+}
