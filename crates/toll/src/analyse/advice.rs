@@ -2,7 +2,8 @@
 //!
 //! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
 
-use crate::analyse::outcomes;
+use super::doubt::MOST_CAUGHT;
+use super::outcomes;
 use toll_record::{ArmResult, Outcome, Role, RunResult, Verdict};
 
 /// From this share of the executed queries on, an artefact is called the full picture.
@@ -92,7 +93,9 @@ pub fn harm(outcome: &Outcome) -> f64 {
 fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
     let title = title(run);
-    if let Some((arm, outcome)) = asked.iter().find(|(arm, _)| caught(arm) >= FULL) {
+    if let Some((arm, outcome)) =
+        asked.iter().find(|(arm, _)| FULL <= caught(arm) && caught(arm) <= MOST_CAUGHT)
+    {
         let heading = match cheapest(asked) {
             Some((least, _)) if least.name == arm.name => "Full picture and least cost",
             _ => "Full picture",
@@ -106,7 +109,7 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
     }
     let (arm, outcome) = asked
         .iter()
-        .filter(|(arm, _)| caught(arm) > 0.0)
+        .filter(|(arm, _)| 0.0 < caught(arm) && caught(arm) <= MOST_CAUGHT)
         .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
     Some(format!(
         "Full picture: none here; {} catches most, {} of the queries, at {title} {}.",

@@ -13,8 +13,8 @@ pub struct OfArm {
     pub captured_ratio: Option<f64>,
     /// Windows whose queries were counted.
     pub counted: usize,
-    /// What the conductor noted, each remark once, and what pt-query-digest found.
-    pub notes: Vec<String>,
+    /// What the conductor noted, each remark once.
+    pub remarks: Vec<String>,
 }
 
 /// By position in the plan's arms; artefacts of trials without a window are left out.
@@ -46,6 +46,7 @@ fn together(pairs: &[(&Window, &Artefact)]) -> OfArm {
         lines().filter_map(|a| Some((a, a.queries.as_ref()?))).collect();
     let queries: u64 = counts.iter().map(|(_, count)| count.queries).sum();
     let executed: u64 = counts.iter().map(|(a, count)| count.executed.unwrap_or(a.executed)).sum();
+    let by_pt_query_digest = pt_query_digest(lines());
     OfArm {
         result: ArtefactResult {
             kind: pairs[0].1.kind,
@@ -58,11 +59,13 @@ fn together(pairs: &[(&Window, &Artefact)]) -> OfArm {
             packet_counts: whole,
             queries: (!counts.is_empty()).then_some(queries),
             counted_by: counters(counts.iter().map(|(_, count)| *count)),
-            pt_query_digest: pt_query_digest(lines()),
+            pt_query_digest: by_pt_query_digest.clone(),
         },
-        captured_ratio: (executed > 0).then(|| queries as f64 / executed as f64),
+        captured_ratio: (executed > 0)
+            .then(|| queries as f64 / executed as f64)
+            .or_else(|| by_pt_query_digest.as_ref().and_then(share)),
         counted: counts.len(),
-        notes: notes(lines()),
+        remarks: lines().filter_map(|a| a.note.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
     }
 }
 
@@ -91,17 +94,19 @@ fn pt_query_digest<'a>(lines: impl Iterator<Item = &'a Artefact>) -> Option<Quer
     })
 }
 
-fn notes<'a>(lines: impl Iterator<Item = &'a Artefact> + Clone) -> Vec<String> {
-    let remarks: BTreeSet<&str> = lines.clone().filter_map(|a| a.note.as_deref()).collect();
-    let mut notes: Vec<String> = remarks.into_iter().map(String::from).collect();
-    if let Some(count) = pt_query_digest(lines)
-        && let Some(executed) = count.executed.filter(|&n| n > 0)
-    {
-        notes.push(format!(
-            "pt-query-digest finds {} queries where {executed} were executed ({:.1}%)",
-            count.queries,
-            100.0 * count.queries as f64 / executed as f64
-        ));
-    }
-    notes
+/// What pt-query-digest found over what was executed in the stretches that it read.
+pub fn share(count: &QueryCount) -> Option<f64> {
+    count.executed.filter(|&n| n > 0).map(|executed| count.queries as f64 / executed as f64)
+}
+
+/// The same as a sentence.
+pub fn second_opinion(artefact: &ArtefactResult) -> Option<String> {
+    let count = artefact.pt_query_digest.as_ref()?;
+    let (executed, share) = (count.executed?, share(count)?);
+    Some(format!(
+        "{} finds {} queries where {executed} were executed ({:.1}%)",
+        count.by,
+        count.queries,
+        100.0 * share
+    ))
 }

@@ -27,12 +27,15 @@ pub enum Doubt {
     HarnessStalls { count: usize, longest_s: f64 },
     StallsNotJudged { why: String },
     PacketsDropped { arm: String, dropped: u64, captured: u64 },
+    CaughtTooMany { arm: String, ratio: f64 },
     NotCounted { arm: String, windows: usize, of: usize, why: Option<String> },
     Unavailable { arms: Vec<(String, String)> },
     SelfCostHigh { pct: f64 },
     NoSelfCost,
 }
 
+/// A window's edges cost a query or two; more than this share of what was executed is something else.
+pub const MOST_CAUGHT: f64 = 1.02;
 /// More of one core than this, and toll is part of what it measures.
 pub const SELF_COST_PCT: f64 = 1.0;
 /// CPU time taken by other guests, as a share of all CPU time in the windows.
@@ -65,6 +68,7 @@ impl Doubt {
             Doubt::HarnessStalls { .. } => "harness-stalls",
             Doubt::StallsNotJudged { .. } => "stalls-not-judged",
             Doubt::PacketsDropped { .. } => "packets-dropped",
+            Doubt::CaughtTooMany { .. } => "caught-too-many",
             Doubt::NotCounted { .. } => "artefact-not-counted",
             Doubt::Unavailable { .. } => "unavailable-arms",
             Doubt::SelfCostHigh { .. } => "self-cost-high",
@@ -85,6 +89,7 @@ impl Doubt {
             | Doubt::LoadErrors { arm, .. }
             | Doubt::NothingCompleted { arm, .. }
             | Doubt::PacketsDropped { arm, .. }
+            | Doubt::CaughtTooMany { arm, .. }
             | Doubt::NotCounted { arm, .. } => Some(arm),
             _ => None,
         }
@@ -162,6 +167,10 @@ impl Doubt {
                 "the kernel dropped {dropped} packets that {arm} should have seen ({:.2}% of them)",
                 100.0 * *dropped as f64 / (*dropped + *captured).max(1) as f64
             ),
+            Doubt::CaughtTooMany { arm, ratio } => format!(
+                "the artefact of {arm} holds {:.1}% of the queries that were executed: more than all",
+                100.0 * ratio
+            ),
             Doubt::NotCounted { arm, windows, of, why } => {
                 let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
                 format!("queries in the artefact of {arm} are not counted in {windows} of {of} windows{why}")
@@ -218,6 +227,9 @@ impl Doubt {
             }
             Doubt::StallsNotJudged { .. } => "do not read the absence of stalls as proof of none".into(),
             Doubt::PacketsDropped { .. } => "the artefact is incomplete: give the tool a larger buffer or a shorter snap length".into(),
+            Doubt::CaughtTooMany { .. } => {
+                "it counts other clients' queries, or some twice: do not take its share for a measure".into()
+            }
             Doubt::NotCounted { .. } => "the share caught rests on the other windows; keep artefacts with --keep-artefacts and count them".into(),
             Doubt::Unavailable { .. } => "`toll doctor` says how to install what is missing".into(),
             Doubt::SelfCostHigh { .. } => "use longer windows; every arm bears this cost, so that tolls stay comparable".into(),

@@ -119,9 +119,10 @@ fn arm_results(
         let windows = &arms.windows[i];
         let of_arm = artefacts.remove(&i);
         let captured_ratio = of_arm.as_ref().and_then(|a| a.captured_ratio);
-        let (artefact, of_artefact) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.notes));
+        let (artefact, remarks) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.remarks));
         let mut notes = arms.notes(i, &compared);
-        notes.extend(of_artefact);
+        notes.extend(remarks);
+        notes.extend(artefact.as_ref().and_then(artefacts::second_opinion));
         notes.extend(scan::remarks(trials, i));
         results.push(ArmResult {
             name: arm.name.clone(),

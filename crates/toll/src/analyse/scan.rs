@@ -5,7 +5,7 @@
 use super::arms::Arms;
 use super::artefacts::OfArm;
 use super::compare::Compared;
-use super::doubt::{DRIVER_SHARE_PCT, Doubt, NOISY_CV_PCT, SELF_COST_PCT, STEAL_PCT};
+use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST_PCT, STEAL_PCT};
 use super::recorded::Recorded;
 use super::windows::{Remark, Trials, Window};
 use std::collections::BTreeMap;
@@ -208,8 +208,13 @@ pub fn artefacts(
         }
         let countable = arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
         let counted = found.map_or(0, |a| a.counted);
-        if countable && counted < of {
-            let why = found.and_then(|a| a.notes.first().cloned());
+        let ratio = found.and_then(|a| a.captured_ratio);
+        if let Some(ratio) = ratio.filter(|&r| r > MOST_CAUGHT) {
+            doubts.push(Doubt::CaughtTooMany { arm: arm.name.clone(), ratio });
+        }
+        // Where pt-query-digest counted a stretch instead, there is a share, and a note of whose it is.
+        if countable && counted < of && !(counted == 0 && ratio.is_some()) {
+            let why = found.and_then(|a| a.remarks.first().cloned());
             doubts.push(Doubt::NotCounted { arm: arm.name.clone(), windows: of - counted, of, why });
         }
     }

@@ -70,8 +70,9 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     }
     if !run.warnings.is_empty() {
         writeln!(out, "\n### Warnings\n")?;
-        for warning in &run.warnings {
-            writeln!(out, "- **{}**: {}. _{}_", warning.code, safe(&warning.text), safe(&warning.advice))?;
+        for group in notes::warnings(run) {
+            let texts: Vec<String> = group.iter().map(|warning| safe(&warning.text)).collect();
+            writeln!(out, "- **{}**: {}. _{}_", group[0].code, texts.join("; "), safe(&group[0].advice))?;
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! What should be known beside single arms' figures?
 //!
-//! A note that several arms share is said once.
+//! A note that several arms share is said once; so is the advice of a warning.
 
-use toll_record::RunResult;
+use toll_record::{RunResult, Warning};
 
 /// (arms, note), in the order in which they first occur.
 pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
@@ -18,4 +18,18 @@ pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
     let measured = run.arms.iter().filter(|arm| arm.windows > 0).count();
     let name = |arms: Vec<&str>| if arms.len() == measured { "all".to_owned() } else { arms.join(" ") };
     notes.into_iter().map(|(arms, note)| (name(arms), note)).collect()
+}
+
+/// Warnings of one code and advice together, in the order in which they first occur.
+pub fn warnings(run: &RunResult) -> Vec<Vec<&Warning>> {
+    let mut groups: Vec<Vec<&Warning>> = Vec::new();
+    for warning in &run.warnings {
+        let same =
+            |group: &&mut Vec<&Warning>| group[0].code == warning.code && group[0].advice == warning.advice;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(warning),
+            None => groups.push(vec![warning]),
+        }
+    }
+    groups
 }

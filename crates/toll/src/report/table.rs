@@ -70,9 +70,8 @@ fn row(arm: &ArmResult, response: &str) -> Row {
         n => format!("{n} ({:.1} s)", arm.stalls.total_s),
     };
     let title = match arm.role {
-        Role::Aa => format!("A/A: {}", arm.title),
-        Role::Placebo | Role::PositiveControl => format!("control: {}", arm.title),
-        Role::Baseline | Role::Treatment => arm.title.clone(),
+        Role::Aa if !arm.title.contains("A/A") => format!("A/A: {}", arm.title),
+        _ => arm.title.clone(),
     };
     Row {
         cells: [

@@ -10,7 +10,8 @@ use toll_record::{RunResult, Verdict};
 const WIDTH: usize = 120;
 /// Below this a description says nothing.
 const NARROWEST_TITLE: usize = 12;
-const GAP: &str = "  ";
+/// Before each column: figures are set to the right, which keeps them apart already.
+const GAPS: [&str; 8] = ["", "  ", "  ", "  ", "  ", " ", " ", " "];
 
 /// Whether words that matter are coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +51,13 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let others: usize = widths.iter().sum::<usize>() - widths[1] + GAP.len() * (widths.len() - 1);
+    let gaps: usize = GAPS.iter().map(|gap| gap.len()).sum();
+    let others = widths.iter().sum::<usize>() - widths[1] + gaps;
     widths[1] = widths[1].min(WIDTH.saturating_sub(others).max(NARROWEST_TITLE));
-    let head = aligned(&table.head, &widths);
-    line(out, &paint(ink, BOLD, head.join(GAP).trim_end()));
+    let head = joined(&aligned(&table.head, &widths));
+    line(out, &paint(ink, BOLD, head.trim_end()));
     for row in &table.rows {
-        line(out, painted(row, &widths, ink).join(GAP).trim_end());
+        line(out, joined(&painted(row, &widths, ink)).trim_end());
     }
     paragraph(
         out,
@@ -71,6 +73,10 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
         let why = arm.unavailable.as_deref().unwrap_or_default();
         paragraph(out, "  ", &format!("{} ({}) not measured: {why}", arm.name, arm.title));
     }
+}
+
+fn joined(cells: &[String]) -> String {
+    GAPS.iter().zip(cells).flat_map(|(gap, cell)| [*gap, cell.as_str()]).collect()
 }
 
 /// Names, descriptions and tolls to the left, plain figures to the right.
@@ -120,15 +126,17 @@ fn warnings(out: &mut String, run: &RunResult, ink: Ink) {
     }
     out.push('\n');
     line(out, &paint(ink, BOLD, "Warnings"));
-    for warning in &run.warnings {
-        let begin = out.len();
-        paragraph(out, "  ! ", &format!("{}: {}", warning.code, warning.text));
-        if ink == Ink::Ansi {
-            let painted = paint(ink, YELLOW, out[begin..].trim_end_matches('\n'));
-            out.truncate(begin);
-            line(out, &painted);
+    for group in notes::warnings(run) {
+        for warning in &group {
+            let begin = out.len();
+            paragraph(out, "  ! ", &format!("{}: {}", warning.code, warning.text));
+            if ink == Ink::Ansi {
+                let painted = paint(ink, YELLOW, out[begin..].trim_end_matches('\n'));
+                out.truncate(begin);
+                line(out, &painted);
+            }
         }
-        paragraph(out, "      ", &warning.advice);
+        paragraph(out, "      ", &group[0].advice);
     }
 }
 

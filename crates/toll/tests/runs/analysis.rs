@@ -90,6 +90,34 @@ fn what_an_artefact_caught_is_held_against_what_was_executed() {
 }
 
 #[test]
+fn more_than_all_queries_is_a_doubt_and_no_full_picture() {
+    let mut arms = SyntheticArm::usual();
+    arms[0].caught = Some((1.5, 1_100.0));
+    let run = analyse::analyse(&Synthetic::with(5, 8, arms).record());
+    assert!(warned(&run).contains(&"caught-too-many"));
+    assert!(!run.advice.iter().any(|a| a.contains("B catches")), "{:?}", run.advice);
+}
+
+#[test]
+fn where_only_pt_query_digest_counts_its_share_stands_and_says_whose_it_is() {
+    let mut recorded = Synthetic::with(5, 8, SyntheticArm::usual()).record();
+    for line in recorded.artefacts.iter_mut().filter(|l| l.arm == "B") {
+        line.queries = None;
+        line.pt_query_digest = (line.round == 0).then(|| QueryCount {
+            queries: 900,
+            by: "pt-query-digest".into(),
+            bytes_read: 1_000_000,
+            executed: Some(1_000),
+        });
+    }
+    let run = analyse::analyse(&recorded);
+    assert_eq!(arm(&run, "B").captured_ratio, Some(0.9));
+    let says = "pt-query-digest finds 900 queries where 1000 were executed (90.0%)";
+    assert!(arm(&run, "B").notes.iter().any(|n| n == says), "{:?}", arm(&run, "B").notes);
+    assert!(!warned(&run).contains(&"artefact-not-counted"));
+}
+
+#[test]
 fn one_round_gives_tolls_without_intervals_and_says_what_is_needed() {
     let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
     let qps = &arm(&run, "K").outcomes["qps"];
