@@ -7,4 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod load;
+mod mishaps;
 mod server;
+mod tables;

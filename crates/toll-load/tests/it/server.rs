@@ -10,6 +10,7 @@ pub struct TestServer {
     child: Child,
     dir: tempfile::TempDir,
     port: u16,
+    options: Vec<String>,
 }
 
 /// One empty data directory, made once and copied for each server.
@@ -44,7 +45,8 @@ impl TestServer {
         assert!(copied.success());
         let port = free_port();
         let child = spawn(Path::new("mariadbd"), dir.path(), port, options);
-        let mut server = Self { child, dir, port };
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mut server = Self { child, dir, port, options };
         server.wait_until_up();
         drop(guard);
         Some(server)
@@ -72,6 +74,12 @@ impl TestServer {
         std::fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
 
+    /// Sends the server a signal by name, as kill(1) does.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -90,6 +98,15 @@ impl TestServer {
 
     pub fn root(&self) -> Connection {
         Connection::connect(&self.unix()).unwrap()
+    }
+
+    /// Ends it and starts it again on the same data, address and options.
+    pub fn restart(&mut self, pause: Duration) {
+        self.stop();
+        std::thread::sleep(pause);
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        self.child = spawn(Path::new("mariadbd"), self.dir.path(), self.port, &options);
+        self.wait_until_up();
     }
 
     pub fn stop(&mut self) {

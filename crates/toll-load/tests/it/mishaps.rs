@@ -1,0 +1,114 @@
+//! What becomes of a run when the server restarts, refuses, kills or has no tables?
+
+use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
+use crate::server::as_user;
+use std::time::Duration;
+use toll_load::engine::{Plan, RunError};
+use toll_load::mix::Profile;
+use toll_load::schedule::{Arrivals, Pace};
+
+#[test]
+fn killed_connections_are_counted_and_come_back() {
+    let Some(server) = server_with_tables() else { return };
+    for connections in [1, 4] {
+        let plan = Plan {
+            connections,
+            time: Some(Duration::from_secs(2)),
+            ..plan(server.unix(), Profile::ReadWrite.mix(TABLE).unwrap())
+        };
+        let mut bins = 0;
+        let outcome = run_seeing(plan, |_| {
+            bins += 1;
+            if bins == 10 {
+                let mut root = server.root();
+                let own = root.connection_id().to_string();
+                let list = root.query("SHOW PROCESSLIST").unwrap();
+                let users = list.rows.iter().filter(|row| row[3].as_deref() == Some("sbtest"));
+                for id in users.filter_map(|row| row[0].clone()).filter(|id| *id != own) {
+                    root.exec_drop(&format!("KILL {id}")).unwrap();
+                }
+            }
+        });
+        let outcome = outcome.unwrap();
+        let tally = &outcome.totals.tally;
+        assert_eq!(tally.reconnects, connections as u64, "{:?}", outcome.totals.messages);
+        let lost: u64 = [1927, 2013].iter().filter_map(|code| tally.errors_by_code.get(code)).sum();
+        assert_eq!(lost, connections as u64, "{:?}", tally.errors_by_code);
+        assert!(tally.events > 10);
+    }
+}
+
+#[test]
+fn a_restart_in_the_middle_costs_events_but_not_the_run() {
+    for pace in [Pace::Closed, Pace::Open { rate_per_s: 300.0, arrivals: Arrivals::Poisson }] {
+        let Some(mut server) = server_with_tables() else { return };
+        let open = pace != Pace::Closed;
+        let target = server.tcp();
+        let plan = Plan {
+            pace,
+            time: Some(Duration::from_secs(6)),
+            ..plan(target, Profile::PointSelect.mix(TABLE).unwrap())
+        };
+        let (mut bins, mut after) = (0, 0);
+        let outcome = run_seeing(plan, |bin| {
+            bins += 1;
+            if bins == 10 {
+                server.restart(Duration::from_millis(300));
+            }
+            // A read of the report channel waits through the restart: what comes later is from after it.
+            after = if bin.tally.reconnects > 0 { 0 } else { after + bin.tally.events };
+        });
+        let totals = outcome.unwrap().totals;
+        assert_eq!(totals.tally.reconnects, 4, "{:?}", totals.tally.errors_by_code);
+        assert!(after > 0, "events after the restart");
+        assert!(totals.tally.errors_by_code.contains_key(&2003), "refused meanwhile: {:?}", totals.messages);
+        if open {
+            let accounted = totals.tally.events + totals.tally.errors + totals.in_flight;
+            assert_eq!(totals.due, Some(accounted), "every event that was due is accounted for");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_begin_ends_at_once_and_in_words() {
+    let Some(server) = server_with_tables() else { return };
+    let mix = || Profile::PointSelect.mix(TABLE).unwrap();
+    let code = |plan: Plan| match run(plan).map(|_| ()).unwrap_err() {
+        RunError::Server(e) => e.code(),
+        other => panic!("{other}"),
+    };
+    server.root().exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
+    assert_eq!(code(plan(as_user(server.tcp(), "u", "wrong"), mix())), 1045);
+    server.root().exec_drop("SET GLOBAL max_connections = 10").unwrap();
+    assert_eq!(code(Plan { connections: 30, ..plan(server.tcp(), mix()) }), 1040);
+    server.root().exec_drop("SET GLOBAL max_connections = 100; DROP TABLE sbtest.sbtest2").unwrap();
+    assert_eq!(code(plan(server.tcp(), mix())), 1146);
+    let text =
+        Plan { prepared: false, time: None, ..plan(server.tcp(), Profile::Delete.mix(TABLE).unwrap()) };
+    server.root().exec_drop("DROP TABLE sbtest.sbtest1").unwrap();
+    match run(text).map(|_| ()).unwrap_err() {
+        RunError::NothingSucceeds { code: 1146, message } => assert!(message.contains("sbtest"), "{message}"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_server_that_stays_away_ends_the_run_after_the_time_given() {
+    let Some(mut server) = server_with_tables() else { return };
+    let plan = Plan {
+        time: None,
+        give_up: Duration::from_secs(1),
+        ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap())
+    };
+    let mut bins = 0;
+    let outcome = run_seeing(plan, |_| {
+        bins += 1;
+        if bins == 5 {
+            server.stop();
+        }
+    });
+    match outcome.map(|_| ()).unwrap_err() {
+        RunError::NothingSucceeds { code, .. } => assert!([2002, 2013].contains(&code), "{code}"),
+        other => panic!("{other}"),
+    }
+}
