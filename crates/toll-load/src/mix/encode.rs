@@ -205,7 +205,7 @@ pub fn put_decimal(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-fn split_at_placeholders(sql: &str) -> Vec<Vec<u8>> {
+pub(super) fn split_at_placeholders(sql: &str) -> Vec<Vec<u8>> {
     let mut pieces = vec![Vec::new()];
     let mut quote = None;
     let mut escaped = false;

@@ -3,13 +3,16 @@
 //! Knows nothing of connections or time: given a random stream, it encodes requests.
 
 mod encode;
+mod file;
 mod profile;
 mod random;
+mod replay;
 
 pub use encode::Statement;
 pub(crate) use encode::{put_decimal, put_plain_query};
 pub use profile::{Profile, Table};
 pub use random::{Distribution, Rng, put_digits};
+pub use replay::{Recorded, from_digest, from_events};
 
 /// A value of a statement's placeholder.
 #[derive(Debug, Clone, PartialEq)]

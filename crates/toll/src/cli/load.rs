@@ -7,14 +7,14 @@ mod units;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use output::Output;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use target::TargetArgs;
 use toll_load::engine::{self, BinGrid, Plan};
-use toll_load::mix::{Distribution, Mix, Profile, Table};
+use toll_load::mix::{self, Distribution, Mix, Profile, Recorded, Table};
 use toll_load::schedule::{Arrivals, Pace};
 use toll_load::tables::{self, Layout, Progress};
 
@@ -23,7 +23,7 @@ use toll_load::tables::{self, Layout, Progress};
     update-non-index, delete: statements, tables and key distribution as sysbench's oltp_*.\n\
     The password comes from MYSQL_PWD, a defaults file, TOLL_DSN or the prompt (--password).")]
 pub struct Load {
-    /// A profile, `prepare`, `cleanup`, or a file: a TOML mix, a digest (JSON) or events (ndjson)
+    /// A profile, prepare, cleanup, or a file: a mix (.toml), a digest (.json), events (.ndjson)
     what: String,
     #[command(flatten)]
     target: TargetArgs,
@@ -42,12 +42,15 @@ pub struct Load {
     /// Open loop: events a second, 100k for 100,000 [default: closed loop]
     #[arg(long, value_parser = units::rate)]
     rate: Option<f64>,
+    /// Replay a recording as fast as the connections go, instead of at its own times or rate
+    #[arg(long, conflicts_with = "rate")]
+    closed: bool,
     /// Spacing of events at a rate
     #[arg(long, value_enum, default_value_t = Spacing::Poisson)]
     arrivals: Spacing,
-    /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal
-    #[arg(long, default_value = "10s", value_parser = units::duration)]
-    time: Duration,
+    /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal [default: 10s, or as long as a recording]
+    #[arg(long, value_parser = units::duration)]
+    time: Option<Duration>,
     /// Run this long before counting
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     warmup: Duration,
@@ -112,31 +115,63 @@ impl Load {
         Table { tables: self.tables, rows: self.rows, distribution }
     }
 
-    fn mix(&self) -> Result<Mix> {
-        match Profile::named(&self.what) {
-            Some(profile) => Ok(profile.mix(self.table())?),
-            None => {
-                let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
-                bail!(
-                    "{:?} is no profile: choose one of {}, prepare or cleanup",
-                    self.what,
-                    names.join(", ")
-                );
-            }
+    /// What is sent, and when.
+    fn workload(&self) -> Result<(Mix, Pace)> {
+        if let Some(profile) = Profile::named(&self.what) {
+            return Ok((profile.mix(self.table())?, self.pace(None)));
+        }
+        let path = Path::new(&self.what);
+        if !path.is_file() {
+            let names: Vec<&str> = Profile::ALL.iter().map(|p| p.name()).collect();
+            bail!(
+                "{:?} is neither a file nor a profile: choose one of {}, prepare or cleanup",
+                self.what,
+                names.join(", ")
+            );
+        }
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("toml") => Ok((Mix::from_toml_file(path)?, self.pace(None))),
+            Some("json") => Ok(self.replayed(mix::from_digest(path, self.table())?)),
+            Some("ndjson" | "jsonl") => Ok(self.replayed(mix::from_events(path)?)),
+            _ => bail!("{}: name a mix .toml, a digest .json, and events .ndjson", path.display()),
         }
     }
 
-    fn pace(&self) -> Pace {
+    fn pace(&self, recorded_per_s: Option<f64>) -> Pace {
         let arrivals = match self.arrivals {
             Spacing::Poisson => Arrivals::Poisson,
             Spacing::Uniform => Arrivals::Uniform,
         };
-        self.rate.map_or(Pace::Closed, |rate_per_s| Pace::Open { rate_per_s, arrivals })
+        match self.rate.or(recorded_per_s.filter(|_| !self.closed)) {
+            Some(rate_per_s) => Pace::Open { rate_per_s, arrivals },
+            None => Pace::Closed,
+        }
+    }
+
+    /// A recording keeps its own times, or at least its own rate, unless told otherwise.
+    fn replayed(&self, recorded: Recorded) -> (Mix, Pace) {
+        for (count, what) in &recorded.left_out {
+            eprintln!("toll: left out {count} times: {what}");
+        }
+        let pace = if recorded.offsets_ns.is_empty() || self.rate.is_some() || self.closed {
+            self.pace(recorded.rate_per_s)
+        } else {
+            Pace::Recorded { offsets_ns: recorded.offsets_ns }
+        };
+        match &pace {
+            Pace::Recorded { offsets_ns } => {
+                let length_s = offsets_ns.last().map_or(0.0, |last| *last as f64 / 1e9);
+                eprintln!("toll: {} events over {length_s:.3} s, as recorded", offsets_ns.len());
+            }
+            Pace::Open { rate_per_s, .. } => eprintln!("toll: {rate_per_s:.1} events/s"),
+            Pace::Closed => {}
+        }
+        (recorded.mix, pace)
     }
 }
 
 fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
-    let mix = arguments.mix()?;
+    let (mix, pace) = arguments.workload()?;
     let target = arguments.target.resolve()?;
     let connections = arguments.threads as usize;
     let workers = arguments.workers.map_or_else(|| engine::default_workers(connections), |w| w as usize);
@@ -144,14 +179,22 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         Some(width) => BinGrid::Clock(width),
         None => BinGrid::FromStart(Duration::from_secs(1)),
     };
+    let time = arguments.time.unwrap_or_else(|| match &pace {
+        // Its last event is due just before the end.
+        Pace::Recorded { offsets_ns } => {
+            Duration::from_nanos(offsets_ns.last().copied().unwrap_or(0)) + Duration::from_millis(1)
+        }
+        _ => Duration::from_secs(10),
+    });
+    let time = (!time.is_zero()).then_some(time + arguments.warmup);
     let plan = Plan {
         target,
         mix,
-        pace: arguments.pace(),
+        pace,
         connections,
         workers: workers.min(connections),
         prepared: !arguments.text,
-        time: (!arguments.time.is_zero()).then_some(arguments.time + arguments.warmup),
+        time,
         warmup: arguments.warmup,
         bins,
         seed: arguments.seed,
