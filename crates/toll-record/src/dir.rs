@@ -17,6 +17,8 @@ pub enum ReadError {
     TooNew { path: PathBuf, found: u32 },
     #[error("{path}: {source}")]
     Latency { path: PathBuf, source: crate::LatencyError },
+    #[error("{path}: {what}: this plan was not written by toll")]
+    Plan { path: PathBuf, what: String },
     #[error("{path} is not a run directory: it has no plan.json")]
     NotARun { path: PathBuf },
 }
@@ -45,6 +47,10 @@ impl RunDir {
         let plan: Plan = self.json("plan.json")?;
         if plan.format > FORMAT {
             return Err(ReadError::TooNew { path: self.root.clone(), found: plan.format });
+        }
+        if !plan.arms.iter().any(|arm| arm.name == plan.baseline) {
+            let what = format!("its baseline `{}` is not among its arms", plan.baseline);
+            return Err(ReadError::Plan { path: self.root.join("plan.json"), what });
         }
         Ok(plan)
     }

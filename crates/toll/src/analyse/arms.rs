@@ -27,8 +27,7 @@ impl<'a> Arms<'a> {
             recorded.latencies.iter().map(|l| (l.trial, &l.histogram)).collect();
         let artefacts: BTreeMap<u32, &Artefact> = recorded.artefacts.iter().map(|a| (a.trial, a)).collect();
 
-        let rounds = windows.iter().map(|w| w.round + 1).max().unwrap_or(0).max(plan.rounds) as usize;
-        let mut arms: Vec<ArmWindows> = plan.arms.iter().map(|_| ArmWindows::of(rounds)).collect();
+        let mut arms: Vec<ArmWindows> = plan.arms.iter().map(|_| ArmWindows::of(plan.order.len())).collect();
         for window in windows {
             let histogram = histograms.get(&window.trial).copied();
             let bytes = artefacts.get(&window.trial).map(|a| a.window_bytes).or(window.artefact_bytes);

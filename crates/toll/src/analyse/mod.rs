@@ -34,7 +34,7 @@ pub fn run(run: &RunDir) -> Result<RunResult, ReadError> {
     Ok(analyse(&Recorded::read(run)?))
 }
 
-/// Analyses what was recorded.
+/// Analyses what was recorded; the plan's baseline is one of its arms, as [`RunDir::plan`] sees to.
 pub fn analyse(recorded: &Recorded) -> RunResult {
     let plan = &recorded.plan;
     let trials = windows::trials(plan, &recorded.trials);
@@ -172,7 +172,7 @@ fn completeness(
     doubts: &mut Vec<Doubt>,
 ) -> bool {
     let plan = &recorded.plan;
-    let begun = recorded.trials.iter().map(|line| line.round + 1).max().unwrap_or(0);
+    let begun = recorded.trials.iter().map(|line| line.round.saturating_add(1)).max().unwrap_or(0);
     let files: Vec<&'static str> = [
         (recorded.host.is_none(), "host.json"),
         (recorded.trials.is_empty(), "trials.ndjson"),
@@ -199,7 +199,7 @@ fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> Vec<String>
     const NAMED: usize = 4;
     let plan = &recorded.plan;
     let mut gaps = Vec::new();
-    for round in 0..plan.rounds {
+    for round in 0..plan.order.len() as u32 {
         let has = |arm: usize| trials.windows.iter().any(|w| w.arm == arm && w.round == round);
         let absent: Vec<&str> =
             expected.iter().filter(|&&i| !has(i)).map(|&i| plan.arms[i].name.as_str()).collect();

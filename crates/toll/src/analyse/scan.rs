@@ -109,14 +109,12 @@ pub fn order(
         let name = &plan.arms[i].name;
         if let Some(primary) = compared[i].get(plan.primary.as_str())
             && let Some(dependence) = toll_stats::dependence(&primary.pairs.d)
-            && primary.pairs.d.len() >= toll_stats::rounds_for_interval(plan.alpha)
-            && dependence.found()
         {
-            doubts.push(Doubt::Dependence {
-                arm: name.clone(),
-                lag_1: dependence.lag1,
-                bound: dependence.bound,
-            });
+            let z = toll_stats::normal_quantile(1.0 - plan.alpha / family / 2.0);
+            let bound = z / (primary.pairs.d.len() as f64).sqrt();
+            if dependence.lag1.abs() > bound {
+                doubts.push(Doubt::Dependence { arm: name.clone(), lag_1: dependence.lag1, bound });
+            }
         }
         let starts: Vec<f64> = arms.windows[i].present().filter_map(|m| m.start_log_ratio).collect();
         let test = toll_stats::sign_flip(&starts, plan.alpha, plan.seed);

@@ -112,8 +112,8 @@ fn joined(mut stalls: Vec<Stall>) -> Vec<Stall> {
 /// The worst of what was seen beside the stall. A pressure sample speaks of the 100 ms before it,
 /// a host sample of the second: the first that ends after the stall still covers its end.
 fn span(recorded: &Recorded, window: &Window, kind: &str, stall: Stall) -> StallSpan {
-    let pressures = within(&recorded.pressures, stall.begin_us, stall.end_us + 100_000);
-    let hosts = within(&recorded.hosts, stall.begin_us, stall.end_us + 1_000_000);
+    let pressures = within(&recorded.pressures, stall.begin_us, stall.end_us.saturating_add(100_000));
+    let hosts = within(&recorded.hosts, stall.begin_us, stall.end_us.saturating_add(1_000_000));
     let worst = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
     StallSpan {
         arm: recorded.plan.arms[window.arm].name.clone(),

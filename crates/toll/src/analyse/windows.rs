@@ -48,12 +48,12 @@ pub struct Trials {
     pub remarks: Vec<Remark>,
 }
 
-/// Pairs the steps of each trial. Lines of an arm that the plan does not know are left out.
+/// Pairs the steps of each trial. Lines of an arm or a round that the plan does not know are left out.
 pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
     let positions: BTreeMap<&str, usize> =
         plan.arms.iter().enumerate().map(|(i, arm)| (arm.name.as_str(), i)).collect();
     let mut by_trial: BTreeMap<u32, Vec<&TrialLine>> = BTreeMap::new();
-    for line in lines {
+    for line in lines.iter().filter(|line| (line.round as usize) < plan.order.len()) {
         by_trial.entry(line.trial).or_default().push(line);
     }
     let mut trials = Trials::default();

@@ -4,9 +4,9 @@
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
 mod clean;
+mod digest;
 mod doctor;
 mod load;
-mod digest;
 pub mod report;
 mod server;
 

@@ -280,6 +280,46 @@ fn the_same_lines_give_the_same_bytes() {
     assert_eq!(json(&from_disk), json(&analyse::analyse(&host.record())));
 }
 
+#[test]
+fn rounds_that_follow_each_other_are_a_doubt() {
+    let mut recorded = Synthetic::with(6, 16, SyntheticArm::usual()).record();
+    // B costs more and more: every difference resembles the one before it.
+    let windows: Vec<(u64, u64, u32)> = recorded
+        .trials
+        .chunk_by(|a, b| a.trial == b.trial)
+        .filter(|steps| steps[0].arm == "B")
+        .map(|steps| (steps[2].mono_us, steps[3].mono_us, steps[0].round))
+        .collect();
+    for bin in &mut recorded.bins {
+        if let Some((.., round)) = windows.iter().find(|(b, e, _)| *b < bin.mono_us && bin.mono_us <= *e) {
+            bin.statements = bin.statements * 20 / (20 + u64::from(*round));
+        }
+    }
+    let run = analyse::analyse(&recorded);
+    let warning = run.warnings.iter().find(|w| w.code == "dependence").unwrap();
+    assert_eq!(warning.arm.as_deref(), Some("B"));
+}
+
+#[test]
+fn absurd_numbers_in_a_record_end_in_a_report_or_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("run");
+    Synthetic::with(7, 6, SyntheticArm::usual()).write(&root).unwrap();
+    let edit = |file: &str, from: &str, to: &str| {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(from), "{file} has no {from}");
+        std::fs::write(root.join(file), text.replacen(from, to, 3)).unwrap();
+    };
+    edit("trials.ndjson", "\"round\":3", "\"round\":4294967295");
+    edit("samples.ndjson", "\"width_us\":100000", "\"width_us\":0");
+    edit("samples.ndjson", "\"in_flight\":8,\"oldest_us\":", "\"in_flight\":8,\"oldest_us\":99999999999");
+    let run = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
+    assert!(!run.complete);
+    edit("plan.json", "\"baseline\": \"none\"", "\"baseline\": \"nine\"");
+    let error = analyse::run(&RunDir::open(&root).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("`nine` is not among its arms"), "{error}");
+}
+
 /// 200 runs of a noisy host on which no arm costs anything.
 #[test]
 fn arms_that_cost_nothing_are_called_costly_in_at_most_one_run_of_twenty() {
