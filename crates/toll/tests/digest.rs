@@ -169,3 +169,40 @@ fn what_cannot_be_read_is_said_and_what_is_no_log_is_refused() {
     assert_eq!(digest["ledger"]["adds_up"], true);
     assert_eq!(digest["ledger"]["log"]["bytes"], noise.len());
 }
+
+mod counting {
+    use super::{SLOW, file};
+    use toll::digest::count::{CountWindow, count};
+    use toll_record::ArtefactKind;
+
+    #[test]
+    fn a_byte_range_of_a_log_counts_each_entry_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = file(dir.path(), "slow.log", SLOW.repeat(3).as_bytes());
+        let length = SLOW.len() as u64 * 3;
+        let within = |from, to| {
+            let window = CountWindow::Bytes { from, to };
+            count(path.as_ref(), ArtefactKind::SlowLog, window, &[]).unwrap().queries
+        };
+        assert_eq!(within(0, length), 6, "two statements in each, and a Quit that is none");
+        for cut in (0..length).step_by(97) {
+            let both = within(0, cut) + within(cut, length);
+            assert!((5..=7).contains(&both), "cut at {cut}: {both}");
+        }
+        let counted = count(path.as_ref(), ArtefactKind::SlowLog, CountWindow::Whole, &[]).unwrap();
+        assert_eq!((counted.queries, counted.bytes_read), (6, length));
+        assert!(counted.ledger.adds_up());
+    }
+
+    #[test]
+    fn lines_and_audit_logs_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = "20231121 10:00:00,h,app,web,3,7,QUERY,shop,'select \\'a,b\\'',0\n\
+                     20231121 10:00:00,h,app,web,3,0,DISCONNECT,shop,,0\n";
+        let path = file(dir.path(), "audit.log", audit.as_bytes());
+        let queries = |kind| count(path.as_ref(), kind, CountWindow::Whole, &[]).unwrap().queries;
+        assert_eq!(queries(ArtefactKind::AuditLog), 1);
+        assert_eq!(queries(ArtefactKind::Lines), 2);
+        assert!(count(path.as_ref(), ArtefactKind::Bytes, CountWindow::Whole, &[]).is_err());
+    }
+}

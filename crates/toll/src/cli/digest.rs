@@ -5,10 +5,13 @@ use anyhow::bail;
 use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGINT;
 use std::io::{BufWriter, IsTerminal, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use toll_wire::decoder::Config;
 use toll_wire::digest::{GroupBy, Limit, Rank, Settings};
 
 /// Rank the queries of captures and logs by what they cost
@@ -23,6 +26,12 @@ pub struct Digest {
     /// What the files hold
     #[arg(long, value_enum, default_value = "auto")]
     r#type: AutoType,
+    /// Ports that servers listen on (captures)
+    #[arg(long, value_delimiter = ',', default_value = "3306", value_name = "PORT,...")]
+    port: Vec<u16>,
+    /// Only this server (captures); may be given more than once
+    #[arg(long, value_name = "IP[:PORT]")]
+    server: Vec<Server>,
     /// What the queries of a class have in common
     #[arg(long, value_enum, default_value = "fingerprint")]
     group_by: Grouping,
@@ -72,6 +81,26 @@ enum Grouping {
     Error,
 }
 
+/// An address, and the port if it is not one of `--port`.
+#[derive(Debug, Clone, Copy)]
+struct Server {
+    ip: IpAddr,
+    port: Option<u16>,
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(ip) = text.parse() {
+            return Ok(Self { ip, port: None });
+        }
+        text.parse::<SocketAddr>()
+            .map(|address| Self { ip: address.ip(), port: Some(address.port()) })
+            .map_err(|_| "write an address such as 10.0.0.5, 10.0.0.5:3306 or [2001:db8::1]:3306".to_owned())
+    }
+}
+
 impl Digest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let request = self.resolved()?;
@@ -91,8 +120,15 @@ impl Digest {
         if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
             bail!("standard input can be read only once: name `-` once");
         }
+        let named: Vec<u16> = self.server.iter().filter_map(|server| server.port).collect();
+        let capture = Config {
+            ports: if named.is_empty() { self.port } else { named },
+            servers: self.server.iter().map(|server| server.ip).collect(),
+            ..Config::default()
+        };
         Ok(Request {
             files: self.files,
+            capture,
             kind: match self.r#type {
                 AutoType::Auto => None,
                 AutoType::Pcap => Some(Type::Pcap),

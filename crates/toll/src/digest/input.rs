@@ -5,14 +5,16 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 use toll_wire::log::{Kind, detect};
+use toll_wire::pcap::Format;
 
 /// What is looked at to tell the type.
 const HEAD: usize = 64 * 1024;
 
 /// What a file holds, compression aside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Pcap,
+    Pcapng,
     Tcpdump,
     Slowlog,
     Genlog,
@@ -23,6 +25,7 @@ impl Type {
     pub fn name(self) -> &'static str {
         match self {
             Self::Pcap => "pcap",
+            Self::Pcapng => "pcapng",
             Self::Tcpdump => "tcpdump",
             Self::Slowlog => "slowlog",
             Self::Genlog => "genlog",
@@ -36,27 +39,29 @@ pub struct Input {
     pub name: String,
     pub kind: Type,
     pub reader: Box<dyn Read + Send>,
-    /// Reading may wait for someone else to write.
-    pub may_wait: bool,
+    /// Bytes of a plain file, of which parts can be read apart; `None`: reading may wait for
+    /// someone else to write, or for decompression.
+    pub plain_bytes: Option<u64>,
 }
 
 impl Input {
     /// `-` is standard input.
     pub fn open(path: &Path, kind: Option<Type>) -> anyhow::Result<Self> {
         let is_stdin = path.as_os_str() == "-";
-        let (reader, may_wait): (Box<dyn Read + Send>, bool) = if is_stdin {
-            (Box::new(io::stdin()), true)
+        let (reader, length): (Box<dyn Read + Send>, Option<u64>) = if is_stdin {
+            (Box::new(io::stdin()), None)
         } else {
             let file = File::open(path).context("check the path and that you may read it")?;
-            let is_regular = file.metadata()?.is_file();
-            if file.metadata()?.is_dir() {
+            let metadata = file.metadata()?;
+            if metadata.is_dir() {
                 bail!("it is a directory: name the files in it");
             }
-            (Box::new(file), !is_regular)
+            (Box::new(file), metadata.is_file().then_some(metadata.len()))
         };
         let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
-        let (head, reader) = plain(reader)?;
-        let kind = match kind.or_else(|| detect(&head).and_then(readable)) {
+        let Plain { head, reader, was_compressed } = plain(reader)?;
+        let plain_bytes = length.filter(|_| !was_compressed);
+        let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| detect(&head).and_then(readable)) {
             Some(kind) => kind,
             // Nothing in it is nothing to tell a type from, and nothing to misread.
             None if head.is_empty() => Type::Slowlog,
@@ -65,14 +70,23 @@ impl Input {
                  say what it is with --type"
             ),
         };
-        Ok(Self { name, kind, reader, may_wait })
+        Ok(Self { name, kind, reader, plain_bytes })
+    }
+}
+
+/// `pcap` is asked for where either format is meant.
+fn exact(kind: Type, head: &[u8]) -> Type {
+    match (kind, Format::detect(head)) {
+        (Type::Pcap, Some(Format::PcapNg)) => Type::Pcapng,
+        _ => kind,
     }
 }
 
 fn readable(kind: Kind) -> Option<Type> {
     match kind {
-        Kind::Pcap => Some(Type::Pcap),
-        Kind::TcpdumpText => Some(Type::Tcpdump),
+        Kind::Capture(Format::Pcap) => Some(Type::Pcap),
+        Kind::Capture(Format::PcapNg) => Some(Type::Pcapng),
+        Kind::Capture(Format::TcpdumpText) => Some(Type::Tcpdump),
         Kind::SlowLog => Some(Type::Slowlog),
         Kind::GeneralLog => Some(Type::Genlog),
         Kind::AuditLog => Some(Type::Auditlog),
@@ -80,21 +94,28 @@ fn readable(kind: Kind) -> Option<Type> {
     }
 }
 
-/// Undoes compression and returns the first bytes beside a reader that begins with them.
-fn plain(mut reader: Box<dyn Read + Send>) -> anyhow::Result<(Vec<u8>, Box<dyn Read + Send>)> {
-    // gzip of zstd of gzip is no log: two layers are one more than anyone needs.
-    for _ in 0..2 {
+struct Plain {
+    head: Vec<u8>,
+    /// Begins with the head.
+    reader: Box<dyn Read + Send>,
+    was_compressed: bool,
+}
+
+/// Undoes compression.
+fn plain(mut reader: Box<dyn Read + Send>) -> anyhow::Result<Plain> {
+    let mut was_compressed = false;
+    loop {
         let head = read_head(&mut reader)?;
         let kind = detect(&head);
         reader = Box::new(Cursor::new(head.clone()).chain(reader));
-        reader = match kind {
+        // Compressed twice is twice as much as anyone needs.
+        reader = match kind.filter(|_| !was_compressed) {
             Some(Kind::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(reader)),
             Some(Kind::Zstd) => Box::new(zstd::stream::read::Decoder::new(reader)?),
-            _ => return Ok((head, reader)),
+            _ => return Ok(Plain { head, reader, was_compressed }),
         };
+        was_compressed = true;
     }
-    let head = read_head(&mut reader)?;
-    Ok((head.clone(), Box::new(Cursor::new(head).chain(reader))))
 }
 
 /// Enough to tell the type: a few lines, or all there is. Does not wait for more than a stream

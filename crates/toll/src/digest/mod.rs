@@ -1,6 +1,8 @@
 //! How do files and streams become a digest? Opens, feeds and prints; decodes nothing itself.
 
+pub mod count;
 mod csv;
+mod decode;
 mod input;
 mod json;
 mod ledger;
@@ -18,12 +20,13 @@ pub use ledger::Ledger;
 pub use when::When;
 
 use anyhow::Context;
+use decode::Decode;
 use input::Input;
-use pump::Outcome;
 use select::Select;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
+use toll_wire::decoder::Config;
 use toll_wire::digest::{Digest, Limit, Settings};
 
 /// What the verb was asked.
@@ -31,6 +34,8 @@ use toll_wire::digest::{Digest, Limit, Settings};
 pub struct Request {
     pub files: Vec<PathBuf>,
     pub kind: Option<Type>,
+    /// Ports and addresses of servers, for captures.
+    pub capture: Config,
     pub settings: Settings,
     pub limit: Limit,
     pub since: Option<When>,
@@ -81,13 +86,13 @@ pub fn digest(request: &Request, stop: &AtomicBool) -> anyhow::Result<Digested> 
     for path in &request.files {
         let input =
             Input::open(path, request.kind).with_context(|| format!("cannot digest {}", path.display()))?;
-        let (name, kind) = (input.name.clone(), input.kind);
+        let mut decode = Decode::new(input.kind, &request.capture);
         let mut sink = Select::new(request, &mut done.digest);
-        let Outcome { ledger, interrupted } =
-            pump::pump(input, &mut sink, stop).with_context(|| format!("cannot read {name}"))?;
-        done.inputs.push(Source { name, r#type: kind.name(), bytes: ledger.bytes() });
-        done.ledger.merge(&ledger);
-        if interrupted {
+        let pumped = pump::pump(input.reader, input.plain_bytes.is_none(), &mut decode, &mut sink, stop)
+            .with_context(|| format!("cannot read {}", input.name))?;
+        done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
+        done.ledger.merge(&decode.ledger());
+        if pumped.interrupted {
             done.interrupted = true;
             break;
         }

@@ -1,73 +1,64 @@
 //! How do bytes get from a reader to a decoder? In bounded pieces, and stoppable at any time.
 
-use super::input::{Input, Type};
-use super::ledger::Ledger;
-use super::zone::Here;
-use anyhow::bail;
+use super::decode::Decode;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 use toll_wire::event::Sink;
-use toll_wire::log::{AuditLog, ENTRY_MAX, GeneralLog, Log, SlowLog};
+use toll_wire::log::ENTRY_MAX;
 
-/// Bytes asked of a file at once; larger ones leave the processor's cache.
+/// Bytes asked of a file at once.
 const PIECE: usize = 512 * 1024;
 /// A decoder takes something of any buffer this full.
 const BUFFER: usize = ENTRY_MAX + PIECE;
 /// How long a stream may be silent before an interrupt is looked for.
 const BEAT: Duration = Duration::from_millis(100);
 
-pub struct Outcome {
-    pub ledger: Ledger,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pumped {
+    pub bytes: u64,
+    /// It was stopped before the end.
     pub interrupted: bool,
 }
 
-pub fn pump(input: Input, sink: &mut dyn Sink, stop: &AtomicBool) -> anyhow::Result<Outcome> {
-    let mut log: Box<dyn Log> = match input.kind {
-        Type::Slowlog => Box::new(SlowLog::new(Here::new())),
-        Type::Genlog => Box::new(GeneralLog::new(Here::new())),
-        Type::Auditlog => Box::new(AuditLog::new(Here::new())),
-        Type::Pcap | Type::Tcpdump => bail!("captures are not decoded yet"),
-    };
-    let mut pieces: Box<dyn Pieces> =
-        if input.may_wait { Box::new(Stream::of(input.reader)) } else { Box::new(File(input.reader)) };
-    let interrupted = feed(&mut *pieces, &mut *log, sink, stop)?;
-    Ok(Outcome { ledger: Ledger::of_log(log.ledger()), interrupted })
-}
-
-/// Where bytes come from.
-trait Pieces {
-    /// Adds what there is to `buffer`; `None`: nothing yet, `Some(0)`: the end.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
-}
-
-/// Returns whether it was stopped before the end.
-fn feed(
-    pieces: &mut dyn Pieces,
-    log: &mut dyn Log,
+/// Reads to the end, or until `stop`; the decoder is then told that nothing follows.
+/// `may_wait`: the reader is a pipe, or does work of its own.
+pub fn pump(
+    reader: Box<dyn Read + Send>,
+    may_wait: bool,
+    decode: &mut Decode,
     sink: &mut dyn Sink,
     stop: &AtomicBool,
-) -> io::Result<bool> {
+) -> io::Result<Pumped> {
+    let mut pieces: Box<dyn Pieces> =
+        if may_wait { Box::new(Stream::of(reader)) } else { Box::new(File(reader)) };
     let mut buffer = vec![0; BUFFER];
-    let (mut start, mut filled) = (0, 0);
+    let (mut start, mut filled, mut bytes) = (0, 0, 0);
     loop {
         let stopped = stop.load(Ordering::Relaxed);
-        if !stopped && filled > buffer.len() - PIECE / 2 {
+        if filled > buffer.len() - PIECE / 2 {
             buffer.copy_within(start..filled, 0);
             (start, filled) = (0, filled - start);
         }
-        let read = if stopped { Some(0) } else { pieces.read(&mut buffer[filled..])? };
+        let read = if stopped || decode.is_done() { Some(0) } else { pieces.read(&mut buffer[filled..])? };
         let Some(read) = read else { continue };
         filled += read;
-        start += log.take(&buffer[start..filled], read == 0, sink);
+        bytes += read as u64;
+        start += decode.take(&buffer[start..filled], read == 0, sink);
         if read == 0 {
-            return Ok(stopped);
+            return Ok(Pumped { bytes, interrupted: stopped });
         }
         if start == filled {
             (start, filled) = (0, 0);
         }
     }
+}
+
+/// Where bytes come from.
+trait Pieces {
+    /// Puts what there is into `buffer`; `None`: nothing yet, `Some(0)`: the end.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 }
 
 struct File(Box<dyn Read + Send>);

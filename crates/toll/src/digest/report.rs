@@ -19,7 +19,7 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     writeln!(out, "# Files: {}", files.join(", "))?;
     if digest.totals.commands == 0 {
         writeln!(out, "# No events.")?;
-        return ledger(done, out);
+        return done.ledger.print(out);
     }
     overall(done, out)?;
     let (shown, beyond) = digest.ranked(request.limit);
@@ -36,7 +36,7 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
         )?;
     }
     writeln!(out)?;
-    ledger(done, out)
+    done.ledger.print(out)
 }
 
 fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
@@ -131,27 +131,4 @@ fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn W
 /// Seconds and calls.
 fn response(class: &Class) -> (f64, u64) {
     (class.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9), class.count)
-}
-
-fn ledger(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "# Ledger")?;
-    if let Some(log) = &done.ledger.log {
-        writeln!(
-            out,
-            "#   log: {} bytes in {} lines = {} of entries + {} of headers + {} malformed\n\
-             #        {} entries parsed ({} of them cut), {} malformed",
-            log.bytes,
-            log.lines,
-            log.entry_bytes,
-            log.header_bytes,
-            log.malformed_bytes,
-            log.entries_parsed,
-            log.entries_cut,
-            log.entries_malformed
-        )?;
-    }
-    if !done.ledger.adds_up() {
-        writeln!(out, "#   It does not add up: please report this with the input.")?;
-    }
-    Ok(())
 }

@@ -1,0 +1,65 @@
+//! Which decoder reads which type? One shape for captures and logs: bytes in, events out.
+
+use super::input::Type;
+use super::ledger::{CaptureLedger, Ledger};
+use super::zone::Here;
+use toll_wire::decoder::{CaptureDecoder, Config};
+use toll_wire::event::Sink;
+use toll_wire::log::{AuditLog, GeneralLog, Log, SlowLog};
+use toll_wire::pcap::Format;
+
+pub enum Decode {
+    Capture(Box<CaptureDecoder>, Option<String>),
+    Log(Box<dyn Log + Send>),
+}
+
+impl Decode {
+    pub fn new(kind: Type, config: &Config) -> Self {
+        let capture = |format| Self::Capture(Box::new(CaptureDecoder::new(format, config)), None);
+        match kind {
+            Type::Pcap => capture(Format::Pcap),
+            Type::Pcapng => capture(Format::PcapNg),
+            Type::Tcpdump => capture(Format::TcpdumpText),
+            Type::Slowlog => Self::Log(Box::new(SlowLog::new(Here::new()))),
+            Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::new()))),
+            Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::new()))),
+        }
+    }
+
+    /// Takes what it can of `bytes` and returns how much that was; the rest comes again. `end`:
+    /// nothing will follow.
+    pub fn take(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize {
+        match self {
+            Self::Log(log) => log.take(bytes, end, sink),
+            Self::Capture(capture, damage) => {
+                if damage.is_none()
+                    && let Err(error) = capture.feed(bytes, sink)
+                {
+                    *damage = Some(error.to_string());
+                }
+                if end {
+                    capture.finish(sink);
+                }
+                bytes.len()
+            }
+        }
+    }
+
+    /// Nothing that follows can be read.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Capture(_, Some(_)))
+    }
+
+    /// What became of the bytes; whole after the end.
+    pub fn ledger(&self) -> Ledger {
+        match self {
+            Self::Log(log) => Ledger::of_log(log.ledger()),
+            Self::Capture(capture, damage) => Ledger::of_capture(CaptureLedger {
+                counts: capture.ledger(),
+                unread_tail: capture.unread_tail(),
+                dropped_by_capture: capture.dropped_by_capture(),
+                damage: damage.iter().cloned().collect(),
+            }),
+        }
+    }
+}
