@@ -118,6 +118,30 @@ fn where_only_pt_query_digest_counts_its_share_stands_and_says_whose_it_is() {
 }
 
 #[test]
+fn the_far_end_of_the_network_costs_this_host_nothing() {
+    let host = Synthetic::with(5, 6, SyntheticArm::usual());
+    let plain = analyse::analyse(&host.record());
+    let mut recorded = host.record();
+    // The stand-in for another machine burns a tenth of a CPU, on top of all else.
+    for cpu in recorded.trials.iter_mut().filter_map(|l| l.cpu.as_mut()) {
+        let far = cpu.host_busy_us / 20;
+        cpu.remote_us += far;
+        cpu.host_busy_us += far;
+    }
+    let cpu = |run: &RunResult| arm(run, "B").outcomes["cpu_us_per_query"].mean;
+    assert!((cpu(&analyse::analyse(&recorded)) / cpu(&plain) - 1.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_count_over_another_stretch_is_held_against_what_was_executed_there() {
+    let mut recorded = Synthetic::with(5, 6, SyntheticArm::usual()).record();
+    for count in recorded.artefacts.iter_mut().filter(|l| l.arm == "B").filter_map(|l| l.queries.as_mut()) {
+        (count.queries, count.executed) = (450, Some(500));
+    }
+    assert_eq!(arm(&analyse::analyse(&recorded), "B").captured_ratio, Some(0.9));
+}
+
+#[test]
 fn one_round_gives_tolls_without_intervals_and_says_what_is_needed() {
     let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
     let qps = &arm(&run, "K").outcomes["qps"];
