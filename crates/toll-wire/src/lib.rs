@@ -3,6 +3,7 @@
 pub mod decoder;
 pub mod digest;
 pub mod event;
+pub mod filter;
 pub mod fingerprint;
 pub mod frame;
 pub mod ledger;

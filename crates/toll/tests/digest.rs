@@ -206,3 +206,81 @@ mod counting {
         assert!(count(path.as_ref(), ArtefactKind::Bytes, CountWindow::Whole, &[]).is_err());
     }
 }
+
+/// A log of `bytes` in which the schema is named once, at its head.
+fn long_log(bytes: usize) -> Vec<u8> {
+    let mut log = Vec::with_capacity(bytes + 1_000);
+    let mut n = 0_u64;
+    while log.len() < bytes {
+        n += 1;
+        let time = 1_700_000_000 + n / 50;
+        let moment = jiff::Timestamp::from_second(time.cast_signed()).unwrap();
+        writeln!(log, "# Time: {moment}").unwrap();
+        writeln!(log, "# User@Host: app[app] @ web{} []  Id: {}", n % 3, n % 40).unwrap();
+        writeln!(
+            log,
+            "# Query_time: 0.{:06}  Lock_time: 0.000010 Rows_sent: {}  Rows_examined: 9",
+            n % 999_983,
+            n % 7
+        )
+        .unwrap();
+        if n == 1 {
+            writeln!(log, "use shop;").unwrap();
+        }
+        writeln!(log, "SET timestamp={time};").unwrap();
+        writeln!(
+            log,
+            "select c{} from {} where id={n} and name='n{n}';",
+            ["", "a", "b"][n as usize % 3],
+            "t".repeat(n as usize % 20 + 1)
+        )
+        .unwrap();
+    }
+    log
+}
+
+#[test]
+fn any_number_of_threads_finds_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = file(dir.path(), "slow.log", &long_log(40 << 20));
+    let digest = |jobs: &str| {
+        let mut digest = json(&["--limit", "100%:1000", "--jobs", jobs, &log], b"");
+        digest["inputs"].take();
+        digest
+    };
+    let one = digest("1");
+    assert_eq!(one["classes"].as_array().unwrap().len(), 60);
+    assert_eq!(one["classes"][0]["dbs"][0]["name"], "shop");
+    for jobs in ["2", "3", "4"] {
+        assert_eq!(digest(jobs), one, "{jobs} jobs");
+    }
+}
+
+#[test]
+fn filters_and_groups_choose_and_gather() {
+    let digest = json(&["--filter", "query_time > 0.5 && host == 'web2'", "-"], SLOW.as_bytes());
+    assert_eq!(digest["totals"]["commands"], 1);
+    let grouped = json(&["--group-by", "host", "--limit", "100%", "-"], SLOW.as_bytes());
+    assert_eq!(grouped["classes"][0]["fingerprint"], "web2");
+    let tables = json(&["--group-by", "tables", "-"], SLOW.as_bytes());
+    assert_eq!(tables["classes"][0]["fingerprint"], "shop.orders");
+    let distilled = json(&["--group-by", "distill", "-"], SLOW.as_bytes());
+    assert_eq!(distilled["classes"][0]["fingerprint"], "SELECT orders");
+    let refused = toll(&["--filter", "query_time >", "-"], b"");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("at character 13"));
+}
+
+#[test]
+fn events_as_a_slow_log_are_read_back_the_same() {
+    let events = toll(&["--events", "--literals", "--format", "slowlog", "-"], SLOW.as_bytes());
+    assert!(events.status.success());
+    let (once, twice) = (json(&["-"], SLOW.as_bytes()), json(&["-"], &events.stdout));
+    for field in ["id", "count", "query_time_us", "lock_time_us", "tables", "users", "first_seen"] {
+        assert_eq!(once["classes"][0][field], twice["classes"][0][field], "{field}");
+    }
+    let lines = toll(&["--events", "--format", "ndjson", "-"], SLOW.as_bytes());
+    let text = String::from_utf8(lines.stdout).unwrap();
+    assert_eq!(text.lines().count(), 3);
+    assert!(!text.contains("Bob"));
+}

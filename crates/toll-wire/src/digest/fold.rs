@@ -2,6 +2,7 @@
 
 use super::Digest;
 use super::class::Class;
+use crate::log::INHERITED_DB;
 
 /// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
 /// a class that comes back says how many of its events may be in there.
@@ -20,8 +21,9 @@ pub(super) fn make_room(digest: &mut Digest) {
     digest.recent.forget();
 }
 
-/// Adds what `from` holds. Exact as long as neither had to fold classes.
-pub(super) fn merge(digest: &mut Digest, from: &Digest) {
+/// Adds what `from` holds. Exact as long as neither had to fold classes. `inherited`: the schema
+/// that [`INHERITED_DB`] stands for in `from`.
+pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
     let totals = &mut digest.totals;
     totals.commands += from.totals.commands;
     totals.queries += from.totals.queries;
@@ -33,7 +35,12 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest) {
     if from.totals.first_ns > 0 && (totals.first_ns == 0 || from.totals.first_ns < totals.first_ns) {
         totals.first_ns = from.totals.first_ns;
     }
-    let names: Vec<u32> = (0..from.names.len()).map(|id| digest.names.find(from.names.text(id))).collect();
+    let names: Vec<u32> = (0..from.names.len())
+        .map(|id| match from.names.text(id) {
+            INHERITED_DB => digest.names.find(inherited),
+            name => digest.names.find(name),
+        })
+        .collect();
     let names = move |id: u32| names.get(id as usize).copied().unwrap_or(super::names::BEYOND);
     let others: Vec<Option<u8>> =
         from.others.names().iter().map(|(name, _)| digest.others.id(name)).collect();
@@ -43,13 +50,13 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest) {
     digest.folded.merge(&from.folded, &names, &others);
     digest.folded_classes += from.folded_classes;
     for class in &from.classes {
-        let at = place_for(digest, class);
+        let at = place_for(digest, class, inherited);
         digest.classes[at].merge(class, &names, &others);
     }
     digest.floor += from.floor;
 }
 
-fn place_for(digest: &mut Digest, class: &Class) -> usize {
+fn place_for(digest: &mut Digest, class: &Class, inherited: &[u8]) -> usize {
     if let Some(&at) = digest.index.get(&class.key) {
         return at as usize;
     }
@@ -61,9 +68,17 @@ fn place_for(digest: &mut Digest, class: &Class) -> usize {
     new.id = class.id;
     new.kind = class.kind;
     new.distill = class.distill.clone();
-    new.tables = class.tables.clone();
+    new.tables = class.tables.iter().map(|table| with_schema(table, inherited)).collect();
     let at = digest.classes.len();
     digest.index.insert(new.key.clone(), u32::try_from(at).unwrap_or(u32::MAX));
     digest.classes.push(new);
     at
+}
+
+fn with_schema(table: &[u8], inherited: &[u8]) -> Vec<u8> {
+    match table.strip_prefix(INHERITED_DB) {
+        Some(name) if inherited.is_empty() => name.strip_prefix(b".").unwrap_or(name).to_vec(),
+        Some(name) => [inherited, name].concat(),
+        None => table.to_vec(),
+    }
 }

@@ -134,7 +134,13 @@ impl Digest {
 
     /// Adds the events of another digest with the same settings.
     pub fn merge(&mut self, other: &Self) {
-        fold::merge(self, other);
+        fold::merge(self, other, b"");
+    }
+
+    /// As [`Self::merge`], for the part of a slow log that follows: `db` is the schema that its
+    /// first entries inherit.
+    pub fn merge_following(&mut self, other: &Self, db: &[u8]) {
+        fold::merge(self, other, db);
     }
 
     fn count(&mut self, event: &Event<'_>) {

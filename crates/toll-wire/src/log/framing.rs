@@ -50,6 +50,14 @@ impl<F> Framed<F> {
     pub(super) fn of(format: F) -> Self {
         Self { format, searched: 0, held: None, ledger: LogLedger::default() }
     }
+
+    pub(super) fn format(&self) -> &F {
+        &self.format
+    }
+
+    pub(super) fn format_mut(&mut self) -> &mut F {
+        &mut self.format
+    }
 }
 
 impl<F: Format> Log for Framed<F> {

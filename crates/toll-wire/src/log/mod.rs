@@ -16,7 +16,7 @@ pub(crate) use decimal::{integer, seconds};
 pub use detect::{Kind, detect};
 pub use general::GeneralLog;
 pub use ledger::LogLedger;
-pub use slow::SlowLog;
+pub use slow::{INHERITED_DB, SlowLog};
 pub use time::{Civil, Utc, Zone};
 
 use crate::event::Sink;

@@ -11,6 +11,9 @@ use memchr::memmem;
 /// What pt-query-digest puts where an entry ends before its statement.
 const NO_QUERY: &[u8] = b"/* No query */";
 
+/// Stands for a schema that was named before the part of a log that was read. No name holds a NUL.
+pub const INHERITED_DB: &[u8] = b"\0inherited";
+
 /// Slow log of a server; `zone` is the one of times written without.
 pub type SlowLog<Z> = Framed<SlowFormat<Z>>;
 
@@ -25,6 +28,21 @@ pub struct SlowFormat<Z> {
 impl<Z: Zone> SlowLog<Z> {
     pub fn new(zone: Z) -> Self {
         Framed::of(SlowFormat { zone, last_time: LastTime::default(), time_ns: 0, db: Vec::new() })
+    }
+}
+
+impl<Z: Zone> SlowLog<Z> {
+    /// For a part of a log that begins at an entry with a time of its own: until an entry names
+    /// a schema, events say [`INHERITED_DB`].
+    pub fn from_middle(zone: Z) -> Self {
+        let mut log = Self::new(zone);
+        log.format_mut().db.extend_from_slice(INHERITED_DB);
+        log
+    }
+
+    /// The schema that the next entry would inherit.
+    pub fn db(&self) -> &[u8] {
+        &self.format().db
     }
 }
 

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGINT;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use toll_wire::decoder::Config;
 use toll_wire::digest::{GroupBy, Limit, Rank, Settings};
+use toll_wire::filter::{Filter, FilterError};
 
 /// Rank the queries of captures and logs by what they cost
 ///
@@ -48,12 +50,25 @@ pub struct Digest {
     /// Only events before a time
     #[arg(long, value_name = "TIME")]
     until: Option<When>,
+    /// Only events for which an expression holds, such as: query_time > 0.1 && db == "shop"
+    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    filter: Option<Filter>,
     /// How to print it
     #[arg(long, value_enum, default_value = "report")]
     format: Format,
+    /// Print each event instead of a digest (as ndjson, csv or slowlog)
+    #[arg(long)]
+    events: bool,
     /// Show statements as they were written, with their literals
     #[arg(long)]
     literals: bool,
+    /// Threads that decode at once [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+fn filter(text: &str) -> Result<Filter, FilterError> {
+    Filter::parse(text)
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -103,12 +118,18 @@ impl FromStr for Server {
 
 impl Digest {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        let events = self.events;
         let request = self.resolved()?;
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
         signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
-        let done = digest::digest(&request, &stop)?;
         let mut out = BufWriter::new(std::io::stdout().lock());
+        if events {
+            let printed = digest::print_events(&request, &stop, &mut out);
+            let interrupted = printed.or_else(|error| ignore_closed_pipe(error).map(|()| false))?;
+            return Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS });
+        }
+        let done = digest::digest(&request, &stop)?;
         digest::print(&request, &done, &mut out).or_else(ignore_closed_pipe)?;
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;
@@ -120,6 +141,10 @@ impl Digest {
         if self.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
             bail!("standard input can be read only once: name `-` once");
         }
+        if self.format == Format::Slowlog && !self.events {
+            bail!("the format slowlog holds events: add --events");
+        }
+        let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
         let named: Vec<u16> = self.server.iter().filter_map(|server| server.port).collect();
         let capture = Config {
             ports: if named.is_empty() { self.port } else { named },
@@ -154,8 +179,10 @@ impl Digest {
             limit: self.limit,
             since: self.since,
             until: self.until,
+            filter: self.filter,
             format: self.format,
             literals: self.literals,
+            jobs: jobs.map_or(1, NonZeroUsize::get),
         })
     }
 }

@@ -10,6 +10,7 @@ use toll_wire::pcap::Format;
 
 pub enum Decode {
     Capture(Box<CaptureDecoder>, Option<String>),
+    SlowLog(Box<SlowLog<Here>>),
     Log(Box<dyn Log + Send>),
 }
 
@@ -20,9 +21,22 @@ impl Decode {
             Type::Pcap => capture(Format::Pcap),
             Type::Pcapng => capture(Format::PcapNg),
             Type::Tcpdump => capture(Format::TcpdumpText),
-            Type::Slowlog => Self::Log(Box::new(SlowLog::new(Here::new()))),
+            Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::new()))),
             Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::new()))),
             Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::new()))),
+        }
+    }
+
+    /// For a part of a slow log: until an entry names a schema, it is the one of the part before.
+    pub fn slow_log_from_middle() -> Self {
+        Self::SlowLog(Box::new(SlowLog::from_middle(Here::new())))
+    }
+
+    /// The schema that the next entry of a slow log would inherit.
+    pub fn db(&self) -> &[u8] {
+        match self {
+            Self::SlowLog(log) => log.db(),
+            Self::Log(_) | Self::Capture(..) => b"",
         }
     }
 
@@ -30,6 +44,7 @@ impl Decode {
     /// nothing will follow.
     pub fn take(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize {
         match self {
+            Self::SlowLog(log) => log.take(bytes, end, sink),
             Self::Log(log) => log.take(bytes, end, sink),
             Self::Capture(capture, damage) => {
                 if damage.is_none()
@@ -53,6 +68,7 @@ impl Decode {
     /// What became of the bytes; whole after the end.
     pub fn ledger(&self) -> Ledger {
         match self {
+            Self::SlowLog(log) => Ledger::of_log(log.ledger()),
             Self::Log(log) => Ledger::of_log(log.ledger()),
             Self::Capture(capture, damage) => Ledger::of_capture(CaptureLedger {
                 counts: capture.ledger(),

@@ -47,6 +47,19 @@ impl Ledger {
         }
     }
 
+    /// Adds a thread's share of one capture: what concerns the file itself is told once.
+    pub fn merge_share(&mut self, share: &Self, index: u32) {
+        let mut share = share.clone();
+        if index > 0
+            && let Some(capture) = &mut share.capture
+        {
+            capture.unread_tail = 0;
+            capture.dropped_by_capture = None;
+            capture.damage.clear();
+        }
+        self.merge(&share);
+    }
+
     pub fn adds_up(&self) -> bool {
         self.log.is_none_or(|log| log.adds_up())
             && self.capture.as_ref().is_none_or(|capture| capture.counts.adds_up())

@@ -3,6 +3,7 @@
 pub mod count;
 mod csv;
 mod decode;
+mod events;
 mod input;
 mod json;
 mod ledger;
@@ -12,6 +13,7 @@ mod report;
 mod report_class;
 mod scale;
 mod select;
+mod shards;
 mod when;
 mod zone;
 
@@ -21,13 +23,18 @@ pub use when::When;
 
 use anyhow::Context;
 use decode::Decode;
+use events::Events;
 use input::Input;
 use select::Select;
+use shards::Part;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use toll_wire::decoder::Config;
 use toll_wire::digest::{Digest, Limit, Settings};
+use toll_wire::event::Sink;
+use toll_wire::filter::Filter;
+use toll_wire::log::INHERITED_DB;
 
 /// What the verb was asked.
 #[derive(Debug, Clone)]
@@ -40,8 +47,10 @@ pub struct Request {
     pub limit: Limit,
     pub since: Option<When>,
     pub until: Option<When>,
+    pub filter: Option<Filter>,
     pub format: Format,
     pub literals: bool,
+    pub jobs: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -75,29 +84,111 @@ pub struct Source {
     pub bytes: u64,
 }
 
+impl Digested {
+    fn new(settings: Settings) -> Self {
+        Self {
+            digest: Digest::new(settings),
+            ledger: Ledger::default(),
+            inputs: Vec::new(),
+            interrupted: false,
+        }
+    }
+}
+
 /// Reads everything that was asked for. `stop` ends it early with what was seen.
 pub fn digest(request: &Request, stop: &AtomicBool) -> anyhow::Result<Digested> {
-    let mut done = Digested {
-        digest: Digest::new(request.settings),
-        ledger: Ledger::default(),
-        inputs: Vec::new(),
-        interrupted: false,
-    };
+    let mut done = Digested::new(request.settings);
     for path in &request.files {
         let input =
             Input::open(path, request.kind).with_context(|| format!("cannot digest {}", path.display()))?;
-        let mut decode = Decode::new(input.kind, &request.capture);
-        let mut sink = Select::new(request, &mut done.digest);
-        let pumped = pump::pump(input.reader, input.plain_bytes.is_none(), &mut decode, &mut sink, stop)
-            .with_context(|| format!("cannot read {}", input.name))?;
-        done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
-        done.ledger.merge(&decode.ledger());
-        if pumped.interrupted {
-            done.interrupted = true;
+        let kind = input.kind;
+        let parts = match input.plain_bytes {
+            Some(bytes) => shards::parts(request, path, kind, bytes)?,
+            None => Vec::new(),
+        };
+        if parts.len() < 2 {
+            let mut digest = std::mem::replace(&mut done.digest, Digest::new(request.settings));
+            let read = read(request, input, &mut digest, &mut done, stop);
+            done.digest = digest;
+            read?;
+        } else {
+            digest_parts(request, path, input, &parts, &mut done, stop)?;
+        }
+        if done.interrupted {
             break;
         }
     }
     Ok(done)
+}
+
+/// Reads one input into a sink, and notes what became of it.
+fn read(
+    request: &Request,
+    input: Input,
+    sink: &mut dyn Sink,
+    done: &mut Digested,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut decode = Decode::new(input.kind, &request.capture);
+    let mut sink = Select::new(request, sink);
+    let pumped = pump::pump(input.reader, input.plain_bytes.is_none(), &mut decode, &mut sink, stop)
+        .with_context(|| format!("cannot read {}", input.name))?;
+    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
+    done.ledger.merge(&decode.ledger());
+    done.interrupted |= pumped.interrupted;
+    Ok(())
+}
+
+fn digest_parts(
+    request: &Request,
+    path: &Path,
+    input: Input,
+    parts: &[Part],
+    done: &mut Digested,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut db = Vec::new();
+    let mut bytes = 0;
+    for (part, result) in parts.iter().zip(shards::digest(request, path, input.kind, parts, stop)?) {
+        done.digest.merge_following(&result.digest, &db);
+        if result.db != INHERITED_DB {
+            db = result.db;
+        }
+        match part {
+            Part::Bytes { .. } => {
+                bytes += result.pumped.bytes;
+                done.ledger.merge(&result.ledger);
+            }
+            // Every thread reads all of a capture, and counts its share.
+            Part::Connections(shard) => {
+                bytes = bytes.max(result.pumped.bytes);
+                done.ledger.merge_share(&result.ledger, shard.index);
+            }
+        }
+        done.interrupted |= result.pumped.interrupted;
+    }
+    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes });
+    Ok(())
+}
+
+/// Writes each event as it comes instead of digesting it. Returns whether it was interrupted.
+pub fn print_events(request: &Request, stop: &AtomicBool, out: &mut dyn Write) -> anyhow::Result<bool> {
+    let mut done = Digested::new(request.settings);
+    let mut events = Events::new(request, out);
+    events.head()?;
+    for path in &request.files {
+        let input =
+            Input::open(path, request.kind).with_context(|| format!("cannot read {}", path.display()))?;
+        read(request, input, &mut events, &mut done, stop)?;
+        if let Some(error) = events.error.take() {
+            return Err(error.into());
+        }
+        if done.interrupted {
+            break;
+        }
+    }
+    out.flush()?;
+    Ok(done.interrupted)
 }
 
 /// Writes a digest in the format that was asked for.

@@ -2,10 +2,12 @@
 
 use super::Request;
 use toll_wire::event::{Event, Sink};
+use toll_wire::filter::Filter;
 
 pub struct Select<'a> {
     since_ns: u64,
     until_ns: u64,
+    filter: Option<&'a Filter>,
     sink: &'a mut dyn Sink,
 }
 
@@ -14,6 +16,7 @@ impl<'a> Select<'a> {
         Self {
             since_ns: request.since.map_or(0, |when| when.0),
             until_ns: request.until.map_or(u64::MAX, |when| when.0),
+            filter: request.filter.as_ref(),
             sink,
         }
     }
@@ -21,7 +24,8 @@ impl<'a> Select<'a> {
 
 impl Sink for Select<'_> {
     fn event(&mut self, event: &Event<'_>) {
-        if event.start_ns >= self.since_ns && event.start_ns < self.until_ns {
+        let is_in_time = event.start_ns >= self.since_ns && event.start_ns < self.until_ns;
+        if is_in_time && self.filter.is_none_or(|filter| filter.accepts(event)) {
             self.sink.event(event);
         }
     }

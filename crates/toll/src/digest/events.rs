@@ -1,0 +1,171 @@
+//! What does each event look like by itself? JSON lines, CSV rows or slow log entries, as they come.
+
+use super::json::{kind_name, moment, text};
+use super::{Format, Request};
+use serde::Serialize;
+use std::io::{self, Write};
+use toll_wire::event::{CommandKind, Event, Sink};
+use toll_wire::fingerprint::{QueryId, fingerprint};
+
+/// Writes events instead of digesting them. The first error to write ends the output.
+pub struct Events<'a> {
+    format: Format,
+    literals: bool,
+    out: &'a mut dyn Write,
+    fingerprint: Vec<u8>,
+    pub error: Option<io::Error>,
+}
+
+/// As it stands in JSON: a promise. Times are microseconds.
+#[derive(Debug, Serialize)]
+struct JsonEvent {
+    time: Option<String>,
+    kind: &'static str,
+    id: String,
+    fingerprint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    query: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    params: Option<String>,
+    query_time_us: Option<f64>,
+    first_byte_time_us: Option<f64>,
+    lock_time_us: Option<f64>,
+    user: String,
+    host: String,
+    port: u16,
+    db: String,
+    connection_id: Option<u64>,
+    bytes_received: u64,
+    bytes_sent: u64,
+    rows_sent: Option<u64>,
+    rows_examined: Option<u64>,
+    rows_affected: Option<u64>,
+    warnings: Option<u32>,
+    error: Option<u16>,
+    sqlstate: Option<String>,
+    tainted: bool,
+}
+
+impl<'a> Events<'a> {
+    pub fn new(request: &Request, out: &'a mut dyn Write) -> Self {
+        Self { format: request.format, literals: request.literals, out, fingerprint: Vec::new(), error: None }
+    }
+
+    /// The line that comes before all events.
+    pub fn head(&mut self) -> io::Result<()> {
+        if self.format == Format::Csv {
+            write!(
+                self.out,
+                "time,kind,id,query,query_time_us,user,host,db,rows_sent,rows_affected,error,tainted\r\n"
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, event: &Event<'_>) -> io::Result<()> {
+        fingerprint(event.text, &mut self.fingerprint);
+        match self.format {
+            Format::Slowlog => self.slowlog(event),
+            Format::Csv => self.csv(event),
+            Format::Report | Format::Json | Format::Ndjson => self.json(event),
+        }
+    }
+
+    fn json(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let us = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1_000.0);
+        let event = JsonEvent {
+            time: moment(event.start_ns),
+            kind: kind_name(event.kind),
+            id: QueryId::of(&self.fingerprint).to_string(),
+            fingerprint: text(&self.fingerprint),
+            query: self.literals.then(|| text(event.text)),
+            params: (self.literals && !event.params.is_empty()).then(|| text(event.params)),
+            query_time_us: us(event.query_ns),
+            first_byte_time_us: us(event.first_byte_ns),
+            lock_time_us: us(event.lock_ns),
+            user: text(event.user),
+            host: text(event.host),
+            port: event.port,
+            db: text(event.db),
+            connection_id: event.connection_id,
+            bytes_received: event.bytes_from_client,
+            bytes_sent: event.bytes_from_server,
+            rows_sent: event.rows_sent,
+            rows_examined: event.rows_examined,
+            rows_affected: event.rows_affected,
+            warnings: event.warnings,
+            error: event.error.map(|error| error.number),
+            sqlstate: event.error.filter(|error| !error.state.is_empty()).map(|error| text(error.state)),
+            tainted: event.tainted,
+        };
+        serde_json::to_writer(&mut *self.out, &event)?;
+        writeln!(self.out)
+    }
+
+    fn shown<'e>(&'e self, event: &Event<'e>) -> &'e [u8] {
+        if self.literals { event.text } else { &self.fingerprint }
+    }
+
+    fn csv(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let quoted = |bytes: &[u8]| format!("\"{}\"", text(bytes).replace('"', "\"\""));
+        let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
+        let row = [
+            moment(event.start_ns).unwrap_or_default(),
+            kind_name(event.kind).to_owned(),
+            QueryId::of(&self.fingerprint).to_string(),
+            quoted(self.shown(event)),
+            event.query_ns.map(|ns| (ns as f64 / 1_000.0).to_string()).unwrap_or_default(),
+            quoted(event.user),
+            quoted(event.host),
+            quoted(event.db),
+            number(event.rows_sent),
+            number(event.rows_affected),
+            event.error.map(|error| error.number.to_string()).unwrap_or_default(),
+            event.tainted.to_string(),
+        ];
+        write!(self.out, "{}\r\n", row.join(","))
+    }
+
+    /// An entry that slow log readers, toll among them, read back.
+    fn slowlog(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let seconds = |ns: Option<u64>| ns.unwrap_or(0) as f64 / 1e9;
+        if let Some(time) = moment(event.start_ns) {
+            writeln!(self.out, "# Time: {time}")?;
+        }
+        let user = text(event.user);
+        writeln!(
+            self.out,
+            "# User@Host: {user}[{user}] @ {} []  Id: {}",
+            text(event.host),
+            event.connection_id.unwrap_or(0)
+        )?;
+        writeln!(
+            self.out,
+            "# Query_time: {:.6}  Lock_time: {:.6} Rows_sent: {}  Rows_examined: {}  Rows_affected: {}  Bytes_sent: {}",
+            seconds(event.query_ns),
+            seconds(event.lock_ns),
+            event.rows_sent.unwrap_or(0),
+            event.rows_examined.unwrap_or(0),
+            event.rows_affected.unwrap_or(0),
+            event.bytes_from_server
+        )?;
+        if !event.db.is_empty() {
+            writeln!(self.out, "use {};", text(event.db))?;
+        }
+        writeln!(self.out, "SET timestamp={};", event.start_ns / 1_000_000_000)?;
+        if event.kind == CommandKind::Admin {
+            write!(self.out, "# ")?;
+        }
+        let shown = self.shown(event).to_vec();
+        self.out.write_all(&shown)?;
+        writeln!(self.out, ";")
+    }
+}
+
+impl Sink for Events<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        if self.error.is_none() {
+            self.error = self.write(event).err();
+        }
+    }
+}
