@@ -206,7 +206,7 @@ impl Doubt {
                 "one run in twenty does this by chance: run again with another --seed; if it fails again, trust no verdict of this host before its noise is found".into()
             }
             Doubt::ControlMissed { .. } => {
-                "this bench does not measure what it claims to: look for another bottleneck than CPU, then use more rounds".into()
+                "one control in twenty misses by chance: run again with another --seed; if it misses again, quieten the host, and look for another bottleneck than CPU".into()
             }
             Doubt::CarryOver { .. } => "lengthen --settle until it goes, and read arms that follow it with care".into(),
             Doubt::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
