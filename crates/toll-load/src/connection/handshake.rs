@@ -8,6 +8,7 @@ use super::compress::Frames;
 use super::error::Error;
 use super::packet::{Reader, put_lenenc};
 use super::rows::error_of;
+use super::stream::Channel;
 use super::wire::Wire;
 use crate::target::{Compression, Target, Tls};
 
@@ -65,8 +66,8 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     login.extend_from_slice(target.user.as_bytes());
     login.push(0);
     let password = target.password.expose().as_bytes();
-    let private = wire.stream().is_private();
-    let first = first_answer(&greeting.plugin, password, &greeting.challenge, private).unwrap_or_default();
+    let channel = wire.stream().channel();
+    let first = first_answer(&greeting.plugin, password, &greeting.challenge, channel).unwrap_or_default();
     put_lenenc(&mut login, first.len() as u64);
     login.extend_from_slice(&first);
     if let Some(db) = &target.db {
@@ -194,7 +195,7 @@ fn opening(capabilities: u32) -> Vec<u8> {
 }
 
 /// `None`: a plugin that we do not speak.
-fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], private: bool) -> Option<Vec<u8>> {
+fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], channel: Channel) -> Option<Vec<u8>> {
     let clear = || [password, &[0]].concat();
     match plugin {
         "mysql_native_password" => Some(auth::native(password, challenge)),
@@ -202,8 +203,8 @@ fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], private: bool) 
         "client_ed25519" => Some(auth::ed25519(password, challenge)),
         // The server asks the kernel who we are.
         "auth_socket" | "unix_socket" => Some(Vec::new()),
-        "mysql_clear_password" | "dialog" if private => Some(clear()),
-        "sha256_password" if private => Some(clear()),
+        "mysql_clear_password" | "dialog" if channel != Channel::Open => Some(clear()),
+        "sha256_password" if channel == Channel::Encrypted => Some(clear()),
         "sha256_password" if password.is_empty() => Some(vec![0]),
         // Asks for the server's public key.
         "sha256_password" => Some(vec![1]),
@@ -218,7 +219,7 @@ fn authenticate(
     password: &[u8],
 ) -> Result<(), Error> {
     let mut payload = Vec::new();
-    let private = wire.stream().is_private();
+    let channel = wire.stream().channel();
     // A server needs at most switch, fast-path answer, key, result: more is a server gone mad.
     for _ in 0..8 {
         read(wire, &mut payload)?;
@@ -232,7 +233,7 @@ fn authenticate(
                     plugin = String::from_utf8_lossy(r.until_nul()).into_owned();
                 }
                 challenge = r.rest().strip_suffix(&[0]).unwrap_or(r.rest()).to_vec();
-                let answer = first_answer(&plugin, password, &challenge, private).ok_or_else(|| {
+                let answer = first_answer(&plugin, password, &challenge, channel).ok_or_else(|| {
                     Error::Unsupported(match plugin.as_str() {
                         "mysql_clear_password" | "dialog" => {
                             format!("the account uses {plugin}, which sends the password in clear: add --tls or use the socket")
@@ -248,9 +249,11 @@ fn authenticate(
             Some(0x01) => {
                 let asked = match (plugin.as_str(), r.rest()) {
                     ("caching_sha2_password", [3]) => continue, // the fast path: the result follows
-                    ("caching_sha2_password", [4]) if private => Some([password, &[0]].concat()),
+                    ("caching_sha2_password", [4]) if channel != Channel::Open => {
+                        Some([password, &[0]].concat())
+                    }
                     ("caching_sha2_password", [4]) => Some(vec![2]),
-                    ("caching_sha2_password" | "sha256_password", pem) if !private => {
+                    ("caching_sha2_password" | "sha256_password", pem) if channel != Channel::Encrypted => {
                         let pem = String::from_utf8_lossy(pem);
                         Some(auth::rsa_encrypted(password, &challenge, &pem).map_err(Error::Unsupported)?)
                     }

@@ -5,6 +5,7 @@
 
 mod auth;
 mod compress;
+mod dhe;
 mod error;
 mod handshake;
 pub mod packet;

@@ -17,6 +17,14 @@ pub enum Socket {
     Unix(UnixStream),
 }
 
+/// What a password may be sent over: plugins differ in whether a Unix socket is private enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    Open,
+    Local,
+    Encrypted,
+}
+
 #[derive(Debug)]
 pub enum Stream {
     Plain(Socket),
@@ -88,9 +96,13 @@ impl Stream {
         }
     }
 
-    /// May a password travel here in clear?
-    pub fn is_private(&self) -> bool {
-        matches!(self, Self::Tls(_) | Self::Plain(Socket::Unix(_)))
+    /// Who could listen?
+    pub fn channel(&self) -> Channel {
+        match self {
+            Self::Tls(_) => Channel::Encrypted,
+            Self::Plain(Socket::Unix(_)) => Channel::Local,
+            Self::Plain(Socket::Tcp(_)) => Channel::Open,
+        }
     }
 
     pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
@@ -164,7 +176,7 @@ impl Write for Stream {
 }
 
 fn config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let provider = Arc::new(super::dhe::provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| Error::Tls(e.to_string()))?;

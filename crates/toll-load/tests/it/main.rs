@@ -9,5 +9,6 @@
 mod connection;
 mod load;
 mod mishaps;
+mod mysql;
 mod server;
 mod tables;

