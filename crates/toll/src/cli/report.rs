@@ -21,9 +21,9 @@ pub struct Report {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Exit with 3 when a toll passes this bound, ARM.OUTCOME>N% (may be given several times)
+    /// Exit with 3 when a toll breaks this bound, ARM.OUTCOME>N% (may be given several times)
     ///
-    /// 'B.latency_us_p99>20%', or 'B.qps<-10%' for outcomes of which more is better. A bound is passed
+    /// 'B.latency_us_p99>20%', or 'B.qps<-10%' for outcomes of which more is better. A bound is broken
     /// when the toll lies beyond it and its interval excludes zero; with too few rounds for an
     /// interval the toll alone decides.
     #[arg(long = "fail-if", value_name = "BOUND")]
@@ -61,14 +61,14 @@ pub fn run(args: &Report) -> Result<ExitCode> {
     judge(&args.fail_if, &results)
 }
 
-/// Says on standard error what came of each bound; exit code 3 when one was passed.
+/// Says on standard error what came of each bound; exit code 3 when one was broken.
 pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for run in runs {
         for bound in bounds {
             let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
             eprintln!("{}", judgement.text);
-            if judgement.passed_bound {
+            if judgement.broken {
                 code = ExitCode::from(3);
             }
         }

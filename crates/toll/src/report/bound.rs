@@ -1,6 +1,6 @@
-//! Does a run pass a bound that someone set, `B.latency_us_p99>20%`?
+//! Does a run break a bound that someone set, `B.latency_us_p99>20%`?
 //!
-//! A bound is passed when the arm's toll lies beyond it *and* its interval excludes zero on the harmful
+//! A bound is broken when the arm's toll lies beyond it *and* its interval excludes zero on the harmful
 //! side: a toll that this run cannot tell from nothing fails nobody. With too few rounds for an
 //! interval the toll alone decides, and the judgement says so. Never rounds.
 
@@ -44,7 +44,7 @@ pub enum BoundError {
 /// What came of one bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    pub passed_bound: bool,
+    pub broken: bool,
     /// One line, with the figures.
     pub text: String,
 }
@@ -94,7 +94,7 @@ impl Bound {
     /// Judges one run.
     ///
     /// # Errors
-    /// The run has no such arm, or no toll of it on this outcome: neither passed nor kept.
+    /// The run has no such arm, or no toll of it on this outcome: neither broken nor kept.
     pub fn judge(&self, run: &RunResult) -> Result<Judgement, BoundError> {
         let arm = run.arms.iter().find(|arm| arm.name == self.arm).ok_or_else(|| BoundError::Arm {
             arm: self.arm.clone(),
@@ -123,12 +123,12 @@ impl Bound {
             None => (true, "(no interval: too few rounds, the toll alone decides)".to_owned()),
         };
         let word = match (beyond, harmful) {
-            (true, true) => "passed",
+            (true, true) => "broken",
             (true, false) => "kept: beyond it, but not told from zero",
             (false, _) => "kept",
         };
         Ok(Judgement {
-            passed_bound: beyond && harmful,
+            broken: beyond && harmful,
             text: format!("bound {self} {word}: {toll:+.1}% {interval}"),
         })
     }

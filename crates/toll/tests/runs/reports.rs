@@ -103,13 +103,13 @@ fn several_runs_are_one_json_object() {
 fn bounds_fail_only_tolls_that_are_told_from_zero() {
     let run = a_run();
     let judged = |bound: &str| bound.parse::<Bound>().unwrap().judge(&run);
-    assert!(judged("B.qps<-5%").unwrap().passed_bound);
-    assert!(judged("B.cpu_us_per_query>5%").unwrap().passed_bound);
-    assert!(!judged("B.qps<-50%").unwrap().passed_bound);
+    assert!(judged("B.qps<-5%").unwrap().broken);
+    assert!(judged("B.cpu_us_per_query>5%").unwrap().broken);
+    assert!(!judged("B.qps<-50%").unwrap().broken);
     // C costs nothing; whatever its estimate, the interval holds zero.
     let c = &arm(&run, "C").outcomes["qps"];
     let kept = judged(&format!("C.qps<{}%", c.toll_pct.unwrap() + 1.0)).unwrap();
-    assert!(!kept.passed_bound && kept.text.contains("not told from zero"), "{}", kept.text);
+    assert!(!kept.broken && kept.text.contains("not told from zero"), "{}", kept.text);
     for (bound, hint) in [
         ("X.qps<-5%", "it has none, B, C, K, P"),
         ("none.qps<-5%", "another arm"),
