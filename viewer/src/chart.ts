@@ -29,6 +29,7 @@ export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans"
 export function base(c: Colours): EChartsCoreOption {
   return {
     animation: false,
+    useUTC: true,
     backgroundColor: 'transparent',
     textStyle: { fontFamily: FONT, color: c.text, fontSize: 12 },
     tooltip: {

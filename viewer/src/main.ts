@@ -43,10 +43,21 @@ function show(page: Page): void {
     );
 }
 
+/** What the parts are called where there is little room. */
+const NAMES: Record<string, string> = {
+  answer: 'Answer',
+  tradeoff: 'Cost and catch',
+  tolls: 'Tolls',
+  timelines: 'Timelines',
+  latency: 'Latency',
+  artefacts: 'Artefacts',
+  figures: 'Figures',
+  trust: 'Trust',
+};
+
 function header(sections: HTMLElement[]): HTMLElement {
   const links = sections.flatMap(section => {
-    const title = section.querySelector('h2')?.textContent;
-    const name = section.id === 'answer' ? 'Answer' : title;
+    const name = NAMES[section.id];
     return name ? [el('li', {}, el('a', { href: `#${section.id}` }, name))] : [];
   });
   const themes: Theme[] = ['auto', 'light', 'dark'];

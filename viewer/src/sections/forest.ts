@@ -53,7 +53,7 @@ export function forestSection(page: Page): HTMLElement {
   const several = page.runs.length > 1;
   const rowHeight = several ? 10 + 13 * runs.length : 22;
   const margin = Math.max(...runs.map(({ result }) => result.margin_pct));
-  const columns = (width: number) => (width >= 820 ? 2 : 1);
+  const columns = (width: number) => (width >= 680 ? 2 : 1);
   const panelHeight = 64 + shown.length * rowHeight;
   const baseline = [...new Set(runs.map(({ result }) => result.baseline))].join(', ');
 
@@ -383,11 +383,11 @@ function legend(page: Page, several: boolean): HTMLElement {
   const key = (className: string, text: string) =>
     el('li', {}, el('span', { class: `key ${className}`, 'aria-hidden': 'true' }), text);
   const shapes = [
-    key('costly diamond', 'costly'),
-    key('cheaper diamond', 'better than baseline'),
+    key(several ? 'neutral diamond' : 'costly diamond', several ? 'costly, or better' : 'costly'),
+    several ? null : key('cheaper diamond', 'better than baseline'),
     key('neutral', 'no effect'),
     key('neutral hollow', 'unclear, or too few rounds for an interval'),
   ];
   const runs = page.runs.map((run, i) => key(`s${(i % 7) + 1}`, run.name));
-  return el('ul', { class: 'legend' }, ...(several ? runs : shapes));
+  return el('ul', { class: 'legend' }, ...(several ? runs : []), ...shapes);
 }

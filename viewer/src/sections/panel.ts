@@ -51,10 +51,16 @@ export function panelFigure(view: View, panel: Panel, prefix: string, at: number
         grid: { left: 58, right: 14, top: labelled ? 24 : 12, bottom: leads ? 70 : 26 },
         xAxis: {
           ...axisLook(c),
-          type: 'value',
+          // Counted from the epoch, in UTC: ticks then fall on whole seconds, minutes and hours of the run.
+          type: 'time',
           min: 0,
           max: view.end,
-          axisLabel: { ...axisLook(c).axisLabel, formatter: (ms: number) => clock(ms), showMaxLabel: false },
+          axisLabel: {
+            ...axisLook(c).axisLabel,
+            formatter: (ms: number) => clock(ms),
+            showMaxLabel: false,
+            hideOverlap: true,
+          },
           splitLine: { show: false },
         },
         yAxis: {
@@ -225,7 +231,8 @@ function stretch(view: View, params: Params, api: Api, c: Colours, labelled: boo
     children.push(rect(x(span.window_begin_ms), x(span.window_end_ms), strong));
   const text = span.failed ? `${span.arm} failed` : span.arm;
   const room = stop - start;
-  if (labelled && room > 9) {
+  // A name that is cut off is another arm's name.
+  if (labelled && room > 2 + 7 * text.length) {
     children.push({
       type: 'text',
       style: {
@@ -236,9 +243,6 @@ function stretch(view: View, params: Params, api: Api, c: Colours, labelled: boo
         textVerticalAlign: 'bottom',
         fill: c.text,
         fontSize: 11,
-        width: room,
-        overflow: 'truncate',
-        ellipsis: '',
       },
     });
   }
