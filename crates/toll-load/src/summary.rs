@@ -50,7 +50,8 @@ pub struct Summary {
     pub oldest_us: u64,
     /// The backlog grew without bound: the rate is beyond what the server can do.
     pub overloaded: bool,
-    /// Events that were due, a second; absent in a closed loop and for single seconds.
+    /// Events that were due, for each second in which any could be; absent in a closed loop and for
+    /// single seconds.
     pub due_per_s: Option<f64>,
     /// CPU time of the generator itself.
     pub cpu_s: f64,
@@ -120,7 +121,7 @@ impl Summary {
         let mut summary = Self::of(Kind::Final, stretch, &totals.tally, latency, service, lag, totals.cpu_ns);
         (summary.in_flight, summary.backlog) = (totals.in_flight, totals.backlog);
         (summary.oldest_us, summary.overloaded) = (totals.oldest_ns / 1000, totals.overloaded);
-        summary.due_per_s = totals.due.map(|due| due as f64 / summary.time_s);
+        summary.due_per_s = totals.due.map(|due| due as f64 / totals.due_for_s);
         summary.messages = totals.messages.clone();
         summary
     }

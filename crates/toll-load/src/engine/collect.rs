@@ -42,8 +42,9 @@ pub struct Totals {
     pub oldest_ns: u64,
     /// Was there a stretch in which the backlog grew without bound?
     pub overloaded: bool,
-    /// Events that were due in an open loop.
+    /// Events that were due in an open loop, and how long they were due for, s.
     pub due: Option<u64>,
+    pub due_for_s: f64,
     /// CPU time of this process, user and system, ns.
     pub cpu_ns: u64,
     /// First message seen for each code of `tally.errors_by_code`.
@@ -274,6 +275,7 @@ impl Collector {
             backlog: self.backlog,
             oldest_ns: self.oldest_ns,
             overloaded: self.overloaded,
+            due_for_s: self.last_end_ns.min(self.times.end_ns).saturating_sub(self.warm_ns) as f64 / 1e9,
             due: self.due.is_some().then_some(self.due_count - self.due_count_warm),
             cpu_ns: self.cpu_ns - self.cpu_begin_ns,
             messages,
