@@ -1,7 +1,7 @@
 //! What does a second, or a whole run, look like to those who read it as JSON?
 
 use crate::bins::BinLine;
-use crate::engine::{Bin, Totals};
+use crate::engine::{Bin, Counts, Totals};
 use hdrhistogram::{Counter, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -107,9 +107,8 @@ impl Summary {
         let lag = open.map(|o| percentiles(&o.lag));
         let kind = if bin.warmup { Kind::Warmup } else { Kind::Second };
         let mut summary =
-            Self::of(kind, (bin.begin_ns, bin.end_ns), &bin.tally, latency, service, lag, bin.cpu_ns);
-        (summary.in_flight, summary.backlog) = (bin.tally.in_flight, bin.backlog);
-        (summary.oldest_us, summary.overloaded) = (bin.tally.oldest_ns / 1000, bin.overloaded);
+            Self::of(kind, (bin.begin_ns, bin.end_ns), &bin.tally.counts, latency, service, lag, bin.cpu_ns);
+        (summary.backlog, summary.overloaded) = (bin.backlog, bin.overloaded);
         summary
     }
 
@@ -118,9 +117,9 @@ impl Summary {
         let service = percentiles(totals.service.as_ref().unwrap_or(&totals.latency));
         let lag = totals.lag.as_ref().map(percentiles);
         let stretch = (totals.begin_ns, totals.end_ns);
-        let mut summary = Self::of(Kind::Final, stretch, &totals.tally, latency, service, lag, totals.cpu_ns);
-        (summary.in_flight, summary.backlog) = (totals.in_flight, totals.backlog);
-        (summary.oldest_us, summary.overloaded) = (totals.oldest_ns / 1000, totals.overloaded);
+        let mut summary =
+            Self::of(Kind::Final, stretch, &totals.counts, latency, service, lag, totals.cpu_ns);
+        (summary.backlog, summary.overloaded) = (totals.backlog, totals.overloaded);
         summary.due_per_s = totals.due.map(|due| due as f64 / totals.due_for_s);
         summary.messages = totals.messages.clone();
         summary
@@ -129,7 +128,7 @@ impl Summary {
     fn of(
         kind: Kind,
         (begin_ns, end_ns): (u64, u64),
-        tally: &crate::engine::Tally,
+        counts: &Counts,
         latency: Percentiles,
         service: Percentiles,
         lag: Option<Percentiles>,
@@ -141,19 +140,19 @@ impl Summary {
             kind,
             time_s,
             mono_us: end_ns / 1000,
-            qps: per_s(tally.statements),
-            tps: per_s(tally.events),
-            statements: tally.statements,
-            events: tally.events,
-            errors: tally.errors,
+            qps: per_s(counts.statements),
+            tps: per_s(counts.events),
+            statements: counts.statements,
+            events: counts.events,
+            errors: counts.errors,
             // Sum and maximum are kept beside the histogram, to the nanosecond.
-            latency_us_mean: (tally.events > 0)
-                .then(|| tally.latency_ns_sum as f64 / tally.events as f64 / 1000.0),
+            latency_us_mean: (counts.events > 0)
+                .then(|| counts.latency_ns_sum as f64 / counts.events as f64 / 1000.0),
             latency_us_p50: latency.p50,
             latency_us_p95: latency.p95,
             latency_us_p99: latency.p99,
             latency_us_p999: latency.p999,
-            latency_us_max: latency.max.map(|_| tally.latency_ns_max as f64 / 1000.0),
+            latency_us_max: latency.max.map(|_| counts.latency_ns_max as f64 / 1000.0),
             service_us_mean: service.mean,
             service_us_p50: service.p50,
             service_us_p95: service.p95,
@@ -163,16 +162,16 @@ impl Summary {
             lag_us_mean: lag.as_ref().and_then(|l| l.mean),
             lag_us_p99: lag.as_ref().and_then(|l| l.p99),
             lag_us_max: lag.as_ref().and_then(|l| l.max),
-            reconnects: tally.reconnects,
-            errors_by_code: tally.errors_by_code.clone(),
-            in_flight: tally.in_flight,
+            reconnects: counts.reconnects,
+            errors_by_code: counts.errors_by_code.clone(),
+            in_flight: counts.in_flight,
             backlog: 0,
-            oldest_us: tally.oldest_ns / 1000,
+            oldest_us: counts.oldest_ns / 1000,
             overloaded: false,
             due_per_s: None,
             cpu_s: cpu_ns as f64 / 1e9,
-            cpu_us_per_query: (tally.statements > 0)
-                .then(|| cpu_ns as f64 / 1000.0 / tally.statements as f64),
+            cpu_us_per_query: (counts.statements > 0)
+                .then(|| cpu_ns as f64 / 1000.0 / counts.statements as f64),
             messages: BTreeMap::new(),
         }
     }
@@ -185,13 +184,13 @@ impl BinLine {
             bin: toll_record::Bin {
                 mono_us: bin.end_ns / 1000,
                 width_us: (bin.end_ns - bin.begin_ns) / 1000,
-                statements: tally.statements,
-                events: tally.events,
-                errors: tally.errors,
-                latency_us_sum: (tally.latency_ns_sum + 500) / 1000,
-                latency_us_max: Some((tally.latency_ns_max + 500) / 1000),
-                in_flight: tally.in_flight,
-                oldest_us: tally.oldest_ns / 1000,
+                statements: tally.counts.statements,
+                events: tally.counts.events,
+                errors: tally.counts.errors,
+                latency_us_sum: (tally.counts.latency_ns_sum + 500) / 1000,
+                latency_us_max: Some((tally.counts.latency_ns_max + 500) / 1000),
+                in_flight: tally.counts.in_flight,
+                oldest_us: tally.counts.oldest_ns / 1000,
             },
             hist: Self::buckets(&tally.latency),
         }

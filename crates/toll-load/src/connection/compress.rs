@@ -6,10 +6,12 @@
 use super::packet::MAX_PAYLOAD;
 use crate::target::Compression;
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
-use std::io;
+use std::io::{self, Read};
 
 /// Shorter bodies are stored: the servers' own limit (MIN_COMPRESS_LENGTH).
 const STORED_BELOW: usize = 50;
+/// As much as one read of an uncompressed connection.
+const READ_SIZE: usize = 32 * 1024;
 /// What the client libraries ask of zstd unless told otherwise.
 const ZSTD_LEVEL: i32 = 3;
 
@@ -18,6 +20,8 @@ pub struct Frames {
     sequence: u8,
     /// Bytes from the socket that are not a whole frame yet.
     raw: Vec<u8>,
+    /// One read's worth, on its way into `raw`.
+    read: Vec<u8>,
     body: Vec<u8>,
 }
 
@@ -44,7 +48,7 @@ impl Frames {
                 inflate: Decompress::new(true),
             },
         };
-        Ok(Self { codec, sequence: 0, raw: Vec::new(), body: Vec::new() })
+        Ok(Self { codec, sequence: 0, raw: Vec::new(), read: vec![0; READ_SIZE], body: Vec::new() })
     }
 
     /// A new command begins: frames are numbered from 0 again.
@@ -66,8 +70,16 @@ impl Frames {
         Ok(())
     }
 
+    /// Reads once; every frame that is whole by now is appended to `plain`. `Ok(0)`: the end.
+    pub fn fill(&mut self, socket: &mut impl Read, plain: &mut Vec<u8>) -> io::Result<usize> {
+        let mut read = std::mem::take(&mut self.read);
+        let outcome = socket.read(&mut read).and_then(|n| self.unwrap(&read[..n], plain).map(|()| n));
+        self.read = read;
+        outcome
+    }
+
     /// Takes bytes from the socket; every frame that is whole by now is appended to `plain`.
-    pub fn unwrap(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
+    fn unwrap(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         self.raw.extend_from_slice(bytes);
         let mut at = 0;
         while let Some(header) = self.raw.get(at..at + 7) {

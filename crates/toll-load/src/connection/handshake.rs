@@ -7,7 +7,7 @@ use super::auth;
 use super::compress::Frames;
 use super::error::Error;
 use super::packet::{Reader, put_lenenc};
-use super::rows::error_of;
+use super::rows::{Form, error_of};
 use super::stream::Channel;
 use super::wire::Wire;
 use crate::target::{Compression, Target, Tls};
@@ -28,6 +28,9 @@ const CONNECT_ATTRS: u32 = 1 << 20;
 const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
 const DEPRECATE_EOF: u32 = 1 << 24;
 const ZSTD: u32 = 1 << 26;
+/// MariaDB's own capabilities begin at bit 32 and travel apart: columns that the client knows from the
+/// last time are not described again.
+const MARIADB_CACHE_METADATA: u32 = 1 << 4;
 
 /// utf8mb4_general_ci: the one 4-byte collation that every server since 5.5 knows.
 const CHARSET: u8 = 45;
@@ -40,14 +43,15 @@ const DOING: &str = "logging in";
 pub struct Session {
     pub server_version: String,
     pub connection_id: u32,
-    /// Row ends are OK packets rather than EOF packets.
-    pub deprecate_eof: bool,
+    pub form: Form,
 }
 
 struct Greeting {
     version: String,
     connection_id: u32,
     capabilities: u32,
+    /// Bits 32 and up; 0 unless this is MariaDB.
+    mariadb: u32,
     challenge: Vec<u8>,
     plugin: String,
 }
@@ -58,11 +62,12 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     read(&mut wire, &mut payload)?;
     let greeting = parse_greeting(&payload)?;
     let capabilities = negotiate(&greeting, target)?;
+    let mariadb = greeting.mariadb & MARIADB_CACHE_METADATA;
     if target.tls != Tls::Off {
-        wire.send_reply(&opening(capabilities)).map_err(lost)?;
+        wire.send_reply(&opening(capabilities, mariadb)).map_err(lost)?;
         wire = wire.encrypt(|stream| stream.encrypted(target))?;
     }
-    let mut login = opening(capabilities);
+    let mut login = opening(capabilities, mariadb);
     login.extend_from_slice(target.user.as_bytes());
     login.push(0);
     let password = target.password.expose().as_bytes();
@@ -93,11 +98,8 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     if target.compress != Compression::Off {
         wire.compress(Frames::new(target.compress).map_err(lost)?);
     }
-    let deprecate_eof = capabilities & DEPRECATE_EOF != 0;
-    Ok((
-        wire,
-        Session { server_version: greeting.version, connection_id: greeting.connection_id, deprecate_eof },
-    ))
+    let form = Form { deprecate_eof: capabilities & DEPRECATE_EOF != 0, cached_columns: mariadb != 0 };
+    Ok((wire, Session { server_version: greeting.version, connection_id: greeting.connection_id, form }))
 }
 
 fn lost(source: std::io::Error) -> Error {
@@ -128,20 +130,22 @@ fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     r.bytes(3).ok_or_else(cut)?; // character set and status
     let high = r.u16().ok_or_else(cut)?;
     let length = usize::from(r.u8().ok_or_else(cut)?);
-    r.bytes(10).ok_or_else(cut)?;
+    r.bytes(6).ok_or_else(cut)?;
+    let extended = r.u32().ok_or_else(cut)?;
     let second = r.bytes(length.saturating_sub(8).max(13)).ok_or_else(cut)?;
     challenge.extend_from_slice(second.strip_suffix(&[0]).unwrap_or(second));
     let plugin = String::from_utf8_lossy(r.until_nul()).into_owned();
     let plugin = if plugin.is_empty() { "mysql_native_password".into() } else { plugin };
     let capabilities = u32::from(low) | u32::from(high) << 16;
+    let mariadb = if capabilities & LONG_PASSWORD == 0 { extended } else { 0 };
     // MariaDB up to 10 hides behind an old version so that old replicas talk to it.
     let version = version.strip_prefix("5.5.5-").unwrap_or(&version).to_owned();
-    Ok(Greeting { version, connection_id, capabilities, challenge, plugin })
+    Ok(Greeting { version, connection_id, capabilities, mariadb, challenge, plugin })
 }
 
 fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
     let offered = greeting.capabilities;
-    let needed = LONG_PASSWORD | PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | PLUGIN_AUTH_LENENC;
+    let needed = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | PLUGIN_AUTH_LENENC;
     let wanted = needed
         | LONG_FLAG
         | TRANSACTIONS
@@ -150,8 +154,8 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
         | PS_MULTI_RESULTS
         | CONNECT_ATTRS
         | DEPRECATE_EOF;
-    // LONG_PASSWORD means "not MariaDB" there; its servers may leave it out.
-    let mut capabilities = (offered & wanted) | LONG_PASSWORD;
+    // MariaDB leaves LONG_PASSWORD out to say that it has capabilities beyond 32 bits; so do we, to it.
+    let mut capabilities = offered & (wanted | LONG_PASSWORD);
     if capabilities & needed != needed {
         return Err(Error::Unsupported(format!(
             "server {} is too old: toll needs MySQL or MariaDB 5.5.7 or later",
@@ -185,12 +189,13 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
 }
 
 /// The part that an SSLRequest and a login have in common: 32 bytes.
-fn opening(capabilities: u32) -> Vec<u8> {
+fn opening(capabilities: u32, mariadb: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(&capabilities.to_le_bytes());
     out.extend_from_slice(&MAX_ALLOWED_PACKET.to_le_bytes());
     out.push(CHARSET);
-    out.resize(32, 0);
+    out.resize(28, 0);
+    out.extend_from_slice(&mariadb.to_le_bytes());
     out
 }
 

@@ -51,7 +51,7 @@ impl Connection {
     /// of the first statement are returned.
     pub fn query(&mut self, sql: &str) -> Result<Rows, Error> {
         self.command(COM_QUERY, sql.as_bytes())?;
-        rows::read_results(&mut self.wire, self.session.deprecate_eof)
+        rows::read_results(&mut self.wire, self.session.form)
     }
 
     /// Runs a statement for its effect.
@@ -62,12 +62,12 @@ impl Connection {
     /// The same for a text that need not be UTF-8, and may be large.
     pub fn exec_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
         self.command(COM_QUERY, sql)?;
-        rows::read_results(&mut self.wire, self.session.deprecate_eof).map(drop)
+        rows::read_results(&mut self.wire, self.session.form).map(drop)
     }
 
     pub fn ping(&mut self) -> Result<(), Error> {
         self.command(COM_PING, &[])?;
-        rows::read_results(&mut self.wire, self.session.deprecate_eof).map(drop)
+        rows::read_results(&mut self.wire, self.session.form).map(drop)
     }
 
     /// As the server greeted, without MariaDB's `5.5.5-`: `10.11.19-MariaDB-...`, `8.0.15`.
@@ -93,7 +93,7 @@ impl Connection {
     /// Prepares a statement on the server; the answer is its id.
     pub fn prepare(&mut self, sql: &str) -> Result<u32, Error> {
         self.command(COM_STMT_PREPARE, sql.as_bytes())?;
-        rows::read_prepared(&mut self.wire, self.session.deprecate_eof)
+        rows::read_prepared(&mut self.wire, self.session.form)
     }
 
     /// For those who send and scan by themselves; whole commands only.
@@ -106,7 +106,7 @@ impl Connection {
     }
 
     pub(crate) fn scanner(&self) -> Scanner {
-        Scanner::new(self.session.deprecate_eof)
+        Scanner::new(self.session.form)
     }
 
     fn command(&mut self, command: u8, argument: &[u8]) -> Result<(), Error> {

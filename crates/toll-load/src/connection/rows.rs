@@ -76,11 +76,27 @@ pub fn done_of(payload: &[u8], deprecate_eof: bool) -> Option<Done> {
     })
 }
 
+/// What was agreed on how results look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// Row ends are OK packets rather than EOF packets.
+    pub deprecate_eof: bool,
+    /// A byte behind the column count says whether the columns are described (MariaDB).
+    pub cached_columns: bool,
+}
+
+/// A column count, and whether descriptions follow it.
+pub fn columns_of(payload: &[u8], form: Form) -> Option<(u64, bool)> {
+    let mut r = Reader::new(payload);
+    let count = r.lenenc()?;
+    Some((count, !form.cached_columns || r.u8()? != 0))
+}
+
 /// Reads every result of one command; the first is kept, the others only drained.
-pub fn read_results(wire: &mut Wire, deprecate_eof: bool) -> Result<Rows, Error> {
+pub fn read_results(wire: &mut Wire, form: Form) -> Result<Rows, Error> {
     let mut first = None;
     loop {
-        let (rows, status) = read_result(wire, deprecate_eof)?;
+        let (rows, status) = read_result(wire, form)?;
         let kept = first.get_or_insert(rows);
         if status & MORE_RESULTS == 0 {
             return Ok(std::mem::take(kept));
@@ -90,7 +106,7 @@ pub fn read_results(wire: &mut Wire, deprecate_eof: bool) -> Result<Rows, Error>
 
 const DOING: &str = "reading a result";
 
-fn read_result(wire: &mut Wire, deprecate_eof: bool) -> Result<(Rows, u16), Error> {
+fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
     let bad = |detail: &str| Error::protocol(DOING, detail);
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
@@ -107,9 +123,10 @@ fn read_result(wire: &mut Wire, deprecate_eof: bool) -> Result<(Rows, u16), Erro
         }
         Some(_) => {}
     }
-    let count = Reader::new(&payload).lenenc().ok_or_else(|| bad("no column count"))?;
+    let deprecate_eof = form.deprecate_eof;
+    let (count, described) = columns_of(&payload, form).ok_or_else(|| bad("no column count"))?;
     let mut rows = Rows::default();
-    for _ in 0..count {
+    for _ in 0..if described { count } else { 0 } {
         next(&mut payload)?;
         let mut r = Reader::new(&payload);
         // catalog, schema, table, original table; then the name as it was asked for.
@@ -152,7 +169,7 @@ fn read_result(wire: &mut Wire, deprecate_eof: bool) -> Result<(Rows, u16), Erro
 }
 
 /// Reads what PREPARE answers and drops the descriptions of parameters and columns.
-pub fn read_prepared(wire: &mut Wire, deprecate_eof: bool) -> Result<u32, Error> {
+pub fn read_prepared(wire: &mut Wire, form: Form) -> Result<u32, Error> {
     const DOING: &str = "preparing a statement";
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
@@ -168,7 +185,7 @@ pub fn read_prepared(wire: &mut Wire, deprecate_eof: bool) -> Result<u32, Error>
         return Err(Error::protocol(DOING, "an answer cut short"));
     };
     for count in [params, columns] {
-        let ends = u32::from(count > 0 && !deprecate_eof);
+        let ends = u32::from(count > 0 && !form.deprecate_eof);
         for _ in 0..u32::from(count) + ends {
             next(&mut payload)?;
         }

@@ -5,7 +5,7 @@
 
 use super::error::ServerError;
 use super::packet::MAX_PAYLOAD;
-use super::rows::{done_of, error_of};
+use super::rows::{Form, columns_of, done_of, error_of};
 
 /// Longest OK, EOF or ERR packet that is believed: their texts are short.
 const SMALL_PACKET: usize = 1 << 16;
@@ -41,12 +41,12 @@ pub struct Scanner {
     skip: usize,
     /// The packet before was full: the next one continues it.
     continued: bool,
-    deprecate_eof: bool,
+    form: Form,
 }
 
 impl Scanner {
-    pub fn new(deprecate_eof: bool) -> Self {
-        Self { phase: Phase::First, skip: 0, continued: false, deprecate_eof }
+    pub fn new(form: Form) -> Self {
+        Self { phase: Phase::First, skip: 0, continued: false, form }
     }
 
     /// Looks at what has come; answers how much of it is done with.
@@ -107,7 +107,7 @@ impl Scanner {
         match self.phase {
             Phase::Columns(left) if kind != 0xff => {
                 self.phase = match left {
-                    0 | 1 if self.deprecate_eof => Phase::Rows,
+                    0 | 1 if self.form.deprecate_eof => Phase::Rows,
                     0 | 1 => Phase::ColumnsEnd,
                     _ => Phase::Columns(left - 1),
                 };
@@ -116,7 +116,7 @@ impl Scanner {
             Phase::Rows => match kind {
                 0xff => false,
                 // 0xfe also begins a row whose first value is 16 MiB or more.
-                0xfe => length >= if self.deprecate_eof { MAX_PAYLOAD } else { 9 },
+                0xfe => length >= if self.form.deprecate_eof { MAX_PAYLOAD } else { 9 },
                 _ => true,
             },
             _ => false,
@@ -129,9 +129,13 @@ impl Scanner {
         }
         match self.phase {
             Phase::First if kind == 0xfb => Scan::Corrupt("a request for a local file, which nobody offered"),
-            Phase::First if kind != 0x00 => match super::packet::Reader::new(payload).lenenc() {
-                Some(columns) if columns > 0 => {
-                    self.phase = Phase::Columns(columns);
+            Phase::First if kind != 0x00 => match columns_of(payload, self.form) {
+                Some((columns, described)) if columns > 0 => {
+                    self.phase = match (described, self.form.deprecate_eof) {
+                        (true, _) => Phase::Columns(columns),
+                        (false, true) => Phase::Rows,
+                        (false, false) => Phase::ColumnsEnd,
+                    };
                     Scan::Incomplete
                 }
                 _ => Scan::Corrupt("no column count"),
@@ -142,7 +146,7 @@ impl Scanner {
             }
             Phase::First | Phase::Rows => {
                 // In the first packet an OK is never in the old EOF form.
-                let as_ok = self.deprecate_eof || self.phase == Phase::First;
+                let as_ok = self.form.deprecate_eof || self.phase == Phase::First;
                 match done_of(payload, as_ok) {
                     Some(done) if done.status & MORE_RESULTS != 0 => {
                         self.phase = Phase::First;
@@ -177,7 +181,11 @@ mod tests {
 
     /// Feeds the bytes in pieces of `cut`, as a connection would; returns the end that was found.
     fn fed(bytes: &[u8], cut: usize, deprecate_eof: bool) -> (usize, Scan) {
-        let mut scanner = Scanner::new(deprecate_eof);
+        fed_in(Form { deprecate_eof, cached_columns: false }, bytes, cut)
+    }
+
+    fn fed_in(form: Form, bytes: &[u8], cut: usize) -> (usize, Scan) {
+        let mut scanner = Scanner::new(form);
         let (mut held, mut done) = (Vec::new(), 0);
         for piece in bytes.chunks(cut) {
             held.extend_from_slice(piece);
@@ -220,6 +228,22 @@ mod tests {
             ] {
                 let (n, end) = fed(&bytes, cut, deprecate_eof);
                 assert_eq!((n, named(end).as_str()), (bytes.len(), expected), "cut {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_that_are_not_described_again_are_not_waited_for() {
+        for cut in [1, 5, 1 << 20] {
+            for deprecate_eof in [true, false] {
+                let form = Form { deprecate_eof, cached_columns: true };
+                let end: &[u8] = if deprecate_eof { &[0xfe, 0, 0, 2, 0, 0, 0] } else { &[0xfe, 0, 0, 2, 0] };
+                let between: &[&[u8]] = if deprecate_eof { &[] } else { &[end] };
+                for (count, columns) in [([1, 0], None), ([1, 1], Some(b"\x03def".as_slice()))] {
+                    let first = [&[count.as_slice()], columns.as_slice(), between].concat();
+                    let bytes = response(&[&first[..], &[b"\x00row", end]].concat());
+                    assert_eq!(fed_in(form, &bytes, cut), (bytes.len(), Scan::Ok), "{form:?} {count:?}");
+                }
             }
         }
     }

@@ -91,10 +91,8 @@ impl Wire {
             self.end += n;
             return Ok(n);
         };
-        let mut raw = [0; READ_SIZE];
-        let n = retry(|| self.stream.read(&mut raw))?;
         self.input.truncate(self.end);
-        frames.unwrap(&raw[..n], &mut self.input)?;
+        let n = retry(|| frames.fill(&mut self.stream, &mut self.input))?;
         self.end = self.input.len();
         Ok(n)
     }

@@ -1,7 +1,7 @@
 //! How do the workers' tallies become bins, and the bins a whole?
 
 use super::Plan;
-use super::tally::Tally;
+use super::tally::{Counts, Tally};
 use super::worker::{Report, Times};
 use crate::schedule::{Pace, Schedule};
 use hdrhistogram::Histogram;
@@ -32,14 +32,12 @@ pub struct Bin {
 pub struct Totals {
     pub begin_ns: u64,
     pub end_ns: u64,
-    pub tally: Tally,
+    pub counts: Counts,
     /// Exact where a bucket of the bins' 32-bit counts would overflow.
     pub latency: Histogram<u64>,
     pub service: Option<Histogram<u64>>,
     pub lag: Option<Histogram<u64>>,
-    pub in_flight: u64,
     pub backlog: u64,
-    pub oldest_ns: u64,
     /// Was there a stretch in which the backlog grew without bound?
     pub overloaded: bool,
     /// Events that were due in an open loop, and how long they were due for, s.
@@ -47,7 +45,7 @@ pub struct Totals {
     pub due_for_s: f64,
     /// CPU time of this process, user and system, ns.
     pub cpu_ns: u64,
-    /// First message seen for each code of `tally.errors_by_code`.
+    /// First message seen for each code of `tally.counts.errors_by_code`.
     pub messages: BTreeMap<u16, String>,
 }
 
@@ -73,12 +71,10 @@ pub struct Collector {
     backlog: u64,
     growing_ns: u64,
     overloaded: bool,
-    total: Tally,
+    total: Counts,
     latency: Histogram<u64>,
     /// Service time and lag.
     open: Option<(Histogram<u64>, Histogram<u64>)>,
-    in_flight: u64,
-    oldest_ns: u64,
     cpu_ns: u64,
     cpu_begin_ns: u64,
     last_success_ns: u64,
@@ -132,11 +128,9 @@ impl Collector {
             backlog: 0,
             growing_ns: 0,
             overloaded: false,
-            total: Tally::new(open),
+            total: Counts::default(),
             latency: wide_histogram(),
             open: open.then(|| (wide_histogram(), wide_histogram())),
-            in_flight: 0,
-            oldest_ns: 0,
             cpu_ns: cpu,
             cpu_begin_ns: cpu,
             last_success_ns: times.start_ns,
@@ -184,7 +178,7 @@ impl Collector {
 
     fn complete(&mut self, end_ns: u64, mut tally: Tally) -> Bin {
         let begin_ns = std::mem::replace(&mut self.last_end_ns, end_ns);
-        self.done_count += tally.events + tally.errors;
+        self.done_count += tally.counts.events + tally.counts.errors;
         let before = self.due_count;
         if let Some(due) = &mut self.due {
             while due.peek().is_some_and(|d| d.intended_ns <= end_ns) {
@@ -195,10 +189,10 @@ impl Collector {
         if end_ns <= self.warm_ns {
             self.due_count_warm = self.due_count;
         }
-        let backlog = self.due_count.saturating_sub(self.done_count + tally.in_flight);
+        let backlog = self.due_count.saturating_sub(self.done_count + tally.counts.in_flight);
         self.watch_backlog(backlog, end_ns - begin_ns, self.due_count - before);
         if self.due.is_some() {
-            tally.in_flight += backlog;
+            tally.counts.in_flight += backlog;
         }
         let warmup = begin_ns < self.warm_ns;
         let cpu = cpu_ns();
@@ -206,18 +200,17 @@ impl Collector {
         if warmup {
             self.cpu_begin_ns = cpu;
         } else {
-            self.total.add(&tally);
+            self.total.append(&tally.counts);
             widen(&mut self.latency, &tally.latency);
             if let (Some((service, lag)), Some(more)) = (&mut self.open, &tally.open) {
                 widen(service, &more.service);
                 widen(lag, &more.lag);
             }
         }
-        (self.in_flight, self.oldest_ns) = (tally.in_flight, tally.oldest_ns);
-        if tally.events > 0 {
+        if tally.counts.events > 0 {
             (self.last_success_ns, self.errors_since_success, self.ever_succeeded) = (end_ns, 0, true);
         } else {
-            self.errors_since_success += tally.errors_by_code.values().sum::<u64>();
+            self.errors_since_success += tally.counts.errors_by_code.values().sum::<u64>();
         }
         Bin {
             begin_ns,
@@ -267,13 +260,11 @@ impl Collector {
         Totals {
             begin_ns: self.warm_ns.min(self.last_end_ns),
             end_ns: self.last_end_ns,
-            tally: self.total,
+            counts: self.total,
             latency: self.latency,
             service,
             lag,
-            in_flight: self.in_flight,
             backlog: self.backlog,
-            oldest_ns: self.oldest_ns,
             overloaded: self.overloaded,
             due_for_s: self.last_end_ns.min(self.times.end_ns).saturating_sub(self.warm_ns) as f64 / 1e9,
             due: self.due.is_some().then_some(self.due_count - self.due_count_warm),

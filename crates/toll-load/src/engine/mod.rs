@@ -9,7 +9,7 @@ mod tally;
 mod worker;
 
 pub use collect::{Bin, Totals};
-pub use tally::{OpenTally, Tally};
+pub use tally::{Counts, OpenTally, Tally};
 
 use crate::clock::now_ns;
 use crate::connection::Error;

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 const LOWEST_NS: u64 = 64;
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 
-/// What happened in a stretch of time. Those of several workers, or of several stretches, add up.
-#[derive(Debug, Clone)]
-pub struct Tally {
+/// What happened in a stretch of time, in numbers. Those of several workers, or of one stretch after
+/// the other, add up.
+#[derive(Debug, Clone, Default)]
+pub struct Counts {
     /// Answered by the server, be it with an error: what its `Questions` counts.
     pub statements: u64,
     /// Events that succeeded.
@@ -21,14 +22,44 @@ pub struct Tally {
     pub errors_by_code: BTreeMap<u16, u64>,
     pub latency_ns_sum: u64,
     pub latency_ns_max: u64,
-    /// From the intended start to the last answer, of events that succeeded.
-    pub latency: Histogram<u32>,
-    /// In an open loop: from the real start to the last answer; and how late the start was.
-    pub open: Option<Box<OpenTally>>,
     /// Events begun and not done at the end of the stretch.
     pub in_flight: u64,
     /// Age of the oldest event begun or due at the end of the stretch.
     pub oldest_ns: u64,
+}
+
+impl Counts {
+    /// Another worker's share of the same stretch.
+    pub fn add(&mut self, other: &Self) {
+        self.statements += other.statements;
+        self.events += other.events;
+        self.errors += other.errors;
+        self.reconnects += other.reconnects;
+        for (code, n) in &other.errors_by_code {
+            *self.errors_by_code.entry(*code).or_default() += n;
+        }
+        self.latency_ns_sum += other.latency_ns_sum;
+        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.in_flight += other.in_flight;
+        self.oldest_ns = self.oldest_ns.max(other.oldest_ns);
+    }
+
+    /// The stretch that follows: what was under way at the end of the first is no longer of interest.
+    pub fn append(&mut self, next: &Self) {
+        (self.in_flight, self.oldest_ns) = (0, 0);
+        self.add(next);
+        self.oldest_ns = next.oldest_ns;
+    }
+}
+
+/// Counts, and how the latencies behind them are spread.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    pub counts: Counts,
+    /// From the intended start to the last answer, of events that succeeded.
+    pub latency: Histogram<u32>,
+    /// In an open loop: from the real start to the last answer; and how late the start was.
+    pub open: Option<Box<OpenTally>>,
 }
 
 #[derive(Debug, Clone)]
@@ -47,17 +78,9 @@ fn histogram() -> Histogram<u32> {
 impl Tally {
     pub fn new(open: bool) -> Self {
         Self {
-            statements: 0,
-            events: 0,
-            errors: 0,
-            reconnects: 0,
-            errors_by_code: BTreeMap::new(),
-            latency_ns_sum: 0,
-            latency_ns_max: 0,
+            counts: Counts::default(),
             latency: histogram(),
             open: open.then(|| Box::new(OpenTally { service: histogram(), lag: histogram() })),
-            in_flight: 0,
-            oldest_ns: 0,
         }
     }
 
@@ -65,9 +88,9 @@ impl Tally {
     #[inline]
     pub fn event(&mut self, intended_ns: u64, begun_ns: u64, ended_ns: u64) {
         let latency = ended_ns.saturating_sub(intended_ns);
-        self.events += 1;
-        self.latency_ns_sum += latency;
-        self.latency_ns_max = self.latency_ns_max.max(latency);
+        self.counts.events += 1;
+        self.counts.latency_ns_sum += latency;
+        self.counts.latency_ns_max = self.counts.latency_ns_max.max(latency);
         self.latency.saturating_record(latency);
         if let Some(open) = &mut self.open {
             open.service.saturating_record(ended_ns.saturating_sub(begun_ns));
@@ -76,46 +99,33 @@ impl Tally {
     }
 
     pub fn failed_event(&mut self, code: u16) {
-        self.errors += 1;
+        self.counts.errors += 1;
         self.failure(code);
     }
 
     /// A connection could not be made, or broke while idle.
     pub fn failure(&mut self, code: u16) {
-        *self.errors_by_code.entry(code).or_default() += 1;
+        *self.counts.errors_by_code.entry(code).or_default() += 1;
     }
 
-    /// Another worker's share of the same stretch, or (levels such as `in_flight` excepted) the
-    /// stretch that follows.
+    /// Another worker's share of the same stretch.
     pub fn add(&mut self, other: &Self) {
-        self.statements += other.statements;
-        self.events += other.events;
-        self.errors += other.errors;
-        self.reconnects += other.reconnects;
-        for (code, n) in &other.errors_by_code {
-            *self.errors_by_code.entry(*code).or_default() += n;
-        }
-        self.latency_ns_sum += other.latency_ns_sum;
-        self.latency_ns_max = self.latency_ns_max.max(other.latency_ns_max);
+        self.counts.add(&other.counts);
         merge(&mut self.latency, &other.latency);
         if let (Some(ours), Some(theirs)) = (&mut self.open, &other.open) {
             merge(&mut ours.service, &theirs.service);
             merge(&mut ours.lag, &theirs.lag);
         }
-        self.in_flight += other.in_flight;
-        self.oldest_ns = self.oldest_ns.max(other.oldest_ns);
     }
 
     /// Makes it as new, keeping its memory.
     pub fn clear(&mut self) {
+        self.counts = Counts::default();
         self.latency.reset();
         if let Some(open) = &mut self.open {
             open.service.reset();
             open.lag.reset();
         }
-        self.errors_by_code.clear();
-        (self.statements, self.events, self.errors, self.reconnects) = (0, 0, 0, 0);
-        (self.latency_ns_sum, self.latency_ns_max, self.in_flight, self.oldest_ns) = (0, 0, 0, 0);
     }
 }
 

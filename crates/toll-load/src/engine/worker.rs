@@ -23,8 +23,8 @@ use std::time::Duration;
 const DRAIN_NS: u64 = 2_000_000_000;
 /// How often a worker looks for connections that came back.
 const LOOK_FOR_SESSIONS_NS: u64 = 5_000_000;
-/// A lone connection's read gives up this often to look at the clock.
-const LONGEST_READ_NS: u64 = 100_000_000;
+/// However long nothing happens, a worker looks this often whether it is to stop.
+const LONGEST_WAIT_NS: u64 = 100_000_000;
 
 /// One worker's tally of one bin.
 pub struct Report {
@@ -113,7 +113,7 @@ impl Worker {
         let Some(session) = self.slots[key].session() else { return Ok(()) };
         let stream = session.connection.stream();
         if self.is_lone() {
-            let limit = Some(Duration::from_nanos(self.times.bin_ns.min(LONGEST_READ_NS)));
+            let limit = Some(Duration::from_nanos(self.times.bin_ns.min(LONGEST_WAIT_NS)));
             return stream.set_timeouts(limit, limit);
         }
         stream.set_nonblocking(true)?;
@@ -179,7 +179,7 @@ impl Worker {
     }
 
     fn wait(&mut self, now: u64, deadline_ns: u64, over: bool) -> Result<(), RunError> {
-        let mut until = self.bin_end_ns.min(deadline_ns);
+        let mut until = self.bin_end_ns.min(deadline_ns).min(now + LONGEST_WAIT_NS);
         if self.down > 0 {
             until = until.min(now + LOOK_FOR_SESSIONS_NS);
         }
@@ -242,19 +242,19 @@ impl Worker {
     fn note(&mut self, key: usize, progress: Progress, now: u64) -> Result<(), RunError> {
         match progress {
             Progress::Blocked => {}
-            Progress::Answered => self.tally.statements += 1,
+            Progress::Answered => self.tally.counts.statements += 1,
             Progress::Done => {
-                self.tally.statements += 1;
+                self.tally.counts.statements += 1;
                 let slot = &self.slots[key];
                 self.tally.event(slot.intended_ns, slot.begun_ns, now);
                 return self.next_on(key, now);
             }
             Progress::RollingBack(error) => {
-                self.tally.statements += 1;
+                self.tally.counts.statements += 1;
                 self.shared.remember(error.code, &error.message);
             }
             Progress::Failed(code, error) => {
-                self.tally.statements += 1;
+                self.tally.counts.statements += 1;
                 self.tally.failed_event(code);
                 if let Some(error) = error {
                     self.shared.remember(code, &error.message);
@@ -282,7 +282,7 @@ impl Worker {
 
     fn lose(&mut self, key: usize, error: &Error, under_way: bool) -> Result<(), RunError> {
         if matches!(error, Error::Server(_)) {
-            self.tally.statements += 1;
+            self.tally.counts.statements += 1;
         }
         if under_way {
             self.tally.failed_event(error.code());
@@ -308,7 +308,7 @@ impl Worker {
                     self.slots[slot].revive(session);
                     self.down -= 1;
                     self.idle.push(slot);
-                    self.tally.reconnects += 1;
+                    self.tally.counts.reconnects += 1;
                     self.register(slot).map_err(RunError::System)?;
                 }
             }
@@ -333,12 +333,12 @@ impl Worker {
         let begun = busy.filter(|s| s.intended_ns <= end_ns);
         let (in_flight, oldest_ns) =
             begun.fold((0, 0), |(n, oldest): (u64, u64), slot| (n + 1, oldest.max(age(slot.intended_ns))));
-        self.tally.in_flight = in_flight;
-        self.tally.oldest_ns = oldest_ns.max(self.reserved.map_or(0, |due| age(due.intended_ns)));
+        self.tally.counts.in_flight = in_flight;
+        self.tally.counts.oldest_ns = oldest_ns.max(self.reserved.map_or(0, |due| age(due.intended_ns)));
         if let Some(schedule) = &self.shared.schedule
             && let Some(due) = schedule.lock().unwrap_or_else(|e| e.into_inner()).peek()
         {
-            self.tally.oldest_ns = self.tally.oldest_ns.max(age(due.intended_ns));
+            self.tally.counts.oldest_ns = self.tally.counts.oldest_ns.max(age(due.intended_ns));
         }
         let fresh = self.shared.spare().unwrap_or_else(|| Tally::new(self.shared.schedule.is_some()));
         let tally = std::mem::replace(&mut self.tally, fresh);

@@ -52,9 +52,9 @@ pub struct Outcome {
 pub fn run_seeing(plan: Plan, mut see: impl FnMut(&Bin) -> bool) -> Result<Outcome, RunError> {
     let mut sums = (0, 0, 0);
     let totals = engine::run(plan, Arc::new(AtomicBool::new(false)), |bin| {
-        sums.0 += bin.tally.statements;
-        sums.1 += bin.tally.events;
-        sums.2 += bin.tally.errors;
+        sums.0 += bin.tally.counts.statements;
+        sums.1 += bin.tally.counts.events;
+        sums.2 += bin.tally.counts.errors;
         if see(bin) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(Outcome { totals, sums, bins: Vec::new() })
@@ -66,7 +66,7 @@ pub fn run(plan: Plan) -> Result<Outcome, RunError> {
     let mut bins: Vec<Bin> = Vec::new();
     let outcome = run_seeing(plan, |bin| {
         bins.push(Bin { tally: bin.tally.clone(), ..*bin });
-        let events = bins.iter().filter(|b| !b.warmup).map(|b| b.tally.events).sum::<u64>();
+        let events = bins.iter().filter(|b| !b.warmup).map(|b| b.tally.counts.events).sum::<u64>();
         endless && bins.len() >= 8 && events >= 40
     })?;
     Ok(Outcome { bins, ..outcome })
@@ -109,10 +109,10 @@ fn every_statement_of_every_profile_is_one_that_the_server_counted() {
             // Counted as well: our own questions, this one included, and each connection's goodbye.
             let own = wait_until_alone(&mut root) + 1 + connections as u64;
             let counted = questions(&mut root) - before - own;
-            let totals = &outcome.totals.tally;
+            let totals = &outcome.totals.counts;
             assert_eq!(outcome.sums.0, counted, "{profile:?}, prepared {prepared}");
             assert_eq!(outcome.sums, (totals.statements, totals.events, totals.errors), "{profile:?}");
-            assert_eq!(totals.latency.len(), totals.events);
+            assert_eq!(outcome.totals.latency.len(), totals.events);
             assert!(totals.events > 0, "{profile:?} {:?}", outcome.totals.messages);
             // Writers of the same rows may wait for each other to death; nothing else may go wrong.
             let other: Vec<_> =
@@ -135,7 +135,7 @@ fn statements_by_kind_are_those_that_sysbench_sends() {
     let outcome =
         run(Plan { connections: 1, ..plan(server.unix(), Profile::ReadWrite.mix(TABLE).unwrap()) }).unwrap();
     let after = counts(names);
-    let events = outcome.totals.tally.events;
+    let events = outcome.totals.counts.events;
     let per_event = std::array::from_fn(|i| (after[i] - before[i]) as f64 / events as f64);
     assert_eq!(per_event, [14.0, 2.0, 1.0, 1.0, 1.0]);
 }
@@ -162,8 +162,12 @@ fn a_load_travels_over_tls_and_compression_as_well() {
         for connections in [1, 6] {
             let plan = Plan { connections, ..plan(target.clone(), Profile::ReadOnly.mix(TABLE).unwrap()) };
             let totals = run(plan).unwrap().totals;
-            assert!(totals.tally.events > 0 && totals.tally.errors == 0, "{target:?} {:?}", totals.messages);
-            assert_eq!(totals.tally.statements / 16, totals.tally.events);
+            assert!(
+                totals.counts.events > 0 && totals.counts.errors == 0,
+                "{target:?} {:?}",
+                totals.messages
+            );
+            assert_eq!(totals.counts.statements / 16, totals.counts.events);
         }
     }
 }
@@ -181,8 +185,8 @@ fn results_and_requests_beyond_sixteen_megabytes_pass_by_in_bounded_memory() {
         for connections in [1, 3] {
             let outcome =
                 run(Plan { connections, prepared: false, ..plan(server.tcp(), one_statement(sql)) }).unwrap();
-            let tally = &outcome.totals.tally;
-            assert!(tally.events > 0 && tally.errors == 0, "{:?}", outcome.totals.messages);
+            let counts = &outcome.totals.counts;
+            assert!(counts.events > 0 && counts.errors == 0, "{:?}", outcome.totals.messages);
         }
     }
 }
@@ -203,7 +207,7 @@ fn an_open_loop_begins_exactly_as_many_events_as_were_due() {
                 ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap())
             };
             let totals = run(plan).unwrap().totals;
-            assert_eq!(totals.due, Some(totals.tally.events + totals.in_flight));
+            assert_eq!(totals.due, Some(totals.counts.events + totals.counts.in_flight));
             let due = totals.due.unwrap() as f64;
             match arrivals {
                 Arrivals::Uniform => assert_eq!(due, rate_per_s * 2.0),
@@ -234,8 +238,8 @@ fn a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
             server.signal("CONT");
             stopped_for = Some(begin.elapsed());
         }
-        if bin.tally.events == 0 && bin.tally.in_flight > 0 {
-            stalled.push(bin.tally.oldest_ns);
+        if bin.tally.counts.events == 0 && bin.tally.counts.in_flight > 0 {
+            stalled.push(bin.tally.counts.oldest_ns);
         }
         false
     });
@@ -243,8 +247,8 @@ fn a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
     let stopped_ns = stopped_for.unwrap().as_nanos() as u64;
     // Of 800 events some 100 were due meanwhile, each late by what was left of the stop.
     let late = totals.latency.count_between(stopped_ns / 10, u64::MAX);
-    assert!((70..=250).contains(&late), "{late} of {} events were late", totals.tally.events);
-    assert!(totals.tally.latency_ns_max > stopped_ns * 8 / 10, "max {}", totals.tally.latency_ns_max);
+    assert!((70..=250).contains(&late), "{late} of {} events were late", totals.counts.events);
+    assert!(totals.counts.latency_ns_max > stopped_ns * 8 / 10, "max {}", totals.counts.latency_ns_max);
     assert!(totals.latency.value_at_quantile(0.99) > stopped_ns / 2);
     assert!(stalled.len() >= 5, "bins without a completion: {stalled:?}");
     assert!(stalled.windows(2).all(|w| w[1] > w[0]), "ages rise through a stall: {stalled:?}");
@@ -273,8 +277,8 @@ fn bins_end_where_the_clock_says_and_the_warm_up_is_not_counted() {
     assert_eq!(last.end_ns, outcome.totals.end_ns);
     let warmup = Duration::from_millis(200);
     let outcome = run(Plan { warmup, bins: BinGrid::FromStart(Duration::from_millis(40)), ..base }).unwrap();
-    let counted: u64 = outcome.bins.iter().filter(|b| !b.warmup).map(|b| b.tally.statements).sum();
-    assert_eq!(counted, outcome.totals.tally.statements);
+    let counted: u64 = outcome.bins.iter().filter(|b| !b.warmup).map(|b| b.tally.counts.statements).sum();
+    assert_eq!(counted, outcome.totals.counts.statements);
     assert!(counted < outcome.sums.0);
     assert_eq!(outcome.bins.iter().filter(|b| b.warmup).count(), 5);
 }

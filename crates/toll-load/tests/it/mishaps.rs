@@ -24,16 +24,16 @@ fn killed_connections_are_counted_and_come_back() {
                     root.exec_drop(&format!("KILL {id}")).unwrap();
                 }
             }
-            after += if back == connections as u64 { bin.tally.events } else { 0 };
-            back += bin.tally.reconnects;
+            after += if back == connections as u64 { bin.tally.counts.events } else { 0 };
+            back += bin.tally.counts.reconnects;
             after >= 10
         });
         let outcome = outcome.unwrap();
-        let tally = &outcome.totals.tally;
-        assert_eq!(tally.reconnects, connections as u64, "{:?}", outcome.totals.messages);
-        let lost: u64 = [1927, 2013].iter().filter_map(|code| tally.errors_by_code.get(code)).sum();
-        assert_eq!(lost, connections as u64, "{:?}", tally.errors_by_code);
-        assert!(tally.events > 10);
+        let counts = &outcome.totals.counts;
+        assert_eq!(counts.reconnects, connections as u64, "{:?}", outcome.totals.messages);
+        let lost: u64 = [1927, 2013].iter().filter_map(|code| counts.errors_by_code.get(code)).sum();
+        assert_eq!(lost, connections as u64, "{:?}", counts.errors_by_code);
+        assert!(counts.events > 10);
     }
 }
 
@@ -54,15 +54,15 @@ fn a_restart_in_the_middle_costs_events_but_not_the_run() {
             if bins == 10 {
                 server.restart(Duration::from_millis(300));
             }
-            after += if back == 4 { bin.tally.events } else { 0 };
-            back += bin.tally.reconnects;
+            after += if back == 4 { bin.tally.counts.events } else { 0 };
+            back += bin.tally.counts.reconnects;
             after >= 10
         });
         let totals = outcome.unwrap().totals;
-        assert_eq!(totals.tally.reconnects, 4, "{:?}", totals.tally.errors_by_code);
-        assert!(totals.tally.errors_by_code.contains_key(&2003), "refused meanwhile: {:?}", totals.messages);
+        assert_eq!(totals.counts.reconnects, 4, "{:?}", totals.counts.errors_by_code);
+        assert!(totals.counts.errors_by_code.contains_key(&2003), "refused meanwhile: {:?}", totals.messages);
         if open {
-            let accounted = totals.tally.events + totals.tally.errors + totals.in_flight;
+            let accounted = totals.counts.events + totals.counts.errors + totals.counts.in_flight;
             assert_eq!(totals.due, Some(accounted), "every event that was due is accounted for");
         }
     }

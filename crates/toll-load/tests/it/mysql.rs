@@ -76,8 +76,8 @@ fn every_profile_runs_on_mysql() {
             let plan = Plan { prepared, connections, ..plan(target, profile.mix(TABLE).unwrap()) };
             let totals = run(plan).unwrap().totals;
             let other: Vec<_> =
-                totals.tally.errors_by_code.keys().filter(|c| ![1205, 1213, 1062].contains(*c)).collect();
-            assert!(totals.tally.events > 0 && other.is_empty(), "{profile:?} {:?}", totals.messages);
+                totals.counts.errors_by_code.keys().filter(|c| ![1205, 1213, 1062].contains(*c)).collect();
+            assert!(totals.counts.events > 0 && other.is_empty(), "{profile:?} {:?}", totals.messages);
         }
     }
 }

@@ -90,7 +90,7 @@ fn sysbench_runs_on_our_tables_and_we_on_its() {
     sysbench("prepare");
     assert_eq!(without_counter(shape()), without_counter(ours));
     let totals = run(plan(server.unix(), Profile::ReadWrite.mix(TABLE).unwrap())).unwrap().totals;
-    assert!(totals.tally.events > 0, "{:?}", totals.messages);
+    assert!(totals.counts.events > 0, "{:?}", totals.messages);
     tables::cleanup(&in_sbtest(&server), 2).unwrap();
     let left = server.root().query("SHOW TABLES FROM sbtest").unwrap();
     assert!(left.rows.is_empty());
