@@ -20,6 +20,8 @@ struct Packet<'a> {
     /// Payload that is not in `payload`.
     cut: u64,
     seq: u8,
+    /// The same of the packet that ends it.
+    last_seq: u8,
     /// On the wire, with headers.
     wire_len: u64,
     begun_ns: u64,
@@ -52,6 +54,7 @@ impl Session {
                         payload,
                         cut: 0,
                         seq,
+                        last_seq: seq,
                         wire_len,
                         begun_ns: time_ns,
                         sent_ns: time_ns,
@@ -88,6 +91,7 @@ impl Session {
             payload: payload.bytes(),
             cut: assembly.cut + missing,
             seq: assembly.first_seq,
+            last_seq: assembly.last_seq,
             wire_len: assembly.length + HEADER as u64 * (1 + assembly.length / u64::from(FULL)) - missing,
             begun_ns: assembly.begun_ns,
             sent_ns: time_ns,
@@ -112,7 +116,7 @@ impl Session {
                 if ends_file {
                     self.sends = Sends::Commands;
                     front.reply = Reply::Start;
-                    front.seq = packet.seq;
+                    front.seq = packet.last_seq;
                 }
             }
         }
@@ -140,6 +144,7 @@ impl Session {
         let room = &mut context.workspace.room;
         let command = self.queue.push();
         command.begin(code, packet.begun_ns, packet.sent_ns, room);
+        command.seq = packet.last_seq;
         command.bytes_from_client = packet.wire_len;
         command.tainted = packet.tainted;
         command.text_cut = packet.cut;

@@ -20,6 +20,8 @@ pub(crate) struct Session {
     phase: Phase,
     /// From the first SYN on.
     from_the_start: bool,
+    /// The client's SYN was seen, which is when connecting began.
+    dialled: bool,
     /// Some payload passed.
     spoke: bool,
     /// A greeting or a command was understood.
@@ -100,10 +102,11 @@ impl Session {
     }
 
     /// A SYN or SYN-ACK passed.
-    pub(crate) fn connecting(&mut self, time_ns: u64) {
+    pub(crate) fn connecting(&mut self, from: Side, time_ns: u64) {
         if !self.from_the_start {
             self.from_the_start = true;
             self.connecting_ns = time_ns;
+            self.dialled = from == Side::Client;
         }
     }
 
@@ -433,6 +436,7 @@ impl Session {
         command.begin(0x0b, begun_ns, begun_ns, &mut context.workspace.room);
         command.kind = CommandKind::Admin;
         command.fixed_text = Some(CONNECT_TEXT);
+        command.tainted = !self.dialled;
         command.reply = Reply::Verdict;
     }
 

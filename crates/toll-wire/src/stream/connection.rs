@@ -32,6 +32,8 @@ pub(crate) struct Connection {
     held: Vec<Held>,
     held_bytes: usize,
     last_ns: u64,
+    /// A SYN was seen: where the streams begin is to be learned from SYNs alone.
+    opened: bool,
     closed: bool,
     session: Session,
 }
@@ -46,6 +48,12 @@ struct Half {
     first: Option<u32>,
     finished: bool,
     repeats: u32,
+}
+
+impl Half {
+    fn beginning_at(first: u32) -> Self {
+        Half { known: true, next: first, first: Some(first), finished: false, repeats: 0 }
+    }
 }
 
 /// A segment that waits.
@@ -97,6 +105,7 @@ impl Connection {
     pub(crate) fn open(&mut self, endpoints: &Endpoints, ledger: &mut Ledger) {
         self.client = Half::default();
         self.server = Half::default();
+        self.opened = false;
         self.closed = false;
         self.last_ns = 0;
         self.session.open(endpoints);
@@ -150,7 +159,8 @@ impl Connection {
         if self.half(from).finished && self.closed {
             return Outcome::Duplicate;
         }
-        let distance = ahead(seq, self.half(from).next);
+        let known = self.half(from).known;
+        let distance = if known { ahead(seq, self.half(from).next) } else { 0 };
         if !(-OTHER_CONNECTION..OTHER_CONNECTION).contains(&distance) {
             self.restart(&piece, context);
         } else if distance < 0 && ahead(piece.end(), self.half(from).next) <= 0 {
@@ -208,15 +218,21 @@ impl Connection {
             self.open(&context.endpoints, context.ledger);
             self.last_ns = time_ns;
         }
-        *self.half_mut(from) =
-            Half { known: true, next: first, first: Some(first), finished: false, repeats: 0 };
-        self.session.connecting(time_ns);
+        self.opened = true;
+        *self.half_mut(from) = Half::beginning_at(first);
+        if !opens && !self.half(from.other()).known {
+            *self.half_mut(from.other()) = Half::beginning_at(segment.ack);
+        }
+        self.session.connecting(from, time_ns);
         false
     }
 
     /// A connection that was open already: its streams begin where they are first seen.
     #[inline]
     fn learn(&mut self, from: Side, seq: u32, ack: Option<u32>) {
+        if self.opened {
+            return;
+        }
         if !self.half(from).known {
             *self.half_mut(from) = Half { known: true, next: seq, ..Half::default() };
         }
@@ -227,9 +243,10 @@ impl Connection {
 
     #[inline]
     fn is_next(&self, piece: &Piece<'_>) -> bool {
-        let peer = self.half(piece.from.other());
-        ahead(piece.seq, self.half(piece.from).next) <= 0
-            && piece.ack.is_none_or(|ack| !peer.known || ahead(ack, peer.next) <= 0)
+        let (own, peer) = (self.half(piece.from), self.half(piece.from.other()));
+        own.known
+            && ahead(piece.seq, own.next) <= 0
+            && piece.ack.is_none_or(|ack| peer.known && ahead(ack, peer.next) <= 0)
     }
 
     #[inline]
@@ -349,7 +366,7 @@ impl Connection {
     /// Whether what `piece` waits for has reached its receiver, so that it will not be sent again.
     fn was_received(&self, piece: &Piece<'_>) -> bool {
         let own = self.half(piece.from);
-        if ahead(piece.seq, own.next) > 0 {
+        if own.known && ahead(piece.seq, own.next) > 0 {
             // Only the other side's acknowledgements tell; they are on the segments held.
             return self.held.iter().any(|held| {
                 held.from != piece.from && held.ack.is_some_and(|ack| ahead(ack, piece.seq) >= 0)
@@ -361,6 +378,11 @@ impl Connection {
 
     /// Declares the bytes lost that the segment held for longest waits for.
     fn skip_gap<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        for side in [Side::Client, Side::Server] {
+            if !self.half(side).known {
+                return self.begin_at_first_held(side);
+            }
+        }
         let mut at = 0;
         // What it waits for may be held too, and wait for something else in its turn.
         for _ in 0..4 {
@@ -394,6 +416,14 @@ impl Connection {
         if ahead(held.piece().end(), self.half(held.from).next) >= 0 {
             self.deliver(&held.piece(), context);
         }
+    }
+
+    /// The SYN of this side was not captured.
+    fn begin_at_first_held(&mut self, side: Side) {
+        let sent = self.held.iter().filter(|held| held.from == side).map(|held| held.seq);
+        let answered = self.held.iter().filter(|held| held.from != side).filter_map(|held| held.ack);
+        let first = sent.chain(answered).reduce(|first, seq| if ahead(seq, first) < 0 { seq } else { first });
+        *self.half_mut(side) = Half { known: true, next: first.unwrap_or_default(), ..Half::default() };
     }
 
     fn release<S: Sink + ?Sized>(&mut self, held: &Held, context: &mut Context<'_, S>) {

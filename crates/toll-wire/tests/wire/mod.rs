@@ -1,6 +1,7 @@
 //! What would two ends of a connection send? Builds packets, segments and captures for tests.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+use std::io::Write;
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::{CommandKind, Event, Sink};
 use toll_wire::ledger::Ledger;
@@ -123,6 +124,11 @@ impl Conversation {
         }
     }
 
+    /// A later connection on the same ports.
+    pub fn starting_at(now_ns: u64, client_seq: u32, server_seq: u32) -> Self {
+        Conversation { now_ns, client_seq, server_seq, ..Conversation::new() }
+    }
+
     pub fn frames(&self) -> &[Captured] {
         &self.frames
     }
@@ -159,6 +165,12 @@ impl Conversation {
         let time_ns = self.push(false, PSH_ACK, bytes);
         self.server_seq = self.server_seq.wrapping_add(bytes.len() as u32);
         time_ns
+    }
+
+    /// Keeps so many bytes of the latest frame, as a snap length would.
+    pub fn cut_last(&mut self, keep: usize) {
+        let (_, frame) = self.frames.last_mut().expect("a frame was sent");
+        frame.truncate(keep);
     }
 
     pub fn close(&mut self) {
@@ -199,8 +211,10 @@ pub fn pcap(frames: &[Captured]) -> Vec<u8> {
     for (time_ns, frame) in frames {
         capture.extend(((time_ns / 1_000_000_000) as u32).to_le_bytes());
         capture.extend(((time_ns % 1_000_000_000) as u32).to_le_bytes());
+        // What was cut is missing from the bytes, not from the IP header.
+        let wire_len = u32::from(u16::from_be_bytes([frame[2], frame[3]]));
         capture.extend((frame.len() as u32).to_le_bytes());
-        capture.extend((frame.len() as u32).to_le_bytes());
+        capture.extend(wire_len.to_le_bytes());
         capture.extend(frame);
     }
     capture
@@ -260,8 +274,50 @@ pub fn result(values: &[&str]) -> Vec<u8> {
 
 /// Column count, definition and EOF: packets 1 to 3.
 pub fn columns() -> Vec<u8> {
-    [packet(1, &[1]), packet(2, b"\x03def\0\0\0\x02id\0\x0c\x3f\0\x0b\0\0\0\x03\0\0\0\0\0"), packet(3, EOF)]
-        .concat()
+    [packet(1, &[1]), packet(2, &definition()), packet(3, EOF)].concat()
+}
+
+/// A column called `id`.
+pub fn definition() -> Vec<u8> {
+    b"\x03def\0\0\0\x02id\0\x0c\x3f\0\x0b\0\0\0\x03\0\0\0\0\0".to_vec()
+}
+
+/// The answer to a PREPARE, with classic EOFs after parameters and columns.
+pub fn prepared(id: u8, params: u8, columns: u8) -> Vec<u8> {
+    let mut bytes = packet(1, &[0, id, 0, 0, 0, columns, 0, params, 0, 0, 0, 0]);
+    let mut seq = 2;
+    for count in [params, columns] {
+        for _ in 0..count {
+            bytes.extend(packet(seq, &definition()));
+            seq += 1;
+        }
+        if count > 0 {
+            bytes.extend(packet(seq, EOF));
+            seq += 1;
+        }
+    }
+    bytes
+}
+
+fn compressed_frame(seq: u8, body: &[u8], length: usize) -> Vec<u8> {
+    let mut frame = packet(seq, body);
+    let length = (length as u32).to_le_bytes();
+    frame.splice(4..4, length[..3].iter().copied());
+    frame
+}
+
+pub fn stored_frame(seq: u8, content: &[u8]) -> Vec<u8> {
+    compressed_frame(seq, content, 0)
+}
+
+pub fn zlib_frame(seq: u8, content: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(content).expect("memory does not fail");
+    compressed_frame(seq, &encoder.finish().expect("memory does not fail"), content.len())
+}
+
+pub fn zstd_frame(seq: u8, content: &[u8]) -> Vec<u8> {
+    compressed_frame(seq, &zstd::encode_all(content, 3).expect("memory does not fail"), content.len())
 }
 
 pub const EOF: &[u8] = &[0xfe, 0, 0, 2, 0];
