@@ -43,6 +43,7 @@ export class Figure {
   private readonly details: HTMLDetailsElement;
   private chart: Chart | null = null;
   private width = 0;
+  private sharpness = 0;
 
   constructor(private readonly spec: FigureSpec) {
     const id = `chart-${spec.id}`;
@@ -82,9 +83,14 @@ export class Figure {
   }
 
   /** Draws, or draws anew after a change of size, colours or choices. */
-  draw(width = this.canvas.clientWidth): void {
+  draw(width = this.canvas.clientWidth, sharpness = window.devicePixelRatio): void {
     if (width === 0) return;
     this.width = width;
+    if (this.sharpness !== sharpness) {
+      this.chart?.dispose();
+      this.chart = null;
+      this.sharpness = sharpness;
+    }
     const height = this.spec.height(width);
     this.canvas.style.height = `${height}px`;
     if (this.chart === null) {
@@ -92,8 +98,7 @@ export class Figure {
         renderer: 'canvas',
         width,
         height,
-        // Paper and pictures need more than a cheap screen has.
-        devicePixelRatio: Math.max(window.devicePixelRatio, 2),
+        devicePixelRatio: sharpness,
       });
       // The library names the canvas for itself; the figure has said it better.
       this.canvas.setAttribute('role', 'img');

@@ -18,6 +18,8 @@ import { setTheme, type Theme } from './theme';
 
 /** Paper that is 210 mm wide, without its margins, in CSS pixels. */
 const PAPER_PX = 690;
+/** Paper shows more than most screens: 240 dots to the inch. */
+const PAPER_SHARPNESS = 2.5;
 
 function show(page: Page): void {
   const [first] = page.runs;
@@ -79,8 +81,8 @@ function header(sections: HTMLElement[]): HTMLElement {
   );
 }
 
-function redraw(width?: number): void {
-  for (const figure of figures) if (figure.drawn) figure.draw(width);
+function redraw(): void {
+  for (const figure of figures) if (figure.drawn) figure.draw();
 }
 
 /** Draws all charts, with a breath between any two, so that keys and clicks are answered. */
@@ -115,7 +117,7 @@ function onPaper(): void {
     hidden.dataset.unhidden = 'true';
   }
   for (const figure of figures) {
-    figure.draw(PAPER_PX);
+    figure.draw(PAPER_PX, PAPER_SHARPNESS);
     figure.flush();
   }
 }

@@ -89,6 +89,7 @@ export class View {
 
   /** Has a new chart lead and follow the others. */
   join(chart: Chart): void {
+    for (const old of this.charts) if (old.isDisposed()) this.charts.delete(old);
     this.charts.add(chart);
     chart.on('datazoom', () => {
       if (this.moving) return;

@@ -23,7 +23,7 @@ fn main() -> anyhow::Result<()> {
     let faithful = Shape { rounds: 1, window_s: 300.0, settle_s: 5.0, gap_s: 60.0, ..quick.clone() };
     let hostile = Shape { hostile: Some(HOSTILE), rounds: 3, ..quick.clone() };
     let other = Shape { seed: 8, host: "8-core aarch64 server", cpus: 8, effect: 0.6, ..quick.clone() };
-    let crashed = Shape { dies_after_s: Some(35.0), ..quick.clone() };
+    let died = Shape { dies_after_s: Some(35.0), ..quick.clone() };
 
     let quick = write(&out, "quick", &quick)?;
     page(&out, "quick", &[&quick])?;
@@ -33,8 +33,11 @@ fn main() -> anyhow::Result<()> {
     page(&out, "faithful", &[&faithful])?;
     let hostile = write(&out, "hostile", &hostile)?;
     page(&out, "hostile", &[&hostile])?;
-    let crashed = write(&out, "crashed", &crashed)?;
+    let crashed = write(&out, "crashed", &died)?;
     page(&out, "crashed", &[&crashed])?;
+    let broken = write(&out, "broken", &died)?;
+    std::fs::write(broken.join("trials.ndjson"), "{\"mono_us\":1,\n")?;
+    page(&out, "broken", &[&broken])?;
     let other = write(&out, "other-host", &other)?;
     page(&out, "two-hosts", &[&quick, &other])
 }

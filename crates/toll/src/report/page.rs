@@ -1,18 +1,19 @@
 //! What does the page need to know of a run?
 //!
 //! Reads run directories, names what they lack, and leaves out what nobody should mail: passwords in
-//! commands. Never estimates: figures come from `result.json`, series from the samples.
+//! commands. Never estimates: figures come from the analysis, series from the samples.
 
 mod redact;
 mod thin;
 mod timeline;
 
+use crate::analyse;
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use timeline::Timeline;
-use toll_record::{Artefact, ReadError, RunDir};
+use toll_record::{Artefact, ReadError, RunDir, RunResult};
 
 /// Artefact lines shown one by one, for a run without a result; later ones are left to the run directory.
 const RAW_ARTEFACTS: usize = 2_000;
@@ -80,7 +81,7 @@ impl PageRun {
             other => kept("plan.json", other, &mut missing),
         };
         let host = kept("host.json", run.host(), &mut missing);
-        let result = kept("result.json", run.result(), &mut missing);
+        let result = result(run, &mut missing);
         let trials = listed("trials.ndjson", run.trials(), &mut missing);
         let samples = listed("samples.ndjson", run.samples(), &mut missing);
         let artefacts = listed("artefacts.ndjson", run.artefacts(), &mut missing);
@@ -139,6 +140,21 @@ fn name_apart(runs: &mut [PageRun]) {
     for (i, run) in runs.iter_mut().enumerate() {
         run.name = format!("{} #{}", run.name, i + 1);
     }
+}
+
+/// What the run's end left in `result.json`; where that is not to be had, or is from another version of
+/// toll, what an analysis finds now.
+fn result(run: &RunDir, missing: &mut Vec<Missing>) -> Option<RunResult> {
+    let stored = run.result();
+    if stored.as_ref().is_ok_and(|r| r.toll_version == env!("CARGO_PKG_VERSION")) {
+        return stored.ok();
+    }
+    let analysed = analyse::run(run).ok();
+    if let Err(e) = &stored {
+        let instead = if analysed.is_some() { ": analysed anew from what was recorded" } else { "" };
+        missing.push(Missing { part: "result.json", why: format!("{}{instead}", why(e)) });
+    }
+    analysed.or(stored.ok())
 }
 
 fn kept<T>(part: &'static str, read: Result<T, ReadError>, missing: &mut Vec<Missing>) -> Option<T> {

@@ -2,7 +2,30 @@
 
 use super::*;
 use std::path::Path;
-use toll_record::{Bin, Host, Plan, RunWriter, Sample, Server, Step, TrialLine};
+use toll_record::{Arm, Bin, Host, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Workload};
+
+fn an_arm(name: &str) -> Arm {
+    Arm {
+        name: name.into(),
+        title: name.into(),
+        role: if name == "none" { Role::Baseline } else { Role::Treatment },
+        kind: "command".into(),
+        command: String::new(),
+        workload: Workload {
+            driver: "toll".into(),
+            profile: "read-only".into(),
+            transport: "tcp".into(),
+            threads: 8,
+            tables: 8,
+            rows: 1000,
+            prepared: true,
+            rate_per_s: None,
+        },
+        artefact: None,
+        unavailable: None,
+        burn_share: None,
+    }
+}
 
 fn a_plan() -> Plan {
     Plan {
@@ -31,8 +54,8 @@ fn a_plan() -> Plan {
             address: "127.0.0.1:13306".into(),
             config: vec![],
         },
-        arms: vec![],
-        order: vec![],
+        arms: ["none", "B"].map(an_arm).into(),
+        order: vec![vec!["none".into(), "B".into()]],
         jitter: 0.2,
         planned_mde_pct: None,
         started_wall_us: 1_790_000_000_000_000,
@@ -90,13 +113,26 @@ fn a_run_that_died_half_way_names_what_it_lacks() {
     let parts: Vec<_> =
         run["missing"].as_array().unwrap().iter().map(|m| m["part"].as_str().unwrap()).collect();
     assert_eq!(parts, ["host.json", "result.json", "artefacts.ndjson"]);
-    assert_eq!(run["result"], Value::Null);
+    let why = run["missing"][1]["why"].as_str().unwrap();
+    assert!(why.contains("analysed anew"), "{why}");
+    assert_eq!(run["result"]["complete"], false);
     let span = &run["timeline"]["spans"][0];
     assert_eq!((&span["window_begin_ms"], &span["window_end_ms"]), (&1000.into(), &Value::Null));
     assert!(
         !page.to_string().contains(&dir.path().display().to_string()),
         "the page tells where the run lay"
     );
+}
+
+#[test]
+fn a_run_whose_lines_cannot_be_read_still_has_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    a_run(&dir.path().join("run-1"));
+    std::fs::write(dir.path().join("run-1/trials.ndjson"), "not a line of ours\n").unwrap();
+    let page = page_of(&dir.path().join("run-1"));
+    let run = &page["runs"][0];
+    assert_eq!(run["result"], Value::Null, "nothing is claimed from half of what was recorded");
+    assert!(run["missing"].to_string().contains("is broken in line 1"), "{}", run["missing"]);
 }
 
 #[test]
