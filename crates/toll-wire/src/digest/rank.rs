@@ -122,7 +122,8 @@ pub(super) fn ranked(digest: &Digest, limit: Limit) -> (Vec<&Class>, Vec<&Class>
     let mut classes: Vec<(&Class, (u128, u64))> = digest.classes.iter().map(|c| (c, rank.key(c))).collect();
     classes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.text.cmp(&b.text)));
     let total: u128 = classes.iter().map(|(_, key)| key.0).sum();
-    let enough = limit.share.map(|share| total as f64 * share);
+    // All of it includes what weighs nothing.
+    let enough = limit.share.filter(|share| *share < 1.0).map(|share| total as f64 * share);
     let mut running = 0;
     let shown = classes
         .iter()

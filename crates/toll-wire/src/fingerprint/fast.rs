@@ -70,6 +70,9 @@ struct Scan<'a> {
     /// Where in `out` the word, or the `(?+)` that stands for its lists, ends.
     list_end: usize,
     list_folded: bool,
+    /// What `list` and the length of `out` were before the last word or sign, which may turn out
+    /// to be the prefix of a literal.
+    before: (List, usize),
     /// Where the back quote is that ends a name.
     name_end: usize,
     seen: Seen,
@@ -89,6 +92,7 @@ pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> Option<Seen> {
         list: List::None,
         list_end: 0,
         list_folded: false,
+        before: (List::None, 0),
         name_end: 0,
         seen: Seen::default(),
     };
@@ -117,6 +121,7 @@ pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> Option<Seen> {
 
 impl Scan<'_> {
     fn copy(&mut self, byte: u8) {
+        self.before = (self.list, self.out.len());
         self.out.push(byte);
         self.last = byte;
         self.at += 1;
@@ -166,6 +171,9 @@ impl Scan<'_> {
     fn mark(&mut self, end: usize) -> Option<()> {
         if matches!(self.last, b'x' | b'b' | b'.') {
             self.out.pop();
+            if self.out.len() == self.before.1 {
+                self.list = self.before.0;
+            }
             // What is left of the word may be one that other rules know.
             if self.last != b'.' && self.out.ends_with(b"null") {
                 return None;
@@ -202,6 +210,7 @@ impl Scan<'_> {
     fn word(&mut self) -> Option<()> {
         let start = self.at;
         let begin = self.out.len();
+        self.before = (self.list, begin);
         let length = self.text[start..]
             .iter()
             .position(|b| KIND[usize::from(*b)] != Kind::Word)
@@ -239,8 +248,10 @@ impl Scan<'_> {
             _ => List::None,
         };
         self.list = list;
-        self.list_end = self.out.len();
-        self.list_folded = false;
+        if list == List::Between {
+            self.list_end = self.out.len();
+            self.list_folded = false;
+        }
         self.last = raw[length - 1];
         self.at = end;
         Some(())
