@@ -71,7 +71,8 @@ pub struct Totals {
 pub struct Digest {
     settings: Settings,
     pub totals: Totals,
-    /// Over all events.
+    /// Over all events. With classes that tell events apart by their text alone it is their sum,
+    /// which [`Self::settle`] takes.
     pub all: Class,
     /// Classes that there was no room for, together.
     pub folded: Class,
@@ -143,6 +144,17 @@ impl Digest {
         fold::merge(self, other, db);
     }
 
+    /// After the last event or merge: brings [`Self::all`] up to date.
+    pub fn settle(&mut self) {
+        if self.settings.group_by.depends_on_text_alone() {
+            let mut all = Class::new(b"", 0);
+            for class in self.classes.iter().chain([&self.folded]) {
+                all.merge(class, |name| name, Some);
+            }
+            self.all = all;
+        }
+    }
+
     fn count(&mut self, event: &Event<'_>) {
         let totals = &mut self.totals;
         totals.commands += 1;
@@ -186,7 +198,6 @@ impl Sink for Digest {
             db: self.names.id(names::Of::Db, event.db),
         };
         let others = self.others.read(event);
-        self.all.add(event, &seen, &others);
         let keep = self.settings.keep_samples;
         if self.settings.group_by.depends_on_text_alone() {
             if let Some(class) = self.recent.class(event) {
@@ -201,6 +212,8 @@ impl Sink for Digest {
             self.classes[class as usize].add_sampled(event, &seen, &others, keep);
             return;
         }
+        // An event may be in several of these classes, or in none.
+        self.all.add(event, &seen, &others);
         let mut keys = std::mem::take(&mut self.keys);
         for key in keys.of_event(self.settings.group_by, event) {
             let class = self.class_of(key, event);

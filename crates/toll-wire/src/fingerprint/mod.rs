@@ -18,7 +18,6 @@ pub use id::QueryId;
 pub use tables::tables;
 
 use bytes::{find_ignore_case, is_digit, is_space, is_word, skip_space, starts_ignore_case};
-use memchr::memmem;
 
 /// Fingerprint of a statement: lower case, comments gone, literals `?`, lists `(?+)`.
 ///
@@ -47,7 +46,8 @@ fn special(text: &[u8], out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(b"mysqldump");
         return true;
     }
-    if memmem::find_iter(text, b"/*").any(|at| is_toolkit_mark(&text[at + 2..])) {
+    let is_marked = |at: usize| text.get(at + 1) == Some(&b'*') && is_toolkit_mark(&text[at + 2..]);
+    if memchr::memchr_iter(b'/', text).any(is_marked) {
         out.extend_from_slice(b"percona-toolkit");
         return true;
     }

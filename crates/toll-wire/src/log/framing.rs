@@ -73,9 +73,9 @@ impl<F: Format> Log for Framed<F> {
             if length == 0 {
                 break;
             }
-            self.ledger.read(&rest[..length]);
             taken += length;
         }
+        self.ledger.read(&bytes[..taken]);
         if end {
             self.release(true, sink);
         }

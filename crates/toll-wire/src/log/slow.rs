@@ -128,7 +128,13 @@ const BELIEVABLE_NS: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 /// An entry ends at a semicolon and line end that another entry, or a server's header, follows.
 fn entry_end(bytes: &[u8], from: usize, end: bool) -> End {
     let mut at = from;
-    while let Some(next) = memmem::find(&bytes[at..], b";\n").map(|n| at + n + 2) {
+    // A semicolon is rare; building a searcher for two bytes would cost more than it saves.
+    while let Some(semicolon) = memchr::memchr(b';', &bytes[at..]).map(|n| at + n) {
+        let next = semicolon + 2;
+        if bytes.get(semicolon + 1) != Some(&b'\n') {
+            at = semicolon + 1;
+            continue;
+        }
         let after = &bytes[next..];
         if after.len() < LOOKAHEAD && !end && memchr::memchr(b'\n', after).is_none() {
             return End::Unknown;
@@ -181,7 +187,8 @@ fn is_comment_or_setting(line: &[u8]) -> bool {
 /// What a server writes when it opens its log: its version, its ports, the heads of columns.
 pub(super) fn is_server_header(line: &[u8]) -> bool {
     let is_version = || {
-        memmem::find(line, b"d, Version").is_some()
+        memchr::memchr_iter(b'V', line)
+            .any(|n| line[n..].starts_with(b"Version") && line[..n].ends_with(b"d, "))
             && (memmem::find(line, b"started with:").is_some()
                 || memmem::find(line, b"embedded library").is_some())
     };

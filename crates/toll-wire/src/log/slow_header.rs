@@ -69,18 +69,24 @@ impl<'a> Header<'a> {
     /// Reads one line that is not the statement. Returns the statement of a line such as
     /// `# administrator command: Quit`.
     pub(super) fn line(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
-        if let Some(time) = line.strip_prefix(b"# Time: ").filter(|_| self.time.is_none()) {
-            self.time = Some(time);
-            // Servers before 5.1 continue the line.
-            if let Some(at) = memmem::find(time, b"# User@Host: ") {
-                self.user_host(&time[at + 13..]);
+        if line.first() == Some(&b'#') {
+            match line.get(2) {
+                Some(b'T') if self.time.is_none() && line.starts_with(b"# Time: ") => {
+                    let time = &line[8..];
+                    self.time = Some(time);
+                    // Servers before 5.1 continue the line.
+                    if let Some(at) = memchr::memchr(b'#', time)
+                        && let Some(user) = time[at..].strip_prefix(b"# User@Host: ")
+                    {
+                        self.user_host(user);
+                    }
+                }
+                Some(b'U') if self.user.is_none() && line.starts_with(b"# User@Host: ") => {
+                    self.user_host(&line[13..]);
+                }
+                Some(b'a') if line.starts_with(b"# administrator command:") => return Some(&line[2..]),
+                _ => self.properties(&line[1..]),
             }
-        } else if let Some(user) = line.strip_prefix(b"# User@Host: ").filter(|_| self.user.is_none()) {
-            self.user_host(user);
-        } else if line.starts_with(b"# administrator command:") {
-            return Some(&line[2..]);
-        } else if let Some(properties) = line.strip_prefix(b"#") {
-            self.properties(properties);
         } else if let Some(db) = line.strip_prefix(b"use ").filter(|_| self.used.is_none()) {
             let end = memchr::memchr(b';', db).unwrap_or(db.len());
             self.used = Some(unquoted(&db[..end])).filter(|db| !db.is_empty());

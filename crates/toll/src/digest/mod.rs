@@ -118,6 +118,7 @@ pub fn digest(request: &Request, stop: &AtomicBool) -> anyhow::Result<Digested> 
             break;
         }
     }
+    done.digest.settle();
     Ok(done)
 }
 

@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# How much faster is toll digest than tcpdump and pt-query-digest on the same capture and slow log?
+#
+# Makes both on a private server under sysbench. Within each pair the tools run one right after
+# the other, in turn first. pt-query-digest gets a slice of the capture and of the log, since the
+# whole would take hours; rates are bytes of capture (or log) a second, so slices compare.
+#
+# Usage: bench/digest-vs-pt.sh [CAPTURE_MB] [PAIRS] [SLICE_MB]
+#   TOLL: the program. KEEP: a directory to keep the inputs in, and to find them again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+megabytes=${1:-500} pairs=${2:-3} slice=${3:-10}
+toll=$(realpath "${TOLL:-target/release/toll}")
+for tool in mariadbd mariadb-install-db sysbench tcpdump pt-query-digest; do
+  command -v "$tool" >/dev/null || { echo "SKIPPED: $tool is missing"; exit 0; }
+done
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: capturing needs root"; exit 0; }
+[ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
+
+scratch=$(mktemp -d) server= capturer=
+trap 'kill $capturer $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"' EXIT
+inputs=${KEEP:-$scratch}
+mkdir -p "$inputs"
+capture=$inputs/capture.pcap log=$inputs/slow.log port=33460
+
+make_inputs() {
+  mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
+    --datadir="$scratch/data" --user="$(id -un)" >"$scratch/install.log" 2>&1
+  mariadbd --no-defaults --user="$(id -un)" --datadir="$scratch/data" --socket="$scratch/s" --port=$port \
+    --bind-address=127.0.0.1 --skip-log-bin --innodb-flush-log-at-trx-commit=0 --long-query-time=0 \
+    --slow-query-log-file="$log" >"$scratch/log" 2>&1 &
+  server=$!
+  for _ in $(seq 100); do [ -S "$scratch/s" ] && break; sleep 0.1; done
+  mariadb --no-defaults -uroot -S "$scratch/s" -e 'create database sbtest'
+  local sysbench=(sysbench oltp_read_write --mysql-host=127.0.0.1 --mysql-port=$port --mysql-user=root
+    --tables=4 --table-size=10000 --threads=4 --db-ps-mode=disable)
+  "${sysbench[@]}" prepare >/dev/null
+  tcpdump -i lo -s 0 -B 65536 -w "$capture" "tcp port $port" 2>"$scratch/tcpdump" &
+  capturer=$!
+  sleep 1
+  "${sysbench[@]}" --time=600 run >"$scratch/sysbench" 2>&1 &
+  local load=$!
+  # Half a second of the log is plenty; all of a capture is wanted.
+  mariadb --no-defaults -uroot -S "$scratch/s" -e 'set global slow_query_log=1'
+  until [ "$(stat -c %s "$capture")" -ge $((megabytes << 20)) ]; do
+    sleep 1
+    kill -0 $load 2>/dev/null || break
+  done
+  kill $load 2>/dev/null || true
+  wait $load 2>/dev/null || true
+  kill -INT $capturer && wait $capturer || true
+  capturer=
+  kill $server && wait $server || true
+  server=
+}
+[ -s "$capture" ] && [ -s "$log" ] || make_inputs
+
+# Seconds and peak KiB of a command, whose output goes nowhere.
+measure() {
+  /usr/bin/time -o "$scratch/time" -f '%e %M' "$@" >/dev/null 2>"$scratch/stderr" || { cat "$scratch/stderr"; exit 1; }
+  cat "$scratch/time"
+}
+rate() { awk -v bytes="$1" -v seconds="$2" 'BEGIN {printf "%.2f", bytes / 1e6 / (seconds > 0.005 ? seconds : 0.005)}'; }
+
+head -c $((slice << 20)) "$capture" >"$scratch/slice.pcap"
+head -c $((slice << 20)) "$log" >"$scratch/slice.log"
+# What a slice cuts off is noise to both tools.
+cat >"$scratch/pipeline" <<PIPE
+tcpdump -r "$scratch/slice.pcap" -s 65535 -x -nn -q -tttt 2>/dev/null |
+  pt-query-digest --no-version-check --type tcpdump --watch-server 127.0.0.1:$port --progress time,86400
+PIPE
+echo "$(nproc) CPUs, $("$toll" --version), $(pt-query-digest --version), $(tcpdump --version 2>&1 | head -1)"
+capture_bytes=$(stat -c %s "$capture") log_bytes=$(stat -c %s "$log")
+slice_bytes=$(stat -c %s "$scratch/slice.pcap") log_slice_bytes=$(stat -c %s "$scratch/slice.log")
+echo "capture $capture_bytes bytes, log $log_bytes bytes, slices for pt-query-digest $slice_bytes and $log_slice_bytes bytes"
+
+: >"$scratch/rows"
+compare() { # name, input of toll, its bytes, bytes of the slice, command of the other...
+  local name=$1 input=$2 bytes=$3 slice_bytes=$4
+  shift 4
+  local pair order ours theirs a b
+  for pair in $(seq "$pairs"); do
+    if [ $((pair % 2)) = 1 ]; then
+      ours=$(measure "$toll" digest --port $port "$input") theirs=$(measure "$@")
+    else
+      theirs=$(measure "$@") ours=$(measure "$toll" digest --port $port "$input")
+    fi
+    a=$(rate "$bytes" "${ours% *}") b=$(rate "$slice_bytes" "${theirs% *}")
+    echo "$name pair $pair: toll $a MB/s (peak ${ours#* } KiB), pt-query-digest $b MB/s: $(awk -v a="$a" -v b="$b" 'BEGIN {printf "%.0f", a / b}') times"
+  done
+}
+compare capture "$capture" "$capture_bytes" "$slice_bytes" bash "$scratch/pipeline"
+compare "slow log" "$log" "$log_bytes" "$log_slice_bytes" \
+  pt-query-digest --no-version-check --type slowlog --progress time,86400 "$scratch/slice.log"
+reference=$(measure cat "$capture")
+echo "reference: cat, which only reads: $(rate "$capture_bytes" "${reference% *}") MB/s"
+if command -v tshark >/dev/null; then
+  reference=$(measure tshark -r "$scratch/slice.pcap" -d tcp.port==$port,mysql -Y mysql.query)
+  echo "reference: tshark -Y mysql.query on the slice: $(rate "$slice_bytes" "${reference% *}") MB/s"
+fi

@@ -1,0 +1,16 @@
+//! Can any text make the filter panic, or point outside of itself in an error?
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use toll_wire::event::Event;
+use toll_wire::filter::Filter;
+
+fuzz_target!(|text: &str| {
+    match Filter::parse(text) {
+        Ok(filter) => {
+            filter.accepts(&Event::default());
+            filter.accepts(&Event { query_ns: Some(1), text: text.as_bytes(), ..Event::default() });
+        }
+        Err(error) => assert!(error.at <= text.len(), "{error}"),
+    }
+});

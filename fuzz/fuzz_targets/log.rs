@@ -1,0 +1,43 @@
+//! Can any bytes make a log reader panic, lose count, or depend on how they are cut?
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use toll_wire::event::{Event, Sink};
+use toll_wire::log::{AuditLog, GeneralLog, Log, SlowLog, Utc};
+
+#[derive(Default, PartialEq, Debug)]
+struct Seen(Vec<(u64, Option<u64>, Vec<u8>, Vec<u8>)>);
+
+impl Sink for Seen {
+    fn event(&mut self, event: &Event<'_>) {
+        self.0.push((event.start_ns, event.query_ns, event.text.to_vec(), event.db.to_vec()));
+    }
+}
+
+fn read(log: &mut dyn Log, bytes: &[u8], piece: usize) -> Seen {
+    let mut seen = Seen::default();
+    let (mut start, mut filled) = (0, 0);
+    while filled < bytes.len() {
+        filled = (filled + piece).min(bytes.len());
+        start += log.take(&bytes[start..filled], false, &mut seen);
+    }
+    start += log.take(&bytes[start..], true, &mut seen);
+    assert_eq!(start, bytes.len());
+    assert!(log.ledger().adds_up(), "{:?}", log.ledger());
+    assert_eq!(log.ledger().bytes, bytes.len() as u64);
+    seen
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, bytes)) = data.split_first() else { return };
+    let new = || -> Box<dyn Log> {
+        match kind % 3 {
+            0 => Box::new(SlowLog::new(Utc)),
+            1 => Box::new(GeneralLog::new(Utc)),
+            _ => Box::new(AuditLog::new(Utc)),
+        }
+    };
+    let whole = read(&mut *new(), bytes, bytes.len().max(1));
+    let pieces = read(&mut *new(), bytes, usize::from(kind / 3) + 1);
+    assert_eq!(whole, pieces);
+});
