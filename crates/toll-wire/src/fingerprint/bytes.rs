@@ -13,7 +13,8 @@ pub(super) fn is_digit(b: u8) -> bool {
 }
 
 pub(super) fn skip_space(text: &[u8], from: usize) -> usize {
-    text[from..].iter().position(|b| !is_space(*b)).map_or(text.len(), |n| from + n)
+    let rest = text.get(from..).unwrap_or_default();
+    rest.iter().position(|b| !is_space(*b)).map_or(text.len(), |n| from + n)
 }
 
 /// `lower` must be lower case.

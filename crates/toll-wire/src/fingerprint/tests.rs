@@ -7,6 +7,31 @@ fn check(text: &str, expected: &str) {
 }
 
 #[test]
+fn texts_of_a_few_bytes_are_no_trouble() {
+    for text in [
+        "",
+        "c",
+        "ca",
+        "call",
+        "call ",
+        "use",
+        "xa",
+        "show",
+        "load",
+        "insert",
+        "replace into",
+        "/*",
+        "'",
+        "0x",
+    ] {
+        let mut out = Vec::new();
+        fingerprint(text.as_bytes(), &mut out);
+        distill(text.as_bytes());
+        tables(text.as_bytes());
+    }
+}
+
+#[test]
 fn literals_become_marks() {
     check("SELECT * FROM t WHERE a=5 AND b='x' AND c=\"y\"", "select * from t where a=? and b=? and c=?");
     check("select 0x1f, -5.3, 1e5, x'4D', b'01', true, null", "select ?, ?, ?, ?, ?, ?, ?");
