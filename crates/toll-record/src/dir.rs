@@ -72,8 +72,13 @@ impl RunDir {
         self.lines("samples.ndjson")
     }
 
+    /// One for each trial: a later line about the same trial, which knows more, stands for it.
     pub fn artefacts(&self) -> Result<Vec<Artefact>, ReadError> {
-        self.lines("artefacts.ndjson")
+        let mut by_trial = std::collections::BTreeMap::new();
+        for line in self.lines::<Artefact>("artefacts.ndjson")? {
+            by_trial.insert(line.trial, line);
+        }
+        Ok(by_trial.into_values().collect())
     }
 
     /// Latency histogram of each window, in the order written. Missing file: none.
@@ -165,14 +170,8 @@ impl RunWriter {
         &self.root
     }
 
-    /// Writes a whole file (plan, host, result) so that a reader sees the old or the new one.
     pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> std::io::Result<()> {
-        let tmp = self.root.join(format!(".{name}.tmp"));
-        let mut file = BufWriter::new(File::create(&tmp)?);
-        serde_json::to_writer_pretty(&mut file, value)?;
-        file.write_all(b"\n")?;
-        file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
-        std::fs::rename(tmp, self.root.join(name))
+        write_json(&self.root, name, value)
     }
 
     /// Steps are few and matter most: each reaches the kernel at once.
@@ -210,4 +209,14 @@ impl RunWriter {
 fn append_line<T: Serialize>(out: &mut BufWriter<File>, value: &T) -> std::io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
+}
+
+/// Writes a whole file (plan, host, result) so that a reader sees the old or the new one.
+pub fn write_json<T: Serialize>(root: &Path, name: &str, value: &T) -> std::io::Result<()> {
+    let tmp = root.join(format!(".{name}.tmp"));
+    let mut file = BufWriter::new(File::create(&tmp)?);
+    serde_json::to_writer_pretty(&mut file, value)?;
+    file.write_all(b"\n")?;
+    file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
+    std::fs::rename(tmp, root.join(name))
 }

@@ -4,9 +4,18 @@
 
 pub mod analyse;
 pub mod cli;
+mod clock;
+mod collector;
+mod conduct;
 pub mod digest;
 pub mod host;
 pub mod journal;
 pub mod places;
+mod plan;
+mod recorder;
 pub mod report;
+mod run;
+pub mod scenario;
 pub mod server;
+mod treatment;
+mod workload;

@@ -3,12 +3,17 @@
 //! One file a verb; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments,
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
+mod burn;
 mod clean;
+mod cost;
 mod digest;
 mod doctor;
+mod list;
 mod load;
 pub mod report;
+mod run;
 mod server;
+mod server_choice;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -22,6 +27,12 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Run a scenario: what does each arm cost this host, and what does it catch?
+    Run(run::Run),
+    /// What does this command cost a busy host? `toll cost -- tcpdump -w {artefact} 'port {port}'`
+    Cost(cost::Cost),
+    /// Scenarios, arms, workloads and outcomes
+    List(list::List),
     /// Put back what killed runs left behind: variables, processes, namespaces, files
     Clean(clean::Clean),
     /// Keep a server busy, at full speed or at a rate, and say what each event took
@@ -40,6 +51,9 @@ enum Verb {
     },
     /// Print the manual page (roff)
     Man,
+    /// Use a share of one CPU: the control that a bench must find
+    #[command(hide = true)]
+    Burn(burn::Burn),
 }
 
 /// Runs the verb that was asked for; every error ends here, as one line and what to do next.
@@ -55,6 +69,10 @@ pub fn main() -> ExitCode {
 
 fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
     match verb {
+        Verb::Run(arguments) => return run::run(arguments),
+        Verb::Cost(arguments) => return cost::run(arguments),
+        Verb::List(arguments) => return list::run(arguments),
+        Verb::Burn(arguments) => return burn::run(arguments),
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
         Verb::Report(arguments) => return report::run(&arguments),

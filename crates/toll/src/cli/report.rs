@@ -31,7 +31,7 @@ pub struct Report {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub enum Format {
     Text,
     Json,
     Md,
@@ -44,21 +44,31 @@ pub fn run(args: &Report) -> Result<ExitCode> {
         args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
     let results: Vec<RunResult> =
         dirs.iter().map(analyse::run).collect::<Result<_, _>>().context("cannot report")?;
-    let content = match args.format {
-        Format::Text => {
-            let ink = ink(args.output.is_none());
-            results.iter().map(|run| text::text(run, ink)).collect::<Vec<_>>().join("\n")
-        }
-        Format::Md => results.iter().map(markdown::markdown).collect::<Vec<_>>().join("\n"),
-        Format::Json => json::json(&results)?,
-        Format::Html => html::html(&dirs)?,
-    };
+    let content = render(&dirs, &results, args.format, args.output.is_none())?;
     match &args.output {
         Some(path) => std::fs::write(path, content)
             .with_context(|| format!("cannot write the report to {}", path.display()))?,
         None => print(&content)?,
     }
     judge(&args.fail_if, &results)
+}
+
+/// The report in one of its forms.
+pub fn render(
+    dirs: &[RunDir],
+    results: &[RunResult],
+    format: Format,
+    to_standard_output: bool,
+) -> Result<String> {
+    Ok(match format {
+        Format::Text => {
+            let ink = ink(to_standard_output);
+            results.iter().map(|run| text::text(run, ink)).collect::<Vec<_>>().join("\n")
+        }
+        Format::Md => results.iter().map(markdown::markdown).collect::<Vec<_>>().join("\n"),
+        Format::Json => json::json(results)?,
+        Format::Html => html::html(dirs)?,
+    })
 }
 
 /// Says on standard error what came of each bound; exit code 3 when one was broken.
@@ -77,14 +87,14 @@ pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
 }
 
 /// Colour where a person looks on, unless they asked for none (<https://no-color.org>).
-pub fn ink(to_standard_output: bool) -> Ink {
+fn ink(to_standard_output: bool) -> Ink {
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
     if to_standard_output && wanted && std::io::stdout().is_terminal() { Ink::Ansi } else { Ink::Plain }
 }
 
 /// A reader that leaves early (`| head`) is no error.
-fn print(content: &str) -> Result<()> {
+pub fn print(content: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(content.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

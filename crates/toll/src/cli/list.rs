@@ -1,0 +1,63 @@
+//! `toll list`: which scenarios, arms, workloads and outcomes are there?
+
+use crate::analyse::OUTCOMES;
+use crate::scenario::{PRESETS, Scenario};
+use clap::{Args, ValueEnum};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only one kind of thing
+    #[arg(value_enum)]
+    what: Option<What>,
+    /// A scenario's arms only, by its name or file
+    #[arg(long, value_name = "SCENARIO|FILE.toml")]
+    scenario: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    Scenarios,
+    Arms,
+    Workloads,
+    Outcomes,
+}
+
+pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
+    let mut out = String::new();
+    let wanted = |what| arguments.what.is_none_or(|w| w == what);
+    let scenarios: Vec<Scenario> = match &arguments.scenario {
+        Some(name) => vec![Scenario::load(name)?.0],
+        None => PRESETS.iter().map(|p| Scenario::parse(p.text)).collect::<anyhow::Result<_>>()?,
+    };
+    if wanted(What::Scenarios) {
+        writeln!(out, "Scenarios (toll run NAME)")?;
+        for scenario in &scenarios {
+            let profiles: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
+            writeln!(out, "  {:<18} {} [{}]", scenario.name, scenario.question, profiles.join(", "))?;
+        }
+    }
+    if wanted(What::Arms) {
+        for scenario in &scenarios {
+            writeln!(out, "\nArms of {} (--arms A,B)", scenario.name)?;
+            for arm in &scenario.arms {
+                writeln!(out, "  {:<12} {:<9} {}", arm.name, arm.kind.name(), arm.title)?;
+            }
+        }
+    }
+    if wanted(What::Workloads) {
+        writeln!(out, "\nWorkloads (the same tables and statements as sysbench's oltp_*)")?;
+        for profile in toll_load::mix::Profile::ALL {
+            writeln!(out, "  {:<18} {}", profile.name(), profile.sysbench_name())?;
+        }
+    }
+    if wanted(What::Outcomes) {
+        writeln!(out, "\nOutcomes (--fail-if 'ARM.OUTCOME>N%')")?;
+        for outcome in OUTCOMES {
+            writeln!(out, "  {:<26} {}", outcome.name, outcome.unit)?;
+        }
+    }
+    super::report::print(&out)?;
+    Ok(ExitCode::SUCCESS)
+}

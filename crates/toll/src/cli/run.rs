@@ -1,0 +1,107 @@
+//! `toll run`: price the arms of a scenario.
+
+use super::report::Format;
+use crate::plan::Wishes;
+use crate::report::bound::Bound;
+use crate::run::{self, Asked, ServerChoice};
+use crate::scenario::{Scenario, Seconds};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use toll_record::RunDir;
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// A scenario's name (see `toll list`) or a TOML file
+    #[arg(value_name = "SCENARIO|FILE.toml")]
+    scenario: String,
+    /// How long and how often: quick (minutes), standard (half an hour), faithful (as documented)
+    #[arg(long)]
+    profile: Option<String>,
+    #[command(flatten)]
+    server: super::server_choice::ServerArgs,
+    /// What makes the load
+    #[arg(long, value_parser = ["toll", "sysbench"])]
+    driver: Option<String>,
+    /// Only these arms (the baseline is always among them)
+    #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
+    arms: Option<Vec<String>>,
+    /// Rounds; an interval at 95% needs at least 6
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Length of a window
+    #[arg(long, value_name = "5s")]
+    window: Option<Seconds>,
+    /// Time between switching an arm on and its window
+    #[arg(long, value_name = "1s")]
+    settle: Option<Seconds>,
+    /// Pause between trials
+    #[arg(long, value_name = "0s")]
+    gap: Option<Seconds>,
+    /// Rows in each table
+    #[arg(long)]
+    rows: Option<u64>,
+    /// Connections of the load
+    #[arg(long)]
+    threads: Option<u32>,
+    /// Seed of order, jitter and draws [default: from the clock, and written down]
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Directory of the run [default: run-SCENARIO-TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Exit with 3 when an arm costs more, as in 'B.latency_us_p99>20%'; may be repeated
+    #[arg(long, value_name = "ARM.OUTCOME>N%")]
+    fail_if: Vec<Bound>,
+    /// Keep captures and logs in the run directory
+    #[arg(long)]
+    keep_artefacts: bool,
+    /// End once a confidence sequence settles every arm (after 10 rounds or more)
+    #[arg(long)]
+    early_stop: bool,
+    /// Form of the report on standard output
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
+    let (scenario, text) = Scenario::load(&arguments.scenario)?;
+    let wishes = Wishes {
+        profile: arguments.profile,
+        driver: arguments.driver,
+        arms: arguments.arms,
+        rounds: arguments.rounds,
+        window: arguments.window,
+        settle: arguments.settle,
+        gap: arguments.gap,
+        rows: arguments.rows,
+        threads: arguments.threads,
+        seed: arguments.seed,
+        early_stop: arguments.early_stop,
+    };
+    let server: ServerChoice = arguments.server.resolve()?;
+    let asked = Asked {
+        scenario,
+        text,
+        wishes,
+        server,
+        out: arguments.out,
+        keep_artefacts: arguments.keep_artefacts,
+        command: std::env::args().collect(),
+    };
+    finish(run::run(asked)?, arguments.format, &arguments.fail_if)
+}
+
+/// Prints the report and turns what was found into an exit code.
+pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) -> anyhow::Result<ExitCode> {
+    let results = [finished.result];
+    let dirs = [RunDir::open(&finished.dir)?];
+    super::report::print(&super::report::render(&dirs, &results, format, true)?)?;
+    eprintln!("toll: the run is in {0}; {0}/report.html shows it", finished.dir.display());
+    let mut code = super::report::judge(bounds, &results)?;
+    if finished.ending == crate::conduct::Ending::Interrupted {
+        eprintln!("toll: interrupted; the report holds what was measured until then");
+        code = ExitCode::from(130);
+    }
+    Ok(code)
+}

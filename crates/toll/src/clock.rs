@@ -1,0 +1,27 @@
+//! What time is it, on the two clocks that a run is written in?
+
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// CLOCK_MONOTONIC in microseconds: the clock of every sample and step.
+pub fn mono_us() -> u64 {
+    micros(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Unix time in microseconds: the clock of packets and logs.
+pub fn wall_us() -> u64 {
+    micros(ClockId::CLOCK_REALTIME)
+}
+
+/// Sleeps until a moment of [`mono_us`]; returns at once if it has passed.
+pub fn sleep_until(moment_us: u64) {
+    let now = mono_us();
+    if moment_us > now {
+        std::thread::sleep(Duration::from_micros(moment_us - now));
+    }
+}
+
+fn micros(clock: ClockId) -> u64 {
+    // Neither clock can fail on Linux; a zero would show at once in every sample.
+    clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000 + t.tv_nsec() as u64 / 1000)
+}

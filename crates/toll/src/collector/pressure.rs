@@ -1,0 +1,81 @@
+//! How much did tasks wait (PSI), and how many pages are on their way to disk?
+
+use super::host::Reread;
+use crate::clock;
+use toll_record::PressureSample;
+
+#[derive(Debug)]
+pub struct PressureReader {
+    cpu: Reread,
+    io: Reread,
+    memory: Reread,
+    meminfo: Reread,
+    last: Option<(u64, [u64; 3])>,
+}
+
+impl PressureReader {
+    pub fn new() -> Self {
+        Self {
+            cpu: Reread::open("/proc/pressure/cpu"),
+            io: Reread::open("/proc/pressure/io"),
+            memory: Reread::open("/proc/pressure/memory"),
+            meminfo: Reread::open("/proc/meminfo"),
+            last: None,
+        }
+    }
+
+    /// Nothing at the first reading: a share needs an interval.
+    pub fn read(&mut self) -> Option<PressureSample> {
+        let now = clock::mono_us();
+        let totals = [waited_us(self.cpu.text()), waited_us(self.io.text()), waited_us(self.memory.text())];
+        let meminfo = self.meminfo.text();
+        let (dirty_bytes, writeback_bytes) =
+            (field_bytes(meminfo, "Dirty:"), field_bytes(meminfo, "Writeback:"));
+        let (then, before) = self.last.replace((now, totals))?;
+        let share = |i: usize| {
+            let waited = totals[i].saturating_sub(before[i]) as f64;
+            (100.0 * waited / (now - then).max(1) as f64).min(100.0)
+        };
+        Some(PressureSample {
+            mono_us: now,
+            psi_cpu_pct: share(0),
+            psi_io_pct: share(1),
+            psi_memory_pct: share(2),
+            dirty_bytes,
+            writeback_bytes,
+        })
+    }
+}
+
+/// `total=` of the `some` line: microseconds in which at least one task waited.
+fn waited_us(text: &str) -> u64 {
+    text.lines()
+        .find(|l| l.starts_with("some"))
+        .and_then(|l| l.rsplit_once("total="))
+        .and_then(|(_, n)| n.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// A field of /proc/meminfo, which counts in kB of 1,024 bytes.
+pub fn field_bytes(meminfo: &str, name: &str) -> u64 {
+    meminfo
+        .lines()
+        .find_map(|l| l.strip_prefix(name))
+        .and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
+        .unwrap_or(0)
+        * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_and_dirty_pages_are_read_as_the_kernel_writes_them() {
+        let psi = "some avg10=0.60 avg60=0.80 avg300=0.23 total=977286\nfull avg10=0.00 total=5\n";
+        assert_eq!(waited_us(psi), 977_286);
+        assert_eq!(waited_us(""), 0);
+        let meminfo = "MemTotal: 100 kB\nDirty:             12 kB\nWriteback:         0 kB\n";
+        assert_eq!(field_bytes(meminfo, "Dirty:"), 12 * 1024);
+    }
+}

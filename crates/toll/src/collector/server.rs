@@ -1,0 +1,59 @@
+//! What do the server's own counters say, second by second?
+
+use crate::clock;
+use crate::treatment::Admin;
+use std::collections::BTreeMap;
+use toll_record::ServerSample;
+
+/// Counters, written as rates per second.
+const RATES: &[&str] = &[
+    "Queries",
+    "Questions",
+    "Com_select",
+    "Com_stmt_execute",
+    "Bytes_sent",
+    "Bytes_received",
+    "Innodb_rows_read",
+    "Innodb_buffer_pool_reads",
+    "Created_tmp_disk_tables",
+    "Slow_queries",
+];
+/// Levels, written as they are.
+const LEVELS: &[&str] = &["Threads_running", "Threads_connected", "Innodb_buffer_pool_pages_dirty"];
+
+/// Asks for the counters above over a session of its own.
+#[derive(Debug)]
+pub struct ServerCounters {
+    admin: Admin,
+    query: String,
+    last: Option<(u64, BTreeMap<String, String>)>,
+}
+
+impl ServerCounters {
+    pub fn new(admin: Admin) -> Self {
+        let names: Vec<_> = RATES.iter().chain(LEVELS).map(|n| format!("'{n}'")).collect();
+        let query = format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({})", names.join(","));
+        Self { admin, query, last: None }
+    }
+
+    /// Nothing at the first reading, nor when the server does not answer.
+    pub fn read(&mut self) -> Option<ServerSample> {
+        let status = self.admin.pairs(&self.query).ok()?;
+        let now = clock::mono_us();
+        let number = |map: &BTreeMap<String, String>, name: &str| map.get(name)?.parse::<f64>().ok();
+        let mut values = BTreeMap::new();
+        for name in LEVELS {
+            if let Some(level) = number(&status, name) {
+                values.insert((*name).to_owned(), level);
+            }
+        }
+        let (then, before) = self.last.replace((now, status.clone()))?;
+        let seconds = ((now - then) as f64 / 1e6).max(1e-3);
+        for name in RATES {
+            if let (Some(a), Some(b)) = (number(&before, name), number(&status, name)) {
+                values.insert(format!("{name}_per_s"), (b - a).max(0.0) / seconds);
+            }
+        }
+        Some(ServerSample { mono_us: now, values })
+    }
+}

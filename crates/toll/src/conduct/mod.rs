@@ -1,0 +1,253 @@
+//! In what order do load, treatments and windows follow each other?
+//!
+//! One conductor for all scenarios. It never looks into an artefact while a window is open, and
+//! whatever it switches on is off again when it returns, however it returns.
+
+mod progress;
+mod readings;
+mod second_opinion;
+mod stage;
+mod trial;
+
+pub use progress::Progress;
+pub use stage::Stage;
+
+use crate::clock;
+use crate::recorder::{Recorder, step};
+use crate::scenario::Arm;
+use crate::workload::{Driver, Ground};
+use anyhow::Context;
+use second_opinion::Cut;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use toll_record::{Plan, Step, Workload};
+
+/// Set by SIGINT and SIGTERM; looked at at least ten times a second.
+#[derive(Debug, Clone, Default)]
+pub struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// Listens to SIGINT and SIGTERM from now on; a second one ends the process at once.
+    pub fn listen() -> anyhow::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
+                .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+                .context("cannot listen to signals")?;
+        }
+        Ok(Self(flag))
+    }
+
+    pub fn raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sleeps until a moment of the monotonic clock; false when interrupted before it.
+    pub fn sleep_until(&self, moment_us: u64) -> bool {
+        const SLICE_US: u64 = 50_000;
+        loop {
+            if self.raised() {
+                return false;
+            }
+            let now = clock::mono_us();
+            if now >= moment_us {
+                return true;
+            }
+            clock::sleep_until(moment_us.min(now + SLICE_US));
+        }
+    }
+
+    pub fn sleep(&self, seconds: f64) -> bool {
+        self.sleep_until(clock::mono_us() + (seconds * 1e6) as u64)
+    }
+}
+
+/// A pilot shorter than this many of the plan's windows makes its own windows shorter.
+const PILOT_WINDOWS: f64 = 6.0;
+/// A driver's last bin may be this late before the driver is held to be stuck.
+const BINS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How a run came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Done,
+    /// The confidence sequences had said enough.
+    Early,
+    Interrupted,
+}
+
+/// The run while it goes on.
+pub struct Conductor<'a> {
+    pub plan: &'a Plan,
+    pub arms: &'a [Arm],
+    pub stage: &'a mut Stage,
+    pub recorder: &'a Recorder,
+    pub interrupt: &'a Interrupt,
+    pub progress: &'a Progress,
+    /// Asked after each round whether enough is known.
+    pub enough: &'a mut dyn FnMut() -> anyhow::Result<bool>,
+    pub keep_artefacts: bool,
+    driver: Option<Driver>,
+    cuts: Vec<Cut>,
+}
+
+impl<'a> Conductor<'a> {
+    #[allow(clippy::too_many_arguments)] // each is a different room; a struct of them would only rename the list
+    pub fn new(
+        plan: &'a Plan,
+        arms: &'a [Arm],
+        stage: &'a mut Stage,
+        recorder: &'a Recorder,
+        interrupt: &'a Interrupt,
+        progress: &'a Progress,
+        enough: &'a mut dyn FnMut() -> anyhow::Result<bool>,
+        keep_artefacts: bool,
+    ) -> Self {
+        Self {
+            plan,
+            arms,
+            stage,
+            recorder,
+            interrupt,
+            progress,
+            enough,
+            keep_artefacts,
+            driver: None,
+            cuts: Vec::new(),
+        }
+    }
+
+    /// Runs the baseline's load alone, in windows as long as the plan's where time allows, and
+    /// answers with each one's mean event latency in microseconds.
+    pub fn pilot(&mut self, seconds: f64) -> anyhow::Result<Vec<f64>> {
+        let mut means = Vec::new();
+        if seconds <= 0.0 {
+            return Ok(means);
+        }
+        let workload = self.arm(&self.plan.baseline)?.1;
+        self.ensure_driver(&workload, false)?;
+        self.progress.say(&format!("pilot of {seconds:.0} s: how noisy is this host?"));
+        let length_us = (self.plan.window_s.min(seconds / PILOT_WINDOWS) * 1e6) as u64;
+        let last = clock::mono_us() + (seconds * 1e6) as u64;
+        while clock::mono_us() + length_us <= last {
+            let driver = self.driver.as_mut().context("no driver")?;
+            driver.check()?;
+            let width = driver.feed.bin_width_us();
+            let begin = driver.feed.edge_at_or_after(clock::mono_us());
+            let end = begin + length_us.div_ceil(width).max(1) * width;
+            driver.feed.open_window(begin, end);
+            if !self.interrupt.sleep_until(end) {
+                break;
+            }
+            let driver = self.driver.as_mut().context("no driver")?;
+            if let Some(load) = driver.feed.close_window(BINS_WITHIN)
+                && load.events > 0
+            {
+                means.push(load.latency_us_sum as f64 / load.events as f64);
+            }
+        }
+        Ok(means)
+    }
+
+    /// Has pt-query-digest count the stretches that were set aside; no load runs any more.
+    pub fn second_opinions(&mut self) {
+        if self.cuts.is_empty() {
+            return;
+        }
+        self.progress.say("pt-query-digest counts a stretch of each artefact");
+        for cut in std::mem::take(&mut self.cuts) {
+            if self.interrupt.raised() {
+                return;
+            }
+            self.recorder.artefact(cut.count(self.stage.port));
+        }
+    }
+
+    /// Takes the load down.
+    pub fn stop_load(&mut self) -> anyhow::Result<()> {
+        self.driver.take().map_or(Ok(()), |driver| driver.stop(&self.stage.journal))
+    }
+
+    /// All rounds, in the order of the plan.
+    pub fn run(&mut self) -> anyhow::Result<Ending> {
+        let mut number = 0u32;
+        let mut given_up = BTreeSet::new();
+        let jitters = toll_stats::jitters(
+            self.plan.seed,
+            self.plan.order.iter().map(Vec::len).sum(),
+            self.plan.jitter * self.plan.window_s,
+        );
+        for (round, order) in self.plan.order.iter().enumerate() {
+            for name in order {
+                if self.interrupt.raised() {
+                    return Ok(Ending::Interrupted);
+                }
+                self.recorder.check()?;
+                let trial = number;
+                number += 1;
+                if given_up.contains(name) {
+                    continue;
+                }
+                self.progress.trial(round as u32, trial, name);
+                let outcome = self.trial(trial, round as u32, name, jitters[trial as usize]);
+                match outcome {
+                    Ok(true) => {}
+                    Ok(false) => return Ok(Ending::Interrupted),
+                    Err(error) => {
+                        let mut line = step(trial, round as u32, name, Step::Failed);
+                        line.note = Some(format!("{error:#}"));
+                        self.recorder.trial(line);
+                        self.stage.check_server().context("the run cannot go on")?;
+                        self.progress.say(&format!("arm {name} failed: {error:#}"));
+                        // The baseline is in every pair: without it there is nothing to go on for.
+                        if *name == self.plan.baseline {
+                            return Err(error.context("the baseline failed"));
+                        }
+                        if round == 0 {
+                            given_up.insert(name.clone());
+                        }
+                    }
+                }
+                if self.plan.gap_s > 0.0 && !self.interrupt.sleep(self.plan.gap_s) {
+                    return Ok(Ending::Interrupted);
+                }
+            }
+            if self.plan.early_stop && (self.enough)()? {
+                return Ok(Ending::Early);
+            }
+        }
+        Ok(Ending::Done)
+    }
+
+    fn arm(&self, name: &str) -> anyhow::Result<(&'a Arm, Workload)> {
+        let arm = self.arms.iter().find(|a| a.name == name);
+        let planned = self.plan.arms.iter().find(|a| a.name == name);
+        match (arm, planned) {
+            (Some(arm), Some(planned)) => Ok((arm, planned.workload.clone())),
+            _ => anyhow::bail!("the plan has no arm `{name}`"),
+        }
+    }
+
+    /// Keeps the running driver where it does the right thing, starts another where not.
+    fn ensure_driver(&mut self, workload: &Workload, fresh: bool) -> anyhow::Result<&mut Driver> {
+        let keeps = !fresh && self.driver.as_mut().is_some_and(|d| d.workload == *workload && !d.ended());
+        if !keeps {
+            if let Some(old) = self.driver.take() {
+                old.stop(&self.stage.journal)?;
+            }
+            let ground = Ground {
+                endpoints: &self.stage.endpoints,
+                journal: &self.stage.journal,
+                recorder: self.recorder,
+                dir: self.stage.work_dir.clone(),
+                seed: self.plan.seed,
+            };
+            self.driver = Some(Driver::start(workload, &ground)?);
+        }
+        let driver = self.driver.as_mut().context("no driver")?;
+        self.progress.feed(driver.feed.live());
+        Ok(driver)
+    }
+}

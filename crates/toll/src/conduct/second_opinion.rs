@@ -1,0 +1,248 @@
+//! How many queries does pt-query-digest find in a stretch of the same artefact?
+//!
+//! It reads a few megabytes a second, so it is given a stretch cut out of one window of each arm,
+//! and only after the last window of the run.
+
+use anyhow::Context;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use toll_record::{Artefact, ArtefactKind, QueryCount};
+
+/// A stretch of an artefact that waits to be counted.
+#[derive(Debug)]
+pub struct Cut {
+    file: PathBuf,
+    pub line: Artefact,
+    /// Statements that the driver completed in the stretch.
+    executed: u64,
+}
+
+/// What part of an artefact to cut out.
+#[derive(Debug, Clone, Copy)]
+pub enum Stretch {
+    /// Packets between two moments, Unix time in microseconds.
+    Wall {
+        begin_us: u64,
+        end_us: u64,
+    },
+    Bytes {
+        begin: u64,
+        end: u64,
+    },
+}
+
+/// About three seconds of pt-query-digest's work.
+pub const CUT_BYTES: u64 = 12 << 20;
+/// A cut larger than this is left alone: one arm must not hold up the report for minutes.
+const MOST_BYTES: u64 = 64 << 20;
+/// For one cut; what takes longer is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Cut {
+    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large.
+    pub fn take(
+        artefact: &Path,
+        stretch: Stretch,
+        executed: u64,
+        line: &Artefact,
+        dir: &Path,
+    ) -> anyhow::Result<Option<Self>> {
+        let file = dir.join(format!("{}.cut", line.arm));
+        let source = File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()))?;
+        let target = BufWriter::new(File::create(&file)?);
+        let whole = match (line.kind, stretch) {
+            (ArtefactKind::Pcap, Stretch::Wall { begin_us, end_us }) => {
+                cut_pcap(source, target, begin_us, end_us)?
+            }
+            (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us }) => {
+                cut_text(source, target, begin_us, end_us)?
+            }
+            (ArtefactKind::SlowLog | ArtefactKind::GeneralLog, Stretch::Bytes { begin, end }) => {
+                cut_bytes(source, target, begin, end)?
+            }
+            _ => false,
+        };
+        if !whole {
+            std::fs::remove_file(&file)?;
+            return Ok(None);
+        }
+        Ok(Some(Self { file, line: line.clone(), executed }))
+    }
+
+    /// Counts; the cut is gone afterwards.
+    pub fn count(self, port: u16) -> Artefact {
+        let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
+        let counted = pt_query_digest(&self.file, self.line.kind, port);
+        // The directory goes after the run; a file left in it goes with it.
+        let _ = std::fs::remove_file(&self.file);
+        let mut line = self.line;
+        match counted {
+            Ok(queries) => {
+                line.pt_query_digest = Some(QueryCount {
+                    queries,
+                    by: "pt-query-digest".into(),
+                    bytes_read,
+                    executed: Some(self.executed),
+                });
+            }
+            Err(error) => {
+                let note = format!("pt-query-digest: {error:#}");
+                line.note = Some(line.note.map_or(note.clone(), |old| format!("{old}; {note}")));
+            }
+        }
+        line
+    }
+}
+
+/// Little-endian microsecond pcap, as tcpdump writes on the machines toll runs on; others: false.
+fn cut_pcap(source: File, mut target: impl Write, begin_us: u64, end_us: u64) -> anyhow::Result<bool> {
+    let mut source = BufReader::with_capacity(1 << 20, source);
+    let mut header = [0u8; 24];
+    if source.read_exact(&mut header).is_err() || header[..4] != [0xd4, 0xc3, 0xb2, 0xa1] {
+        return Ok(false);
+    }
+    target.write_all(&header)?;
+    let mut record = [0u8; 16];
+    let mut packet = Vec::new();
+    let mut written = 0u64;
+    while source.read_exact(&mut record).is_ok() {
+        let word = |i: usize| {
+            u64::from(u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]))
+        };
+        let time_us = word(0) * 1_000_000 + word(4);
+        let len = word(8);
+        if len > 1 << 20 {
+            return Ok(false);
+        }
+        packet.resize(len as usize, 0);
+        if source.read_exact(&mut packet).is_err() || time_us >= end_us {
+            break;
+        }
+        if time_us >= begin_us {
+            written += 16 + len;
+            if written > MOST_BYTES {
+                return Ok(false);
+            }
+            target.write_all(&record)?;
+            target.write_all(&packet)?;
+        }
+    }
+    target.flush()?;
+    Ok(written > 0)
+}
+
+/// `-tttt` text: a packet begins with its local date and time, its bytes follow indented.
+fn cut_text(source: File, mut target: impl Write, begin_us: u64, end_us: u64) -> anyhow::Result<bool> {
+    let stamp = |us: u64| -> anyhow::Result<String> {
+        let moment = jiff::Timestamp::from_microsecond(us as i64)?;
+        Ok(moment.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.6f").to_string())
+    };
+    let (begin, end) = (stamp(begin_us)?, stamp(end_us)?);
+    let mut source = BufReader::with_capacity(1 << 20, source);
+    let mut line = Vec::new();
+    let mut inside = false;
+    let mut written = 0u64;
+    while source.read_until(b'\n', &mut line)? > 0 {
+        if line.first().is_some_and(u8::is_ascii_digit) {
+            if line.as_slice() >= end.as_bytes() {
+                break;
+            }
+            inside = line.as_slice() >= begin.as_bytes();
+        }
+        if inside {
+            written += line.len() as u64;
+            if written > MOST_BYTES {
+                return Ok(false);
+            }
+            target.write_all(&line)?;
+        }
+        line.clear();
+    }
+    target.flush()?;
+    Ok(written > 0)
+}
+
+fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> anyhow::Result<bool> {
+    let len = end.saturating_sub(begin);
+    if len == 0 || len > MOST_BYTES {
+        return Ok(false);
+    }
+    source.seek(SeekFrom::Start(begin))?;
+    std::io::copy(&mut source.take(len), &mut target)?;
+    target.flush()?;
+    Ok(true)
+}
+
+fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result<u64> {
+    let server = format!("127.0.0.1:{port}");
+    let mut command = Command::new("pt-query-digest");
+    command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
+    let mut decoder = None;
+    match kind {
+        ArtefactKind::SlowLog => {
+            command.args(["--type", "slowlog"]).stdin(File::open(file)?);
+        }
+        ArtefactKind::GeneralLog => {
+            command.args(["--type", "genlog"]).stdin(File::open(file)?);
+        }
+        ArtefactKind::TcpdumpText => {
+            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(File::open(file)?);
+        }
+        _ => {
+            let mut tcpdump = Command::new("tcpdump")
+                .args(["-x", "-nn", "-q", "-tttt", "-r"])
+                .arg(file)
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .context("cannot run tcpdump")?;
+            let text = tcpdump.stdout.take().context("tcpdump has no output")?;
+            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(text);
+            decoder = Some(tcpdump);
+        }
+    }
+    let output = bounded_output(&mut command);
+    if let Some(mut decoder) = decoder {
+        // It has ended, or has lost its reader: either way it is reaped here.
+        let _ = decoder.kill();
+        let _ = decoder.wait();
+    }
+    // One JSON document, perhaps with lines of complaint before it.
+    let output = output?;
+    let start = output.iter().position(|&b| b == b'{').context("it printed no result")?;
+    let json: serde_json::Value = serde_json::Deserializer::from_slice(&output[start..])
+        .into_iter()
+        .next()
+        .context("it printed no result")?
+        .context("its result is not JSON")?;
+    json["global"]["query_count"].as_u64().context("its result has no query count")
+}
+
+/// Standard output of a command that is ended when it takes too long.
+fn bounded_output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .context("cannot run pt-query-digest: install percona-toolkit")?;
+    let mut stdout = child.stdout.take().context("no standard output")?;
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stdout.read_to_end(&mut bytes).map(|_| bytes)
+    });
+    let begun = Instant::now();
+    while !reader.is_finished() {
+        if begun.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            anyhow::bail!("given up after {} s", PATIENCE.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait()?;
+    Ok(reader.join().map_err(|_| anyhow::anyhow!("its output could not be read"))??)
+}

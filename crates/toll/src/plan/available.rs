@@ -1,0 +1,68 @@
+//! Can an arm run here, and if not, why not?
+
+use crate::scenario::{Arm, Kind};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What the host and the server offer.
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub server: toll_record::Server,
+    pub variables: BTreeMap<String, String>,
+    pub is_root: bool,
+    /// toll may change global variables (its own sandbox, or a user with the privilege).
+    pub may_set: bool,
+}
+
+/// The reason why an arm cannot run, with what would change that; `None`: it can.
+pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
+    let programs = arm
+        .command
+        .iter()
+        .chain(arm.stages.iter().flatten())
+        .filter_map(|stage| stage.split_ascii_whitespace().next())
+        .filter(|word| !word.starts_with('{'));
+    for program in programs.chain(arm.requires.iter().map(String::as_str)) {
+        if find_program(program).is_none() {
+            return Some(format!("{program} is not installed: `toll doctor` says how to get it"));
+        }
+    }
+    if arm.requires_root && !facts.is_root {
+        return Some("needs root: run toll with sudo".into());
+    }
+    if matches!(arm.kind, Kind::Sql | Kind::Log) && !facts.may_set {
+        return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
+    }
+    for variable in arm.set.keys().chain(&arm.requires_variable) {
+        match facts.variables.get(variable.as_str()) {
+            None => {
+                return Some(format!(
+                    "{} {} has no variable {variable}",
+                    facts.server.flavour, facts.server.version
+                ));
+            }
+            Some(value)
+                if arm.requires_variable.contains(variable)
+                    && variable == "performance_schema"
+                    && value == "OFF" =>
+            {
+                return Some("performance_schema is off: start the server with performance_schema=ON".into());
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+/// Looks a program up as a shell would, and in the places where Debian keeps servers.
+fn find_program(name: &str) -> Option<PathBuf> {
+    if name.contains('/') {
+        let path = Path::new(name);
+        return path.exists().then(|| path.to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|p| p.is_file())
+}

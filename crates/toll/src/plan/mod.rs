@@ -1,0 +1,267 @@
+//! How does a scenario as written become a plan in which nothing is left open?
+//!
+//! Flags and the profile are settled before a server exists; what depends on the server (which
+//! arms can run, what commands say) once it is there. All randomness comes from the seed.
+
+mod available;
+
+pub use available::{Facts, unavailable};
+
+use crate::clock;
+use crate::scenario::{Arm, Profile, Scenario, Seconds, Workload as Written};
+use crate::treatment::Fill;
+use anyhow::{Context, bail};
+use toll_record::{FORMAT, Plan, Role, Workload};
+
+/// What the command line asks for; `None`: as the scenario says.
+#[derive(Debug, Clone, Default)]
+pub struct Wishes {
+    pub profile: Option<String>,
+    pub driver: Option<String>,
+    /// Arms by name; the baseline is added when it is missing.
+    pub arms: Option<Vec<String>>,
+    pub rounds: Option<u32>,
+    pub window: Option<Seconds>,
+    pub settle: Option<Seconds>,
+    pub gap: Option<Seconds>,
+    pub rows: Option<u64>,
+    pub threads: Option<u32>,
+    pub seed: Option<u64>,
+    pub early_stop: bool,
+}
+
+/// All that can be settled without a server.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    pub scenario: Scenario,
+    pub profile_name: String,
+    pub profile: Profile,
+    pub workload: Workload,
+    pub arms: Vec<Arm>,
+    pub seed: u64,
+    pub early_stop: bool,
+}
+
+/// Windows begin up to this fraction of their length late, at random, so that nothing periodic
+/// on the host can keep step with them (statistics notes: U(0, 0.2 W)).
+const JITTER: f64 = 0.2;
+
+impl Settled {
+    pub fn new(scenario: Scenario, wishes: &Wishes) -> anyhow::Result<Self> {
+        let profile_name = wishes.profile.clone().unwrap_or_else(|| default_profile(&scenario));
+        let mut profile = scenario.profile.get(&profile_name).cloned().with_context(|| {
+            let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
+            format!("{} has no profile `{profile_name}`: it has {}", scenario.name, known.join(", "))
+        })?;
+        profile.rounds = wishes.rounds.unwrap_or(profile.rounds);
+        profile.window = wishes.window.unwrap_or(profile.window);
+        profile.settle = wishes.settle.unwrap_or(profile.settle);
+        profile.gap = wishes.gap.unwrap_or(profile.gap);
+        if profile.rounds == 0 || profile.window.0 <= 0.0 {
+            bail!("--rounds and --window must be above zero");
+        }
+        let rows = wishes.rows.or(profile.rows);
+        let workload = resolve_workload(&scenario.workload, wishes, rows);
+        if workload.driver == "sysbench" && profile.window.0 < 2.0 {
+            bail!(
+                "sysbench reports once a second, too seldom for a window of {} s: use --window 3s or more",
+                profile.window.0
+            );
+        }
+        let arms = choose_arms(&scenario, &profile, wishes)?;
+        // The seed of a run that names none is the time: written down, so that it can be repeated.
+        let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
+        Ok(Self { scenario, profile_name, profile, workload, arms, seed, early_stop: wishes.early_stop })
+    }
+
+    /// The most tables, and rows in each, that any arm's load touches.
+    pub fn data(&self) -> (u32, u64) {
+        let loads = self.arms.iter().map(|arm| self.arm_workload(arm));
+        loads.fold((0, 0), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
+    }
+
+    /// The scenario's load with what this arm says of its own.
+    pub fn arm_workload(&self, arm: &Arm) -> Workload {
+        overlay(&self.workload, &arm.workload)
+    }
+
+    /// Seconds that the run will take, but for loading data and counting artefacts.
+    pub fn expected_s(&self, arms: usize) -> f64 {
+        let p = &self.profile;
+        // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
+        const SWITCH_S: f64 = 0.35;
+        let trial = p.settle.0 + p.window.0 * (1.0 + JITTER / 2.0) + p.gap.0 + SWITCH_S;
+        p.pilot.0 + trial * arms as f64 * f64::from(p.rounds)
+    }
+
+    /// The plan, now that the server is known.
+    pub fn plan(&self, facts: &Facts, fill: &Fill, command: Vec<String>) -> anyhow::Result<Plan> {
+        let mut arms = Vec::new();
+        for arm in &self.arms {
+            arms.push(toll_record::Arm {
+                name: arm.name.clone(),
+                title: arm.title.clone(),
+                role: arm.role,
+                kind: arm.kind.name().to_owned(),
+                command: shown_command(arm, fill),
+                workload: self.arm_workload(arm),
+                artefact: arm.artefact,
+                unavailable: unavailable(arm, facts),
+                burn_share: arm.burn_share,
+            });
+        }
+        let runnable: Vec<String> =
+            arms.iter().filter(|a| a.unavailable.is_none()).map(|a| a.name.clone()).collect();
+        if !runnable.contains(&self.scenario.baseline) {
+            bail!("the baseline `{}` cannot run here", self.scenario.baseline);
+        }
+        let order = toll_stats::rounds(self.seed, runnable.len(), self.profile.rounds as usize)
+            .into_iter()
+            .map(|round| round.into_iter().map(|i| runnable[i].clone()).collect())
+            .collect();
+        Ok(Plan {
+            format: FORMAT,
+            toll_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command,
+            scenario: self.scenario.name.clone(),
+            question: self.scenario.question.clone(),
+            profile: self.profile_name.clone(),
+            seed: self.seed,
+            baseline: self.scenario.baseline.clone(),
+            primary: self.scenario.primary.clone(),
+            margin_pct: self.scenario.margin_pct,
+            alpha: self.scenario.alpha,
+            rounds: self.profile.rounds,
+            window_s: self.profile.window.0,
+            settle_s: self.profile.settle.0,
+            gap_s: self.profile.gap.0,
+            early_stop: self.early_stop,
+            server: facts.server.clone(),
+            arms,
+            order,
+            jitter: JITTER,
+            started_wall_us: clock::wall_us(),
+            planned_mde_pct: None,
+        })
+    }
+}
+
+/// `standard` where there is one; a scenario with a single profile has no choice.
+fn default_profile(scenario: &Scenario) -> String {
+    let standard = "standard".to_owned();
+    if scenario.profile.contains_key(&standard) {
+        return standard;
+    }
+    scenario.profile.keys().next().cloned().unwrap_or(standard)
+}
+
+fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Workload {
+    let base = Workload {
+        driver: "toll".into(),
+        profile: "read-only".into(),
+        transport: "tcp".into(),
+        threads: 8,
+        tables: 8,
+        rows: 100_000,
+        prepared: true,
+        rate_per_s: None,
+    };
+    let mut workload = overlay(&base, written);
+    if let Some(driver) = &wishes.driver {
+        workload.driver.clone_from(driver);
+    }
+    workload.rows = rows.unwrap_or(workload.rows);
+    workload.threads = wishes.threads.unwrap_or(workload.threads);
+    workload
+}
+
+fn overlay(base: &Workload, over: &Written) -> Workload {
+    let text = |over: &Option<String>, base: &String| over.clone().unwrap_or_else(|| base.clone());
+    Workload {
+        driver: text(&over.driver, &base.driver),
+        profile: text(&over.profile, &base.profile),
+        transport: text(&over.transport, &base.transport),
+        threads: over.threads.unwrap_or(base.threads),
+        tables: over.tables.unwrap_or(base.tables),
+        rows: over.rows.unwrap_or(base.rows),
+        prepared: over.prepared.unwrap_or(base.prepared),
+        rate_per_s: over.rate.or(base.rate_per_s),
+    }
+}
+
+fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
+    let Some(names) = wishes.arms.as_ref().or(profile.arms.as_ref()) else {
+        return Ok(scenario.arms.clone());
+    };
+    for name in names {
+        if !scenario.arms.iter().any(|a| a.name == *name) {
+            let known: Vec<_> = scenario.arms.iter().map(|a| a.name.as_str()).collect();
+            bail!("{} has no arm `{name}`: it has {}", scenario.name, known.join(", "));
+        }
+    }
+    let chosen = |arm: &&Arm| names.contains(&arm.name) || arm.role == Role::Baseline;
+    Ok(scenario.arms.iter().filter(chosen).cloned().collect())
+}
+
+/// The command or settings as people would write them; `{artefact}` and the like stay open.
+fn shown_command(arm: &Arm, fill: &Fill) -> String {
+    let mut open = fill.clone();
+    for name in ["artefact", "remote_ip", "remote_port"] {
+        open.set(name, name.to_uppercase());
+    }
+    let stages: Vec<String> = arm
+        .command
+        .iter()
+        .chain(arm.stages.iter().flatten())
+        .map(|s| open.apply(s).unwrap_or_else(|_| s.clone()))
+        .collect();
+    let mut text = stages.join(" | ");
+    if let Some(stdout) = &arm.stdout {
+        text.push_str(&format!(" > {}", open.apply(stdout).unwrap_or_else(|_| stdout.clone())));
+    }
+    let settings: Vec<_> = arm
+        .set
+        .iter()
+        .map(|(name, value)| format!("{name}={}", open.apply(value).unwrap_or_else(|_| value.clone())))
+        .chain(arm.on.iter().cloned())
+        .collect();
+    if !settings.is_empty() {
+        text.push_str(&format!("SET GLOBAL {}", settings.join(", ")));
+    }
+    text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario() -> Scenario {
+        Scenario::load("tcpdump-impact").unwrap().0
+    }
+
+    #[test]
+    fn flags_win_over_the_profile_and_the_profile_over_the_scenario() {
+        let wishes = Wishes { profile: Some("quick".into()), rounds: Some(3), ..Wishes::default() };
+        let settled = Settled::new(scenario(), &wishes).unwrap();
+        assert_eq!((settled.profile.rounds, settled.workload.rows), (3, 10_000));
+        let wishes = Wishes { profile: Some("quick".into()), rows: Some(77), ..Wishes::default() };
+        assert_eq!(Settled::new(scenario(), &wishes).unwrap().workload.rows, 77);
+    }
+
+    #[test]
+    fn the_baseline_comes_with_whatever_arms_are_chosen() {
+        let wishes = Wishes { arms: Some(vec!["B".into()]), ..Wishes::default() };
+        let names: Vec<_> =
+            Settled::new(scenario(), &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
+        assert_eq!(names, ["none", "B"]);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named_with_what_does() {
+        let wishes = Wishes { arms: Some(vec!["Z".into()]), ..Wishes::default() };
+        let error = Settled::new(scenario(), &wishes).unwrap_err().to_string();
+        assert!(error.contains("no arm `Z`") && error.contains("burn"), "{error}");
+        let wishes = Wishes { profile: Some("slow".into()), ..Wishes::default() };
+        assert!(Settled::new(scenario(), &wishes).unwrap_err().to_string().contains("faithful"));
+    }
+}

@@ -1,0 +1,145 @@
+//! Who writes the run directory, so that measuring never waits for a disk?
+//!
+//! One thread owns the files; everyone else sends lines through a bounded queue. Lines reach the
+//! kernel at least once a second. A full queue blocks the sender rather than lose a line.
+
+use crate::clock;
+use anyhow::{Context, bail};
+use hdrhistogram::Histogram;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use toll_record::{Artefact, LatencyLog, RunWriter, Sample, TrialLine};
+
+/// A few seconds of everything, should the disk be that slow.
+const QUEUE: usize = 8192;
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// A handle for sending lines; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    queue: SyncSender<Line>,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+/// The thread that writes, and where.
+#[derive(Debug)]
+pub struct Recording {
+    thread: JoinHandle<()>,
+    root: PathBuf,
+}
+
+enum Line {
+    Trial(TrialLine),
+    Sample(Sample),
+    Artefact(Artefact),
+    Latency { arm: String, trial: u32, begin_us: u64, duration_us: u64, histogram: Box<Histogram<u64>> },
+    End,
+}
+
+impl Recorder {
+    pub fn start(writer: RunWriter) -> anyhow::Result<(Self, Recording)> {
+        let (queue, lines) = sync_channel(QUEUE);
+        let failure = Arc::new(Mutex::new(None));
+        let root = writer.root().to_owned();
+        let log = LatencyLog::append(&root).context("cannot begin latency.hlog")?;
+        let slot = failure.clone();
+        let thread = std::thread::spawn(move || {
+            if let Err(error) = write_all(writer, log, &lines)
+                && let Ok(mut slot) = slot.lock()
+            {
+                *slot = Some(error.to_string());
+            }
+        });
+        Ok((Self { queue, failure }, Recording { thread, root }))
+    }
+
+    pub fn sample(&self, sample: Sample) {
+        self.send(Line::Sample(sample));
+    }
+
+    pub fn trial(&self, line: TrialLine) {
+        self.send(Line::Trial(line));
+    }
+
+    pub fn artefact(&self, line: Artefact) {
+        self.send(Line::Artefact(line));
+    }
+
+    pub fn latency(
+        &self,
+        arm: &str,
+        trial: u32,
+        begin_us: u64,
+        duration_us: u64,
+        histogram: Box<Histogram<u64>>,
+    ) {
+        self.send(Line::Latency { arm: arm.to_owned(), trial, begin_us, duration_us, histogram });
+    }
+
+    /// An error once the run directory can no longer be written.
+    pub fn check(&self) -> anyhow::Result<()> {
+        match self.failure.lock() {
+            Ok(slot) => match slot.as_deref() {
+                Some(what) => bail!("cannot write the run: {what}; free some space or choose another --out"),
+                None => Ok(()),
+            },
+            Err(_) => bail!("the recorder ended unexpectedly"),
+        }
+    }
+
+    fn send(&self, line: Line) {
+        // Only a recorder that failed hangs up; `check` tells the conductor.
+        let _ = self.queue.send(line);
+    }
+}
+
+impl Recording {
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Writes out what is queued and ends.
+    pub fn finish(self, recorder: &Recorder) -> anyhow::Result<()> {
+        recorder.send(Line::End);
+        let _ = self.thread.join();
+        recorder.check()
+    }
+}
+
+fn write_all(mut writer: RunWriter, mut log: LatencyLog, lines: &Receiver<Line>) -> std::io::Result<()> {
+    let mut flushed = Instant::now();
+    loop {
+        match lines.recv_timeout(FLUSH_EVERY) {
+            Ok(Line::Trial(line)) => writer.trial(&line)?,
+            Ok(Line::Sample(line)) => writer.sample(&line)?,
+            Ok(Line::Artefact(line)) => writer.artefact(&line)?,
+            Ok(Line::Latency { arm, trial, begin_us, duration_us, histogram }) => {
+                log.add(&arm, trial, begin_us, duration_us, &histogram)?;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.flush(),
+        }
+        if flushed.elapsed() >= FLUSH_EVERY {
+            writer.flush()?;
+            flushed = Instant::now();
+        }
+    }
+}
+
+/// A step of a trial, stamped now.
+pub fn step(trial: u32, round: u32, arm: &str, step: toll_record::Step) -> TrialLine {
+    TrialLine {
+        mono_us: clock::mono_us(),
+        wall_us: clock::wall_us(),
+        trial,
+        round,
+        arm: arm.to_owned(),
+        step,
+        cpu: None,
+        artefact_bytes: None,
+        note: None,
+    }
+}

@@ -1,0 +1,29 @@
+//! How small an effect will this plan find, judging by a pilot of the baseline?
+
+use crate::conduct::Progress;
+use toll_record::Plan;
+
+/// The power that the minimal detectable effect is stated for.
+const POWER: f64 = 0.8;
+
+/// Percent on the plan's primary outcome; `None` where no interval can be given at all.
+///
+/// A pair's two windows lie apart by any part of a round, so their difference varies by the square
+/// root of two times what single windows do.
+pub fn mde_pct(pilot: &[f64], plan: &Plan) -> Option<f64> {
+    let logs: Vec<f64> = pilot.iter().map(|mean| mean.ln()).collect();
+    let sd = toll_stats::sd(&logs) * std::f64::consts::SQRT_2;
+    toll_stats::minimal_detectable_effect(sd, plan.rounds, plan.alpha, POWER).map(toll_stats::toll_pct)
+}
+
+/// Says what the run will be able to find, before it begins.
+pub fn tell(plan: &Plan, progress: &Progress) {
+    match plan.planned_mde_pct {
+        Some(mde) => progress
+            .say(&format!("this plan finds a toll of {mde:.1}% or more on {} in 8 runs of 10", plan.primary)),
+        None => progress.say(&format!(
+            "{} rounds are too few for an interval: tolls will be given without one",
+            plan.rounds
+        )),
+    }
+}

@@ -1,0 +1,179 @@
+//! How does a run go from a scenario to its report?
+//!
+//! Settle what was asked, make the server ready, plan, conduct, analyse, report; and on every way
+//! out put the host and the server back as they were.
+
+mod enough;
+mod foretell;
+mod name;
+mod open;
+
+pub use open::{Opened, ServerChoice};
+
+use crate::analyse;
+use crate::collector::{Collectors, ServerCounters};
+use crate::conduct::{Conductor, Ending, Interrupt, Progress};
+use crate::journal::Journal;
+use crate::plan::{Settled, Wishes};
+use crate::recorder::{Recorder, Recording};
+use crate::scenario::Scenario;
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use toll_record::{Plan, RunDir, RunResult, RunWriter};
+
+/// A run as it was asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub scenario: Scenario,
+    /// The scenario's text, kept in the run.
+    pub text: String,
+    pub wishes: Wishes,
+    pub server: ServerChoice,
+    /// Absent: a fresh directory named after the scenario and the time.
+    pub out: Option<PathBuf>,
+    pub keep_artefacts: bool,
+    /// The command line that repeats the run.
+    pub command: Vec<String>,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub dir: PathBuf,
+    pub result: RunResult,
+    pub ending: Ending,
+}
+
+/// Carries the run out. An interrupted run is finished too: what was measured is analysed.
+pub fn run(asked: Asked) -> anyhow::Result<Finished> {
+    let settled = Settled::new(asked.scenario.clone(), &asked.wishes)?;
+    let interrupt = Interrupt::listen()?;
+    let dir = asked.out.clone().unwrap_or_else(|| name::fresh(&settled.scenario.name));
+    let writer = RunWriter::create(&dir)
+        .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
+    std::fs::write(dir.join("scenario.toml"), &asked.text).context("cannot write scenario.toml")?;
+    let journal = Journal::begin(&name::run_id(&dir)).context("nothing was changed")?;
+    let conducted = conduct(&asked, &settled, &dir, writer, journal, &interrupt);
+    let ending = match conducted {
+        Ok(ending) => ending,
+        Err(error) => {
+            forget_unplanned(&dir);
+            return Err(error);
+        }
+    };
+    let run = RunDir::open(&dir)?;
+    let result = analyse::run(&run).context("the run is whole, its analysis failed")?;
+    toll_record::write_json(&dir, "result.json", &result)
+        .with_context(|| format!("cannot write {}/result.json", dir.display()))?;
+    let page = crate::report::html::html(std::slice::from_ref(&run))?;
+    std::fs::write(dir.join("report.html"), page)
+        .with_context(|| format!("cannot write {}/report.html", dir.display()))?;
+    Ok(Finished { dir, result, ending })
+}
+
+fn conduct(
+    asked: &Asked,
+    settled: &Settled,
+    dir: &Path,
+    writer: RunWriter,
+    journal: Journal,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Ending> {
+    let opened = open::open(&asked.server, settled, dir, journal, interrupt)?;
+    let Opened { mut stage, facts, sandbox, host } = opened;
+    let conducted = (|| {
+        if interrupt.raised() {
+            bail!("interrupted before the first trial");
+        }
+        let mut plan = settled.plan(&facts, &stage.fill, asked.command.clone())?;
+        writer.write_json("plan.json", &plan).context("cannot write plan.json")?;
+        writer.write_json("host.json", &host).context("cannot write host.json")?;
+        announce(settled, &plan, dir);
+        if let Some(remote) = &stage.remote {
+            eprintln!("toll: far end of streamed captures: {}", remote.describe());
+        }
+        let counters = ServerCounters::new(stage.admin.sibling());
+        let (recorder, recording) = Recorder::start(writer)?;
+        let collectors = Collectors::start(&recorder, Some(counters), dir);
+        let ending = trials(asked, settled, &mut plan, &mut stage, &recorder, &recording, interrupt);
+        collectors.stop();
+        let finished = recording.finish(&recorder);
+        ending.and_then(|ending| finished.map(|()| ending))
+    })();
+    let closed = open::close(stage, sandbox);
+    conducted.and_then(|ending| closed.map(|()| ending))
+}
+
+fn trials(
+    asked: &Asked,
+    settled: &Settled,
+    plan: &mut Plan,
+    stage: &mut crate::conduct::Stage,
+    recorder: &Recorder,
+    recording: &Recording,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Ending> {
+    let count: usize = plan.order.iter().map(Vec::len).sum();
+    let progress = Progress::new(count as u64, plan.rounds);
+    let root = recording.root().to_owned();
+    let mut enough = || enough::enough(&RunDir::open(&root)?);
+    let planned = plan.clone();
+    let mut conductor = Conductor::new(
+        &planned,
+        &settled.arms,
+        stage,
+        recorder,
+        interrupt,
+        &progress,
+        &mut enough,
+        asked.keep_artefacts,
+    );
+    let ending = match conductor.pilot(settled.profile.pilot.0) {
+        Ok(bins) => {
+            plan.planned_mde_pct = foretell::mde_pct(&bins, plan);
+            foretell::tell(plan, &progress);
+            toll_record::write_json(&root, "plan.json", plan).context("cannot write plan.json")?;
+            conductor.run()
+        }
+        Err(error) => Err(error),
+    };
+    let stopped = conductor.stop_load();
+    conductor.second_opinions();
+    progress.finish();
+    ending.and_then(|ending| stopped.map(|()| ending))
+}
+
+/// A run that came to nothing before it had a plan leaves no directory to wonder about.
+fn forget_unplanned(dir: &Path) {
+    if dir.join("plan.json").exists() {
+        eprintln!("toll: what was measured until then is in {}", dir.display());
+        return;
+    }
+    for name in ["scenario.toml", "trials.ndjson", "samples.ndjson", "artefacts.ndjson"] {
+        let _ = std::fs::remove_file(dir.join(name));
+    }
+    // Not empty: then it was there before, with other things in it.
+    let _ = std::fs::remove_dir(dir.join("artefacts")).and_then(|()| std::fs::remove_dir(dir));
+}
+
+/// What the run will be, before it begins.
+fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
+    let arms = plan.order.first().map_or(0, Vec::len);
+    let seconds = settled.expected_s(arms);
+    eprintln!(
+        "toll: {} ({}): {arms} arms x {} rounds, windows of {} s, about {:.0}:{:02.0} min; seed {}; {}",
+        plan.scenario,
+        plan.profile,
+        plan.rounds,
+        plan.window_s,
+        (seconds / 60.0).floor(),
+        seconds % 60.0,
+        plan.seed,
+        dir.display()
+    );
+    for arm in &plan.arms {
+        if let Some(reason) = &arm.unavailable {
+            eprintln!("toll: arm {} is not available: {reason}", arm.name);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What does a scenario file say? As written: nothing is resolved, looked up or started here.
+
+mod duration;
+mod preset;
+
+pub use duration::Seconds;
+pub use preset::{PRESETS, Preset};
+
+use anyhow::{Context, bail};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A scenario, one to one with its TOML.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub name: String,
+    pub question: String,
+    pub baseline: String,
+    /// The outcome that verdicts are drawn from.
+    pub primary: String,
+    #[serde(default = "default_margin_pct")]
+    pub margin_pct: f64,
+    #[serde(default = "default_alpha")]
+    pub alpha: f64,
+    pub workload: Workload,
+    #[serde(default)]
+    pub server: ServerWish,
+    /// `quick`, `standard`, `faithful`.
+    pub profile: BTreeMap<String, Profile>,
+    /// Text that stands for `{name}` in commands; a table is chosen by the server's flavour.
+    #[serde(default)]
+    pub define: BTreeMap<String, Define>,
+    #[serde(rename = "arm")]
+    pub arms: Vec<Arm>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum Define {
+    Text(String),
+    ByFlavour(BTreeMap<String, String>),
+}
+
+/// The load; each field of an arm's own `workload` replaces the scenario's.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    pub driver: Option<String>,
+    pub profile: Option<String>,
+    pub transport: Option<String>,
+    pub threads: Option<u32>,
+    pub tables: Option<u32>,
+    pub rows: Option<u64>,
+    pub prepared: Option<bool>,
+    pub rate: Option<f64>,
+}
+
+/// What a sandbox server must be able to do.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerWish {
+    /// Options of the sandbox, `name = "value"`, by flavour; `any` for all.
+    #[serde(default)]
+    pub options: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// How long and how often.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    pub rounds: u32,
+    pub window: Seconds,
+    pub settle: Seconds,
+    #[serde(default)]
+    pub gap: Seconds,
+    #[serde(default)]
+    pub rows: Option<u64>,
+    /// The arms of this profile; absent: all.
+    #[serde(default)]
+    pub arms: Option<Vec<String>>,
+    /// Length of the baseline pilot from which the minimal detectable effect is foretold.
+    #[serde(default)]
+    pub pilot: Seconds,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    pub name: String,
+    pub title: String,
+    #[serde(default = "default_role")]
+    pub role: toll_record::Role,
+    #[serde(default)]
+    pub kind: Kind,
+    /// `kind = "command"`: words as in a shell, with quotes, without a shell.
+    pub command: Option<String>,
+    /// `kind = "pipeline"`: commands joined by pipes.
+    pub stages: Option<Vec<String>>,
+    /// File that takes the last command's standard output.
+    pub stdout: Option<String>,
+    /// Text on standard error that says that the first command is on.
+    pub ready: Option<String>,
+    /// The signal that ends the first command.
+    #[serde(default)]
+    pub stop: StopSignal,
+    /// A signal that makes the tool print its counters without ending.
+    #[serde(default)]
+    pub probe: Option<StopSignal>,
+    /// A listener on the far end of a shaped link: its port. Gives `{remote_ip}`.
+    pub remote_port: Option<u16>,
+    /// Global variables while the arm is on; put back afterwards.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+    /// The same, where the server knows the variable.
+    #[serde(default)]
+    pub set_if_known: BTreeMap<String, String>,
+    /// Statements when the arm goes on, and off.
+    #[serde(default)]
+    pub on: Vec<String>,
+    #[serde(default)]
+    pub off: Vec<String>,
+    /// A query whose one number counts what was caught so far (`artefact = "server"`).
+    pub count: Option<String>,
+    /// Sessions copy some variables when they connect: reconnect the load once the arm is on.
+    #[serde(default)]
+    pub fresh_sessions: bool,
+    pub artefact: Option<toll_record::ArtefactKind>,
+    /// Programs needed beyond those of the commands, and files (with a slash).
+    #[serde(default)]
+    pub requires: Vec<String>,
+    #[serde(default)]
+    pub requires_root: bool,
+    /// Variables that the server must know.
+    #[serde(default)]
+    pub requires_variable: Vec<String>,
+    /// Share of one CPU that a positive control burns.
+    pub burn_share: Option<f64>,
+    #[serde(default)]
+    pub workload: Workload,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    #[default]
+    None,
+    Command,
+    Pipeline,
+    Sql,
+    /// SQL that makes the server write a log at `{artefact}`.
+    Log,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::None => "none",
+            Kind::Command => "command",
+            Kind::Pipeline => "pipeline",
+            Kind::Sql => "sql",
+            Kind::Log => "log",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum StopSignal {
+    Int,
+    #[default]
+    Term,
+    Kill,
+    Usr1,
+}
+
+fn default_margin_pct() -> f64 {
+    5.0
+}
+
+fn default_alpha() -> f64 {
+    0.05
+}
+
+fn default_role() -> toll_record::Role {
+    toll_record::Role::Treatment
+}
+
+impl Scenario {
+    /// A preset by its name, or a file by its path.
+    pub fn load(name_or_path: &str) -> anyhow::Result<(Self, String)> {
+        if let Some(preset) = PRESETS.iter().find(|p| p.name == name_or_path) {
+            return Ok((Self::parse(preset.text)?, preset.text.to_owned()));
+        }
+        let path = Path::new(name_or_path);
+        if !path.exists() {
+            let known: Vec<_> = PRESETS.iter().map(|p| p.name).collect();
+            bail!("no scenario or file `{name_or_path}`: known scenarios are {}", known.join(", "));
+        }
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name_or_path}"))?;
+        let scenario = Self::parse(&text).with_context(|| format!("in {name_or_path}"))?;
+        Ok((scenario, text))
+    }
+
+    /// Reads and validates; the error names the line and what was expected.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let scenario: Scenario = toml::from_str(text).context("not a scenario")?;
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    fn validate(&self) -> anyhow::Result<()> {
+        let mut names = std::collections::BTreeSet::new();
+        for arm in &self.arms {
+            if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
+                bail!("arm name `{}`: use letters, digits, `-` and `_`", arm.name);
+            }
+            if !names.insert(arm.name.as_str()) {
+                bail!("two arms are named `{}`: names must differ", arm.name);
+            }
+            arm.validate().with_context(|| format!("arm `{}`", arm.name))?;
+        }
+        if !names.contains(self.baseline.as_str()) {
+            bail!("the baseline `{}` is not among the arms", self.baseline);
+        }
+        if self.profile.is_empty() {
+            bail!("no [profile.NAME] table: give at least one with rounds, window and settle");
+        }
+        for (name, profile) in &self.profile {
+            if profile.rounds == 0 || profile.window.0 <= 0.0 {
+                bail!("profile `{name}`: rounds and window must be above zero");
+            }
+            for arm in profile.arms.iter().flatten() {
+                if !names.contains(arm.as_str()) {
+                    bail!("profile `{name}` lists the arm `{arm}`, which does not exist");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arm {
+    fn validate(&self) -> anyhow::Result<()> {
+        let processes = (self.command.is_some(), self.stages.is_some());
+        match (self.kind, processes) {
+            (Kind::Command, (true, false)) | (Kind::Pipeline, (false, true)) => {}
+            (Kind::Command, _) => bail!("kind = \"command\" takes `command`, and no `stages`"),
+            (Kind::Pipeline, _) => bail!("kind = \"pipeline\" takes `stages`, and no `command`"),
+            (_, (false, false)) => {}
+            (kind, _) => bail!("kind = \"{}\" takes no command", kind.name()),
+        }
+        let has_sql = !(self.set.is_empty() && self.on.is_empty());
+        if matches!(self.kind, Kind::Sql | Kind::Log) && !has_sql {
+            bail!("kind = \"{}\" takes `set` or `on`", self.kind.name());
+        }
+        if self.kind == Kind::Log && self.artefact.is_none() {
+            bail!("kind = \"log\" takes `artefact`, the kind of log that the server writes");
+        }
+        if (self.artefact == Some(toll_record::ArtefactKind::Server)) != self.count.is_some() {
+            bail!("`artefact = \"server\"` and `count` go together");
+        }
+        if self.role == toll_record::Role::PositiveControl && self.burn_share.is_none() {
+            bail!("a positive control needs `burn_share`, the share of one CPU that it burns");
+        }
+        Ok(())
+    }
+}

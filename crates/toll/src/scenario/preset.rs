@@ -1,0 +1,25 @@
+//! Which scenarios does the binary carry?
+
+/// A scenario file that is embedded in the binary.
+#[derive(Debug)]
+pub struct Preset {
+    pub name: &'static str,
+    pub text: &'static str,
+}
+
+pub const PRESETS: &[Preset] =
+    &[Preset { name: "tcpdump-impact", text: include_str!("../../../../scenarios/tcpdump-impact.toml") }];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn every_preset_is_valid_and_bears_its_own_name() {
+        for preset in PRESETS {
+            let scenario = Scenario::parse(preset.text).unwrap();
+            assert_eq!(scenario.name, preset.name);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! How is one treatment switched on, watched and switched off again?
+//!
+//! Whatever an arm is (nothing, a command, a pipeline, statements, a server's log), the
+//! conductor sees a [`Treatment`] that starts, answers a few questions, and always stops.
+
+mod fill;
+mod process;
+mod proctree;
+mod remote;
+mod statements;
+mod words;
+
+pub use fill::{Fill, words_of};
+pub use process::Group;
+pub use proctree::{cpu_of_group_us, cpu_of_process_us, resident_bytes};
+pub use remote::Remote;
+pub use statements::{Admin, Switched};
+pub use words::packet_counts;
+
+use crate::journal::Journal;
+use crate::scenario::{Arm, Kind};
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toll_record::PacketCounts;
+
+/// What a treatment may lean on while it runs.
+pub struct Bench<'a> {
+    pub admin: &'a mut Admin,
+    pub journal: &'a Journal,
+    pub remote: Option<&'a Remote>,
+    /// Where artefacts and what the tools say go.
+    pub dir: &'a Path,
+}
+
+/// A treatment that is on.
+#[derive(Debug)]
+pub struct Treatment {
+    group: Option<Group>,
+    far_end: Option<Group>,
+    switched: Option<Switched>,
+    count: Option<String>,
+    pub artefact: Option<PathBuf>,
+    probe: Option<nix::sys::signal::Signal>,
+    packets_at_begin: Option<PacketCounts>,
+}
+
+/// What is known at a window's edge.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Reading {
+    pub artefact_bytes: Option<u64>,
+    pub packets: Option<PacketCounts>,
+    /// The server's own count, for treatments that leave no file.
+    pub server_count: Option<u64>,
+}
+
+/// How long a tool may take to say that it is on.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+
+impl Treatment {
+    /// Switches the arm on and returns once it says that it is on.
+    pub fn start(arm: &Arm, fill: &Fill, trial: u32, bench: &mut Bench<'_>) -> anyhow::Result<Self> {
+        let stem = format!("{}-{trial}", arm.name);
+        let artefact = arm
+            .artefact
+            .filter(|kind| *kind != toll_record::ArtefactKind::Server)
+            .map(|kind| bench.dir.join(format!("{stem}.{}", extension(kind))));
+        let mut fill = fill.clone();
+        if let Some(path) = &artefact {
+            fill.set("artefact", path.display().to_string());
+        }
+        let mut treatment = Self {
+            group: None,
+            far_end: None,
+            switched: None,
+            count: arm.count.clone(),
+            artefact,
+            probe: arm.probe.map(Into::into),
+            packets_at_begin: None,
+        };
+        match treatment.switch_on(arm, &mut fill, &stem, bench) {
+            Ok(()) => Ok(treatment),
+            Err(error) => {
+                treatment.stop(bench);
+                Err(error)
+            }
+        }
+    }
+
+    fn switch_on(
+        &mut self,
+        arm: &Arm,
+        fill: &mut Fill,
+        stem: &str,
+        bench: &mut Bench<'_>,
+    ) -> anyhow::Result<()> {
+        if let (Some(port), Some(remote)) = (arm.remote_port, bench.remote) {
+            let far_file = self.artefact.clone().context("a remote needs an artefact to write")?;
+            self.far_end = Some(remote.listen(port, &far_file, stem, bench)?);
+            fill.set("remote_ip", remote.ip().to_owned());
+            fill.set("remote_port", port.to_string());
+        }
+        if matches!(arm.kind, Kind::Sql | Kind::Log) {
+            self.switched = Some(bench.admin.switch_on(arm, fill, bench.journal)?);
+        }
+        let stages: Vec<&String> = arm.command.iter().chain(arm.stages.iter().flatten()).collect();
+        if stages.is_empty() {
+            return Ok(());
+        }
+        let stages = stages.into_iter().map(|s| words_of(s, fill)).collect::<anyhow::Result<Vec<_>>>()?;
+        let stdout = arm.stdout.as_deref().map(|s| fill.apply(s)).transpose()?.map(PathBuf::from);
+        let mut group = Group::spawn(&stages, stdout.as_deref(), arm.stop.into(), stem, bench)?;
+        if let Some(text) = &arm.ready {
+            let ready = group.wait_until_it_says(text, READY_WITHIN);
+            self.group = Some(group);
+            return ready;
+        }
+        self.group = Some(group);
+        Ok(())
+    }
+
+    /// Ends early treatments with what they said last.
+    pub fn check_alive(&mut self) -> anyhow::Result<()> {
+        match &mut self.group {
+            Some(group) => group.check_alive(),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads what the treatment has done so far; asks the tool for its counters where it has any.
+    pub fn read(&mut self, admin: &mut Admin) -> Reading {
+        let packets = match (&mut self.group, self.probe) {
+            (Some(group), Some(signal)) => group.probe(signal),
+            _ => None,
+        };
+        Reading {
+            artefact_bytes: self.artefact_bytes(),
+            packets,
+            server_count: self.count.as_deref().and_then(|sql| admin.number(sql)),
+        }
+    }
+
+    /// What the artefact holds at this moment; absent for treatments that leave no file.
+    pub fn artefact_bytes(&self) -> Option<u64> {
+        self.artefact.as_deref().map(file_len)
+    }
+
+    /// CPU of the treatment's and of the far end's processes so far, microseconds.
+    pub fn cpu_us(&self) -> (u64, u64) {
+        let of = |g: &Option<Group>| g.as_ref().map_or(0, |g| cpu_of_group_us(g.pgid()));
+        (of(&self.group), of(&self.far_end))
+    }
+
+    /// Switches everything off, whatever it takes; says what was out of the ordinary.
+    pub fn stop(&mut self, bench: &mut Bench<'_>) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(group) = &mut self.group {
+            notes.extend(group.stop(bench.journal).note());
+        }
+        if let Some(switched) = self.switched.take()
+            && let Err(error) = bench.admin.switch_off(switched, bench.journal)
+        {
+            notes.push(format!("could not put server settings back: {error:#}; run `toll clean`"));
+        }
+        if let Some(far_end) = &mut self.far_end {
+            notes.extend(far_end.stop(bench.journal).note());
+        }
+        notes
+    }
+
+    /// The tool's last words on packets, over its whole life.
+    pub fn final_packets(&self) -> Option<PacketCounts> {
+        self.group.as_ref().and_then(|g| packet_counts(&g.said()))
+    }
+
+    /// Remembers the counters at the window's begin, so that the window's own can be told.
+    pub fn mark_begin(&mut self, reading: &Reading) {
+        self.packets_at_begin = reading.packets;
+    }
+
+    pub fn window_packets(&self, at_end: &Reading) -> Option<PacketCounts> {
+        let (a, b) = (self.packets_at_begin?, at_end.packets?);
+        Some(PacketCounts {
+            captured: b.captured.saturating_sub(a.captured),
+            received: b.received.saturating_sub(a.received),
+            dropped: b.dropped.saturating_sub(a.dropped),
+        })
+    }
+}
+
+/// 0 until the tool has made its file.
+fn file_len(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
+}
+
+fn extension(kind: toll_record::ArtefactKind) -> &'static str {
+    use toll_record::ArtefactKind as K;
+    match kind {
+        K::Pcap => "pcap",
+        K::TcpdumpText => "txt",
+        K::SlowLog | K::GeneralLog | K::AuditLog => "log",
+        K::Lines => "lines",
+        K::Server | K::Bytes => "bin",
+    }
+}

@@ -1,0 +1,253 @@
+//! How does a treatment's process group live and, without fail, end?
+
+use super::{Bench, packet_counts, proctree};
+use crate::journal::{Journal, MARKER, UndoId};
+use crate::scenario::StopSignal;
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use toll_record::PacketCounts;
+
+/// One or more processes joined by pipes, in a process group of their own.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    children: Vec<Child>,
+    pgid: i32,
+    stderr: PathBuf,
+    stdout: Option<PathBuf>,
+    stop: Stop,
+    undo: Option<UndoId>,
+}
+
+/// The signal that ends a group's first process.
+pub type Stop = Signal;
+
+/// What it took to end a group.
+#[derive(Debug, Default)]
+pub struct StopReport {
+    name: String,
+    escalated_to: Option<Signal>,
+    waited: Duration,
+    survived: bool,
+}
+
+/// A tool gets this long after each signal; then the next one is sent.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// After KILL only a process stuck in the kernel is left.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// Most of a tool's words that are read back.
+const WORDS_CAP: u64 = 1 << 20;
+/// A tool asked for its counters answers within this, or not at all.
+const PROBE_WITHIN: Duration = Duration::from_millis(150);
+
+impl From<StopSignal> for Signal {
+    fn from(signal: StopSignal) -> Self {
+        match signal {
+            StopSignal::Int => Signal::SIGINT,
+            StopSignal::Term => Signal::SIGTERM,
+            StopSignal::Kill => Signal::SIGKILL,
+            StopSignal::Usr1 => Signal::SIGUSR1,
+        }
+    }
+}
+
+impl Group {
+    /// Starts `stages`, each one's output the next one's input, the last one's to `stdout`.
+    pub fn spawn(
+        stages: &[Vec<String>],
+        stdout: Option<&Path>,
+        stop: Stop,
+        stem: &str,
+        bench: &Bench<'_>,
+    ) -> anyhow::Result<Self> {
+        let stderr = bench.dir.join(format!("{stem}.stderr"));
+        let errors = File::create(&stderr).with_context(|| format!("cannot write {}", stderr.display()))?;
+        let mut group = Self {
+            name: stages[0][0].clone(),
+            children: Vec::new(),
+            pgid: 0,
+            stderr,
+            stdout: stdout.map(Path::to_owned),
+            stop,
+            undo: None,
+        };
+        let mut input = Stdio::null();
+        for (i, words) in stages.iter().enumerate() {
+            let last = i + 1 == stages.len();
+            let output = match (last, stdout) {
+                (false, _) => Stdio::piped(),
+                (true, Some(path)) => {
+                    File::create(path).with_context(|| format!("cannot write {}", path.display()))?.into()
+                }
+                (true, None) => Stdio::null(),
+            };
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).stdin(input).stdout(output).stderr(errors.try_clone()?);
+            let spawned = if i == 0 {
+                let what = format!("{} of {stem}", words[0]);
+                bench.journal.spawn(&mut command, &what, Some(stop), PATIENCE).map(|(child, undo)| {
+                    group.pgid = child.id() as i32;
+                    group.undo = Some(undo);
+                    child
+                })
+            } else {
+                let joined = command.env(MARKER, bench.journal.run_id()).process_group(group.pgid).spawn();
+                joined.map_err(anyhow::Error::new)
+            };
+            let mut child = match spawned {
+                Ok(child) => child,
+                Err(error) => {
+                    group.stop(bench.journal);
+                    return Err(error
+                        .context(format!("cannot start {}: `toll doctor` says what is missing", words[0])));
+                }
+            };
+            input = child.stdout.take().map_or_else(Stdio::null, Stdio::from);
+            group.children.push(child);
+        }
+        Ok(group)
+    }
+
+    pub fn pgid(&self) -> i32 {
+        self.pgid
+    }
+
+    /// What the group wrote to its standard error so far, at most a mebibyte of it.
+    pub fn said(&self) -> String {
+        words_in(&self.stderr, WORDS_CAP)
+    }
+
+    /// The first words on standard output, where some tools announce themselves.
+    fn said_first(&self) -> String {
+        self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, 4096))
+    }
+
+    /// Waits for `text` on standard error, or at the head of standard output; an early end is an
+    /// error that quotes the tool.
+    pub fn wait_until_it_says(&mut self, text: &str, within: Duration) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < within {
+            if self.said().contains(text) || self.said_first().contains(text) {
+                return Ok(());
+            }
+            self.check_alive()?;
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
+    }
+
+    /// An error if the first process has ended.
+    pub fn check_alive(&mut self) -> anyhow::Result<()> {
+        match self.children.first_mut().map(Child::try_wait) {
+            Some(Ok(Some(status))) => bail!("{} ended by itself ({status}): {}", self.name, self.tail()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks the tool for its counters by a signal and waits a moment for its answer.
+    pub fn probe(&mut self, signal: Signal) -> Option<PacketCounts> {
+        let before = self.said();
+        let first = self.children.first()?.id();
+        // A wrapper such as `timeout` would die of the signal: only the leaf is the tool.
+        let tool = *proctree::descendants(first).last()?;
+        kill(Pid::from_raw(tool as i32), signal).ok()?;
+        let begun = Instant::now();
+        while begun.elapsed() < PROBE_WITHIN {
+            let said = self.said();
+            if said.len() > before.len() && said.ends_with('\n') {
+                return packet_counts(&said);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Ends the group: its own signal to the first process, then TERM, then KILL to all.
+    pub fn stop(&mut self, journal: &Journal) -> StopReport {
+        let begun = Instant::now();
+        let mut report = StopReport { name: self.name.clone(), ..StopReport::default() };
+        if self.pgid == 0 {
+            return report;
+        }
+        let pgid = Pid::from_raw(self.pgid);
+        // The first process's own children (the tool below `timeout`) hear it too; a pipeline's
+        // later stages do not: they end when their input does, having passed on what is left.
+        if self.children.len() == 1 {
+            let _ = killpg(pgid, self.stop);
+        } else {
+            let _ = kill(pgid, self.stop);
+        }
+        let mut ended = self.gone_within(PATIENCE);
+        for (signal, patience) in [(Signal::SIGTERM, PATIENCE), (Signal::SIGKILL, LAST_PATIENCE)] {
+            if ended {
+                break;
+            }
+            report.escalated_to = Some(signal);
+            let _ = killpg(pgid, signal);
+            ended = self.gone_within(patience);
+        }
+        report.survived = !ended;
+        report.waited = begun.elapsed();
+        if ended {
+            // A journal that cannot be written keeps the entry; undoing it finds nothing to do.
+            if let Some(undo) = self.undo.take() {
+                let _ = journal.done(undo);
+            }
+            self.pgid = 0;
+        }
+        report
+    }
+
+    fn gone_within(&mut self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            let ours_ended = self.children.iter_mut().all(|c| !matches!(c.try_wait(), Ok(None)));
+            if ours_ended && proctree::members(self.pgid).is_empty() {
+                return true;
+            }
+            if begun.elapsed() > patience {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn tail(&self) -> String {
+        let said = self.said();
+        let lines: Vec<_> = said.lines().rev().filter(|l| !l.trim().is_empty()).take(3).collect();
+        if lines.is_empty() {
+            "(nothing)".into()
+        } else {
+            lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
+        }
+    }
+}
+
+/// At most `cap` bytes of a file as text; unreadable words are no words.
+fn words_in(path: &Path, cap: u64) -> String {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(cap).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl StopReport {
+    /// One line when the group did not end by its own signal.
+    pub fn note(&self) -> Option<String> {
+        let signal = self.escalated_to?;
+        let waited = self.waited.as_secs_f64();
+        Some(if self.survived {
+            format!("{} survived {signal} for {waited:.1} s: see `toll clean`", self.name)
+        } else {
+            format!("{} ignored its signal and was ended by {signal} after {waited:.1} s", self.name)
+        })
+    }
+}

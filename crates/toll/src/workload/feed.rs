@@ -1,0 +1,259 @@
+//! How do a driver's bins become samples for the record and one sum for each window?
+
+use crate::recorder::Recorder;
+use hdrhistogram::Histogram;
+use std::io::{BufRead, BufReader};
+use std::process::ChildStdout;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use toll_record::{Bin, Sample, Second, latency_histogram};
+
+/// One bin, however its driver wrote it.
+#[derive(Debug, Clone)]
+pub struct Reported {
+    pub bin: Bin,
+    /// (lowest latency of the bucket in us, count); empty where the driver keeps no histogram.
+    pub histogram: Vec<(u64, u64)>,
+    /// The one percentile of a driver without a histogram.
+    pub p99_us: Option<u64>,
+}
+
+/// Turns a line of a driver's standard output into a bin; `None`: not a bin.
+pub type BinReader = Box<dyn FnMut(&str) -> Option<Reported> + Send>;
+
+/// The load as seen a moment ago.
+#[derive(Debug, Clone, Copy)]
+pub struct Live {
+    pub bin_end_us: u64,
+    pub bin_width_us: u64,
+    pub statements_per_s: f64,
+    pub latency_us_mean: f64,
+}
+
+/// What the driver completed inside a window.
+#[derive(Debug, Clone)]
+pub struct WindowLoad {
+    pub statements: u64,
+    pub events: u64,
+    pub latency_us_sum: u64,
+    /// `None` where the driver keeps none.
+    pub histogram: Option<Box<Histogram<u64>>>,
+    /// Statements completed from the window's begin to the end of each of its first bins.
+    pub first_bins: Vec<(u64, u64)>,
+}
+
+/// Bins at a window's head that are remembered one by one.
+const FIRST_BINS: usize = 64;
+
+/// Reads one driver's standard output until it ends.
+#[derive(Debug)]
+pub struct Feed {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    live: Option<Live>,
+    window: Option<Window>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct Window {
+    begin_us: u64,
+    end_us: u64,
+    load: WindowLoad,
+    has_histogram: bool,
+    complete: bool,
+}
+
+/// Live figures are smoothed over about this many bins.
+const SMOOTH: f64 = 10.0;
+
+impl Feed {
+    pub fn start(stdout: ChildStdout, mut read: BinReader, threads: u32, recorder: Recorder) -> Self {
+        let shared = Arc::new(Shared::default());
+        let state = shared.clone();
+        let thread = std::thread::spawn(move || {
+            let mut seconds = Seconds::new(threads);
+            let mut lines = BufReader::with_capacity(1 << 16, stdout);
+            let mut line = String::new();
+            while matches!(lines.read_line(&mut line), Ok(n) if n > 0) {
+                if let Some(reported) = read(&line) {
+                    state.take(&reported);
+                    if let Some(second) = seconds.take(&reported) {
+                        recorder.sample(Sample::Second(second));
+                    }
+                    recorder.sample(Sample::Bin(reported.bin));
+                }
+                line.clear();
+            }
+            state.lock().ended = true;
+            state.changed.notify_all();
+        });
+        Self { shared, thread: Some(thread) }
+    }
+
+    pub fn live(&self) -> Option<Live> {
+        self.shared.lock().live
+    }
+
+    /// The first edge between bins that is not before `moment_us`.
+    pub fn edge_at_or_after(&self, moment_us: u64) -> u64 {
+        match self.live() {
+            Some(live) if moment_us > live.bin_end_us => {
+                let bins = (moment_us - live.bin_end_us).div_ceil(live.bin_width_us.max(1));
+                live.bin_end_us + bins * live.bin_width_us
+            }
+            Some(live) => live.bin_end_us,
+            None => moment_us,
+        }
+    }
+
+    pub fn bin_width_us(&self) -> u64 {
+        self.live().map_or(100_000, |l| l.bin_width_us)
+    }
+
+    /// From now on, bins that end in (begin, end] are summed. `begin` must not have passed.
+    pub fn open_window(&self, begin_us: u64, end_us: u64) {
+        self.shared.lock().window = Some(Window {
+            begin_us,
+            end_us,
+            load: WindowLoad {
+                statements: 0,
+                events: 0,
+                latency_us_sum: 0,
+                histogram: Some(Box::new(latency_histogram())),
+                first_bins: Vec::with_capacity(FIRST_BINS),
+            },
+            has_histogram: false,
+            complete: false,
+        });
+    }
+
+    /// Waits for the window's last bin. `None`: the driver ended or fell silent.
+    pub fn close_window(&self, within: Duration) -> Option<WindowLoad> {
+        let pending = |s: &mut State| !s.ended && s.window.as_ref().is_some_and(|w| !w.complete);
+        let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), within, pending);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut window = state.window.take().filter(|w| w.complete)?;
+        if !window.has_histogram {
+            window.load.histogram = None;
+        }
+        Some(window.load)
+    }
+
+    /// Waits until the driver's output has been read to its end.
+    pub fn finish(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A reader that panicked has said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, reported: &Reported) {
+        let bin = &reported.bin;
+        let mut state = self.lock();
+        let rate = bin.statements as f64 * 1e6 / bin.width_us.max(1) as f64;
+        let mean = if bin.events > 0 { bin.latency_us_sum as f64 / bin.events as f64 } else { 0.0 };
+        let smooth = |old: Option<f64>, new: f64| old.map_or(new, |old| old + (new - old) / SMOOTH);
+        state.live = Some(Live {
+            bin_end_us: bin.mono_us,
+            bin_width_us: bin.width_us,
+            statements_per_s: smooth(state.live.map(|l| l.statements_per_s), rate),
+            latency_us_mean: smooth(state.live.map(|l| l.latency_us_mean), mean),
+        });
+        if let Some(window) = &mut state.window {
+            if bin.mono_us > window.begin_us && bin.mono_us <= window.end_us {
+                window.load.statements += bin.statements;
+                window.load.events += bin.events;
+                window.load.latency_us_sum += bin.latency_us_sum;
+                if window.load.first_bins.len() < FIRST_BINS {
+                    window.load.first_bins.push((bin.mono_us, window.load.statements));
+                }
+                if let Some(histogram) = &mut window.load.histogram {
+                    for (latency_us, count) in &reported.histogram {
+                        histogram.saturating_record_n(*latency_us, *count);
+                        window.has_histogram = true;
+                    }
+                }
+            }
+            if bin.mono_us >= window.end_us && !window.complete {
+                window.complete = true;
+                self.changed.notify_all();
+            }
+        }
+    }
+}
+
+/// Gathers bins into seconds with percentiles.
+struct Seconds {
+    threads: u32,
+    histogram: Histogram<u64>,
+    sum: Option<Bin>,
+}
+
+impl Seconds {
+    fn new(threads: u32) -> Self {
+        Self { threads, histogram: latency_histogram(), sum: None }
+    }
+
+    /// A second, once it is whole.
+    fn take(&mut self, reported: &Reported) -> Option<Second> {
+        let bin = &reported.bin;
+        for (latency_us, count) in &reported.histogram {
+            self.histogram.saturating_record_n(*latency_us, *count);
+        }
+        let sum = match &mut self.sum {
+            Some(sum) => {
+                sum.mono_us = bin.mono_us;
+                sum.width_us += bin.width_us;
+                sum.statements += bin.statements;
+                sum.events += bin.events;
+                sum.latency_us_sum += bin.latency_us_sum;
+                sum.latency_us_max = sum.latency_us_max.max(bin.latency_us_max);
+                sum
+            }
+            none => none.insert(bin.clone()),
+        };
+        if sum.width_us < 1_000_000 {
+            return None;
+        }
+        let quantile = |q| (!self.histogram.is_empty()).then(|| self.histogram.value_at_quantile(q));
+        let second = Second {
+            mono_us: sum.mono_us,
+            width_us: sum.width_us,
+            events: sum.events,
+            statements: sum.statements,
+            // Nothing completed: each of the closed loop's requests has waited all the while.
+            latency_us_mean: if sum.events > 0 {
+                sum.latency_us_sum as f64 / sum.events as f64
+            } else if self.threads > 0 {
+                sum.width_us as f64
+            } else {
+                0.0
+            },
+            latency_us_p50: quantile(0.5),
+            latency_us_p95: quantile(0.95),
+            latency_us_p99: quantile(0.99).or(reported.p99_us),
+            latency_us_max: sum.latency_us_max,
+        };
+        self.histogram.reset();
+        self.sum = None;
+        Some(second)
+    }
+}

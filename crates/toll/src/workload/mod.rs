@@ -1,0 +1,168 @@
+//! What keeps the server busy while it is measured: a driver in a process of its own.
+//!
+//! Both drivers speak the same bins; the conductor cannot tell them apart.
+
+mod feed;
+mod sysbench;
+mod toll_driver;
+
+pub use feed::{Feed, Live, WindowLoad};
+
+use crate::journal::{Journal, UndoId};
+use crate::recorder::Recorder;
+use crate::treatment::cpu_of_process_us;
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+use toll_load::Target;
+use toll_load::mix::{Distribution, Table};
+use toll_load::tables::{self, Layout, Progress};
+use toll_record::Workload;
+
+/// Where drivers connect to, by transport.
+#[derive(Debug, Clone)]
+pub struct Endpoints {
+    pub tcp: Option<Target>,
+    pub unix: Option<Target>,
+}
+
+impl Endpoints {
+    /// The target that a transport's name stands for.
+    pub fn target(&self, transport: &str) -> anyhow::Result<&Target> {
+        let (target, what) = match transport {
+            "tcp" => (&self.tcp, "TCP address"),
+            "unix" => (&self.unix, "socket"),
+            other => bail!("`{other}` is no transport: known are tcp, unix"),
+        };
+        target.as_ref().with_context(|| format!("the server's {what} is not known: give it in --server"))
+    }
+}
+
+/// What starting a driver needs besides the workload itself.
+#[derive(Debug)]
+pub struct Ground<'a> {
+    pub endpoints: &'a Endpoints,
+    pub journal: &'a Journal,
+    pub recorder: &'a Recorder,
+    /// For the driver's own words and settings.
+    pub dir: PathBuf,
+    pub seed: u64,
+}
+
+/// A driver that is running.
+#[derive(Debug)]
+pub struct Driver {
+    child: Child,
+    undo: UndoId,
+    pub feed: Feed,
+    pub workload: Workload,
+    cpu_us_at_end: u64,
+}
+
+/// A driver that has not delivered its first bin by then never will.
+const FIRST_BIN_WITHIN: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
+impl Driver {
+    /// Starts the driver and waits for its first bin.
+    pub fn start(workload: &Workload, ground: &Ground<'_>) -> anyhow::Result<Self> {
+        let target = ground.endpoints.target(&workload.transport)?;
+        let stderr = ground.dir.join("driver.stderr");
+        let (mut command, bins) = match workload.driver.as_str() {
+            "toll" => toll_driver::command(workload, target, ground)?,
+            "sysbench" => sysbench::command(workload, target, ground)?,
+            other => bail!("`{other}` is no driver: use toll or sysbench"),
+        };
+        let errors = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&stderr)
+            .with_context(|| format!("cannot write {}", stderr.display()))?;
+        command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).stderr(errors);
+        let what = format!("load driver {}", workload.driver);
+        let (mut child, undo) =
+            ground.journal.spawn(&mut command, &what, Some(Signal::SIGTERM), STOP_WITHIN)?;
+        let stdout = child.stdout.take().context("the driver has no standard output")?;
+        let feed = Feed::start(stdout, bins, workload.threads, ground.recorder.clone());
+        let mut driver = Self { child, undo, feed, workload: workload.clone(), cpu_us_at_end: 0 };
+        let begun = Instant::now();
+        while driver.feed.live().is_none() {
+            if begun.elapsed() > FIRST_BIN_WITHIN || driver.ended() {
+                let said = std::fs::read_to_string(&stderr).unwrap_or_default();
+                let said = said.lines().rev().take(4).collect::<Vec<_>>();
+                driver.stop(ground.journal)?;
+                let said = said.into_iter().rev().collect::<Vec<_>>().join(" / ");
+                bail!("the load driver {} delivers nothing; it said: {said}", workload.driver);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(driver)
+    }
+
+    pub fn cpu_us(&self) -> u64 {
+        cpu_of_process_us(self.child.id()).max(self.cpu_us_at_end)
+    }
+
+    pub fn ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// An error once the driver is gone.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                bail!("the load driver {} ended by itself ({status})", self.workload.driver)
+            }
+            Err(error) => Err(error).context("cannot watch the load driver"),
+        }
+    }
+
+    /// Ends the driver; its last bins are recorded.
+    pub fn stop(mut self, journal: &Journal) -> anyhow::Result<()> {
+        self.cpu_us_at_end = self.cpu_us();
+        let pid = Pid::from_raw(self.child.id() as i32);
+        for (signal, patience) in [(Signal::SIGTERM, STOP_WITHIN), (Signal::SIGKILL, STOP_WITHIN)] {
+            if self.ended() {
+                break;
+            }
+            let _ = kill(pid, signal);
+            let begun = Instant::now();
+            while !self.ended() && begun.elapsed() < patience {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        if !self.ended() {
+            bail!("the load driver cannot be ended: see `toll clean`");
+        }
+        self.feed.finish();
+        journal.done(self.undo)
+    }
+}
+
+/// Schema of the load's tables in a sandbox.
+pub const SCHEMA: &str = "toll_load";
+
+/// Fills the load's tables, with a line now and then on how far it is.
+pub fn prepare(target: &Target, tables: u32, rows: u64, seed: u64) -> anyhow::Result<()> {
+    let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
+    let target = Target { db, ..target.clone() };
+    let layout = Layout {
+        table: Table { tables, rows, distribution: Distribution::Special },
+        seed,
+        threads: std::thread::available_parallelism().map_or(2, usize::from),
+    };
+    let bar = indicatif::ProgressBar::new(rows * u64::from(tables));
+    let never = AtomicBool::new(false);
+    let prepared = tables::prepare(&target, &layout, &never, |progress| {
+        if let Progress::Rows(rows) = progress {
+            bar.set_position(rows);
+        }
+    });
+    bar.finish_and_clear();
+    prepared.context("cannot fill the load's tables")
+}

@@ -1,0 +1,51 @@
+//! How is toll's own load generator started as a driver, and its bins read?
+
+use super::Ground;
+use super::feed::{BinReader, Reported};
+use anyhow::Context;
+use std::process::Command;
+use toll_load::bins::BinLine;
+use toll_load::{Address, Target};
+use toll_record::Workload;
+
+pub fn command(
+    workload: &Workload,
+    target: &Target,
+    ground: &Ground<'_>,
+) -> anyhow::Result<(Command, BinReader)> {
+    let program = std::env::current_exe().context("cannot find the toll binary itself")?;
+    let mut command = Command::new(program);
+    command.arg("load").arg(&workload.profile).args(["--bins", "100ms", "--time", "0"]);
+    match &target.address {
+        Address::Tcp { host, port } => {
+            command.args(["--host", host, "--port", &port.to_string()]);
+        }
+        Address::Unix(path) => {
+            command.arg("--socket").arg(path);
+        }
+    }
+    command.args(["--user", &target.user]).env("MYSQL_PWD", target.password.expose());
+    if let Some(schema) = &target.db {
+        command.args(["--db", schema]);
+    }
+    for (name, value) in [
+        ("--threads", u64::from(workload.threads)),
+        ("--tables", u64::from(workload.tables)),
+        ("--rows", workload.rows),
+        ("--seed", ground.seed),
+    ] {
+        command.args([name, &value.to_string()]);
+    }
+    if let Some(rate) = workload.rate_per_s {
+        command.args(["--rate", &rate.to_string()]);
+    }
+    if !workload.prepared {
+        command.arg("--text");
+    }
+    Ok((command, Box::new(read)))
+}
+
+fn read(line: &str) -> Option<Reported> {
+    let line: BinLine = serde_json::from_str(line).ok()?;
+    Some(Reported { bin: line.bin, histogram: line.hist, p99_us: None })
+}

@@ -1,0 +1,181 @@
+//! What do tests of whole runs need: the binary, places of its own, a server, and a look around?
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Places that belong to one test; prepared data is shared by all.
+pub struct Lab {
+    dir: tempfile::TempDir,
+    pub is_root: bool,
+}
+
+const TOLL: &str = env!("CARGO_BIN_EXE_toll");
+
+impl Lab {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap(), is_root: nix::unistd::geteuid().is_root() }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).display().to_string()
+    }
+
+    pub fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(TOLL);
+        command
+            .args(arguments)
+            .current_dir(self.dir.path())
+            .env("XDG_STATE_HOME", self.dir.path().join("state"))
+            .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+            .env_remove("MYSQL_PWD")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn toll(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
+    pub fn signal(&self, child: &Child, name: &str) {
+        let sent =
+            Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits until so many steps of trials are on disk.
+    pub fn wait_for_trials(&self, run: &str, lines: usize) {
+        let begun = Instant::now();
+        let path = Path::new(run).join("trials.ndjson");
+        while std::fs::read_to_string(&path).map_or(0, |t| t.lines().count()) < lines {
+            assert!(begun.elapsed() < Duration::from_secs(120), "no trials in {}", path.display());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Run directories that were made without --out.
+    pub fn runs(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.dir.path()).unwrap().flatten();
+        names.filter_map(|e| e.file_name().into_string().ok()).filter(|n| n.starts_with("run-")).collect()
+    }
+
+    /// A server that is not toll's own, ended with the test.
+    pub fn server(&self) -> Server {
+        Server::start(&self.dir.path().join("server"))
+    }
+
+    /// No process, namespace, link or journal of this test's runs.
+    pub fn assert_nothing_left(&self) {
+        let state = self.dir.path().join("state/toll/journal");
+        let journals: Vec<_> = std::fs::read_dir(&state)
+            .map(|d| d.flatten().map(|e| e.file_name()).collect())
+            .unwrap_or_default();
+        assert!(journals.is_empty(), "journals left: {journals:?}");
+        let mark = self.dir.path().join("state").display().to_string();
+        let ours = |pid: &str| {
+            let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let environment = String::from_utf8_lossy(&read("environ")).into_owned();
+            environment.contains(&mark) && environment.contains("TOLL_RUN=")
+        };
+        let left: Vec<String> = std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|e| e.file_name().into_string().ok())
+            .filter(|name| name.bytes().all(|b| b.is_ascii_digit()) && ours(name))
+            .collect();
+        assert!(left.is_empty(), "processes left: {left:?}");
+    }
+}
+
+/// `result.json` of a run.
+pub fn result_of(run: &str) -> serde_json::Value {
+    let text = std::fs::read(PathBuf::from(run).join("result.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+/// A mariadbd that somebody else started, as far as toll knows.
+pub struct Server {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Server {
+    fn start(home: &Path) -> Self {
+        std::fs::create_dir_all(home).unwrap();
+        let data = home.join("data");
+        let install = Command::new("mariadb-install-db")
+            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!(
+                "--user={}",
+                nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name
+            ))
+            .output()
+            .unwrap();
+        assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
+        let socket = home.join("s.sock");
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server =
+            ["/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"].into_iter().find(|p| Path::new(p).exists());
+        let mut command = Command::new(server.unwrap_or("mariadbd"));
+        command
+            .args(["--no-defaults", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"])
+            .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--socket={}", socket.display()))
+            .arg(format!("--port={port}"))
+            .arg(format!("--pid-file={}", home.join("pid").display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if nix::unistd::geteuid().is_root() {
+            command.arg("--user=root");
+        }
+        let server = Self { child: command.spawn().unwrap(), socket };
+        let begun = Instant::now();
+        while server.rows("SELECT 1").is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "the server does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        server
+    }
+
+    pub fn dsn(&self) -> String {
+        format!("mysql://root@localhost/?socket={}", self.socket.display())
+    }
+
+    fn rows(&self, sql: &str) -> String {
+        let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
+        let Ok(mut connection) = toll_load::Connection::connect(&target) else { return String::new() };
+        let rows = connection.query(sql).unwrap();
+        rows.rows.iter().map(|row| format!("{row:?}\n")).collect()
+    }
+
+    /// Everything that SHOW GLOBAL VARIABLES says, but for what moves by itself.
+    pub fn variables(&self) -> String {
+        let all = self.rows("SHOW GLOBAL VARIABLES");
+        all.lines()
+            .filter(|l| !l.contains("gtid_") && !l.contains("\"timestamp\""))
+            .map(|l| format!("{l}\n"))
+            .collect()
+    }
+
+    pub fn schemas(&self) -> String {
+        self.rows("SHOW DATABASES")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Ended by pid; its files go with the test's directory.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

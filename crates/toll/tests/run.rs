@@ -1,0 +1,188 @@
+//! Does the main job hold on a real server: one run, every way out, nothing left behind?
+
+mod lab;
+
+use lab::{Lab, result_of};
+use serde_json::Value;
+
+fn arm<'a>(result: &'a Value, name: &str) -> &'a Value {
+    result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap()
+}
+
+#[test]
+fn a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let run = lab.toll(&[
+        "run",
+        "tcpdump-impact",
+        "--profile",
+        "quick",
+        "--rounds",
+        "2",
+        "--window",
+        "600ms",
+        "--rows",
+        "500",
+        "--arms",
+        "none2,sleep,burn,A,B,K,general",
+        "--seed",
+        "7",
+        "--out",
+        &out,
+        "--format",
+        "json",
+    ]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let result = result_of(&out);
+    assert_eq!(result["seed"], 7);
+    assert_eq!(result["complete"], true, "{:#}", result["warnings"]);
+    assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
+    let caught = |name: &str| arm(&result, name)["captured_ratio"].as_f64();
+    // A log is written by the server itself: nothing but the edges of the window can be missed.
+    for log in ["A", "general"] {
+        let ratio = caught(log).unwrap();
+        assert!((0.97..1.03).contains(&ratio), "{log} caught {ratio}");
+    }
+    if lab.is_root {
+        let (b, k) = (caught("B").unwrap(), caught("K").unwrap());
+        assert!(b > 0.5 && b < 1.03, "B caught {b}");
+        assert!(k < b, "text decoding caught {k}, -w {b}");
+        assert!(arm(&result, "B")["artefact"]["packets"].as_u64().unwrap() > 0);
+    } else {
+        eprintln!("SKIPPED: captures need root");
+    }
+    assert!(result["self_cost"]["cpu_pct_of_one_core"].as_f64().unwrap() > 0.0);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_arm_that_cannot_run_is_shown_with_its_reason() {
+    let lab = Lab::new();
+    let scenario = lab.write(
+        "mine.toml",
+        r#"
+name = "mine"
+question = "?"
+baseline = "none"
+primary = "latency_us_mean"
+[workload]
+threads = 2
+tables = 1
+[profile.quick]
+rounds = 1
+window = "300ms"
+settle = "100ms"
+rows = 500
+[[arm]]
+name = "none"
+title = "load alone"
+role = "baseline"
+[[arm]]
+name = "ghost"
+title = "a tool that is not there"
+kind = "command"
+command = "no-such-tool --port {port}"
+[[arm]]
+name = "odd"
+title = "a variable that is not there"
+kind = "sql"
+set = { no_such_variable = "1" }
+"#,
+    );
+    let out = lab.path("run");
+    let run = lab.toll(&["run", &scenario, "--out", &out]);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let result = result_of(&out);
+    let reason = |name: &str| arm(&result, name)["unavailable"].as_str().unwrap().to_owned();
+    assert!(reason("ghost").contains("no-such-tool is not installed"));
+    assert!(reason("odd").contains("no_such_variable"));
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(text.contains("ghost") && text.contains("no-such-tool"), "{text}");
+}
+
+#[test]
+fn an_interrupted_run_still_reports_and_leaves_nothing() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let mut child = lab.spawn(&[
+        "run",
+        "tcpdump-impact",
+        "--profile",
+        "quick",
+        "--rows",
+        "500",
+        "--arms",
+        "A,sleep",
+        "--rounds",
+        "50",
+        "--out",
+        &out,
+    ]);
+    lab.wait_for_trials(&out, 8);
+    lab.signal(&child, "INT");
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    let result = result_of(&out);
+    assert_eq!(result["complete"], false);
+    assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let before = server.variables();
+    let out = lab.path("run");
+    let mut child = lab.spawn(&[
+        "run",
+        "tcpdump-impact",
+        "--profile",
+        "quick",
+        "--rows",
+        "500",
+        "--arms",
+        "A",
+        "--rounds",
+        "50",
+        "--server",
+        &server.dsn(),
+        "--schema",
+        "toll_killed",
+        "--out",
+        &out,
+    ]);
+    lab.wait_for_trials(&out, 6);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let clean = lab.toll(&["clean"]);
+    assert!(clean.status.success(), "{}", String::from_utf8_lossy(&clean.stderr));
+    assert_eq!(server.variables(), before);
+    assert!(!server.schemas().contains("toll_killed"));
+    let report = lab.toll(&["report", &out]);
+    assert!(report.status.success(), "{}", String::from_utf8_lossy(&report.stderr));
+    assert!(String::from_utf8_lossy(&report.stdout).contains("not whole"));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn wrong_arguments_are_answered_in_one_line_that_says_what_to_do() {
+    let lab = Lab::new();
+    for (arguments, expected) in [
+        (vec!["run", "no-such-scenario"], "known scenarios are tcpdump-impact"),
+        (vec!["run", "tcpdump-impact", "--profile", "slow"], "it has faithful, quick, standard"),
+        (vec!["run", "tcpdump-impact", "--arms", "Z"], "has no arm `Z`"),
+        (vec!["run", "tcpdump-impact", "--server", "mysql://root:secret@127.0.0.1:1/x"], "MYSQL_PWD"),
+        (vec!["run", "tcpdump-impact", "--server", "mysql://root@127.0.0.1:1/x"], "127.0.0.1:1"),
+        (vec!["run", "tcpdump-impact", "--server-bin", "/no/such/mysqld"], "/no/such/mysqld"),
+        (vec!["cost", "--server", "mysql://root@127.0.0.1:1/x", "--", "true"], "127.0.0.1:1"),
+    ] {
+        let run = lab.toll(&arguments);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(!run.status.success(), "{arguments:?} was accepted");
+        assert!(said.contains(expected), "{arguments:?} said: {said}");
+        assert!(!said.contains("secret"), "{said}");
+        assert!(lab.runs().is_empty(), "{arguments:?} left {:?}", lab.runs());
+    }
+}
