@@ -86,3 +86,8 @@ export function painted(page: Page, figure: string): Promise<boolean> {
     return data?.some(byte => byte !== 0) ?? false;
   });
 }
+
+/** What a chart shows at this moment; equal pictures are equal strings. */
+export function picture(page: Page, figure: string): Promise<string> {
+  return page.$eval(`${figure} canvas`, canvas => (canvas as HTMLCanvasElement).toDataURL());
+}

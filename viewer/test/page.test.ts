@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
-import { absent, PAGES, painted, withPage, type Opened } from './browser';
+import { absent, PAGES, painted, picture, withPage, type Opened } from './browser';
 
 const skip = absent();
 
@@ -24,6 +24,14 @@ const CHARTS = [
 function quiet({ errors, requests }: Opened): void {
   assert.deepEqual(errors, []);
   assert.deepEqual(requests, []);
+}
+
+/** Waits until a chart looks otherwise than before. */
+async function changes(page: Opened['page'], figure: string, before: string): Promise<void> {
+  for (let tries = 0; tries < 100 && (await picture(page, figure)) === before; tries++) {
+    await page.waitForTimeout(50);
+  }
+  assert.notEqual(await picture(page, figure), before, `${figure} stood still`);
 }
 
 const where = (page: Opened['page']) => page.textContent('#timelines output.where');
@@ -67,14 +75,17 @@ test('zooming one timeline by key moves all of them, and back', { skip }, () =>
   withPage('standard.html', {}, async opened => {
     const { page } = opened;
     const whole = await where(page);
+    const dirty = await picture(page, '#chart-dirty');
     await page.focus('#chart-cpu .canvas');
     await page.keyboard.press('+');
+    await changes(page, '#chart-dirty', dirty);
     const zoomed = await where(page);
     assert.notEqual(zoomed, whole);
     const label = () => page.getAttribute('#chart-dirty .canvas', 'aria-label');
     await page.keyboard.press('ArrowRight');
     assert.notEqual(await where(page), zoomed);
     await page.click('#chart-dirty summary');
+    await page.waitForSelector('#chart-dirty tbody tr');
     const first = () => page.textContent('#chart-dirty tbody tr:first-child td:nth-child(3)');
     assert.ok(Number(await first()) > 0, 'the table shows the stretch in view');
     await page.keyboard.press('Escape');
@@ -94,6 +105,7 @@ test('turning the wheel with Ctrl zooms every timeline', { skip }, () =>
     const box = await page.locator('#chart-throughput .canvas').boundingBox();
     assert.ok(box);
     await page.mouse.move(box.x + box.width / 2, box.y + 100);
+    const dirty = await picture(page, '#chart-dirty');
     await page.keyboard.down('Control');
     await page.mouse.wheel(0, -240);
     await page.keyboard.up('Control');
@@ -101,6 +113,7 @@ test('turning the wheel with Ctrl zooms every timeline', { skip }, () =>
       before => document.querySelector('output.where')?.textContent !== before,
       whole,
     );
+    await changes(page, '#chart-dirty', dirty);
     quiet(opened);
   }),
 );
@@ -143,7 +156,7 @@ test('each chart has words, a table and copies', { skip }, () =>
       const label = await page.getAttribute(`#${id} .canvas`, 'aria-label');
       assert.ok(label && label.length > 40, `${id} is not put into words: ${label}`);
       await page.click(`#${id} details.data summary`);
-      assert.ok((await page.$$(`#${id} details.data tbody tr`)).length > 0, `${id} has no table`);
+      await page.waitForSelector(`#${id} details.data tbody tr`, { timeout: 5_000 });
     }
     await page.click('#chart-tolls >> text=Copy CSV');
     await page.waitForFunction(
@@ -186,6 +199,11 @@ test('a hostile name is shown as text, everywhere', { skip }, () =>
         await page.mouse.move(box.x + box.width * x, box.y + box.height * 0.4);
     }
     for (const summary of await page.$$('figure details.data summary')) await summary.click();
+    await page.waitForFunction(
+      () =>
+        document.querySelectorAll('details[open].data').length ===
+        document.querySelectorAll('details.data tbody').length,
+    );
     assert.equal(await page.$$eval('img', all => all.length), 0);
     assert.doesNotMatch(await page.title(), /broken in/);
     quiet(opened);
@@ -227,6 +245,7 @@ test('two runs stand side by side, and each has its timelines', { skip }, () =>
     assert.ok(await page.isVisible('#chart-2-cpu'));
     assert.ok(await painted(page, '#chart-2-cpu'));
     await page.click('#chart-tolls summary');
+    await page.waitForSelector('#chart-tolls tbody tr');
     assert.match((await page.textContent('#chart-tolls table')) ?? '', /8-core aarch64 server/);
     quiet(opened);
   }),

@@ -138,7 +138,7 @@ export function artefactSection(page: Page): HTMLElement {
     table,
     shortTable: () => readable,
     option: ({ colours: c, width }) => {
-      const room = Math.min(width < 560 ? 90 : 130, 18 + 7 * Math.max(...arms.map(name => name.length)));
+      const room = Math.min(width < 560 ? 90 : 130, 26 + 7 * Math.max(...arms.map(name => name.length)));
       return {
         grid: { left: room, right: 84, top: 8, bottom: 44 },
         xAxis: {

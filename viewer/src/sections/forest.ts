@@ -67,7 +67,7 @@ export function forestSection(page: Page): HTMLElement {
     shortTable: () => shortTable(panels, several),
     option: ({ colours: c, width }) => {
       const cols = columns(width);
-      const left = Math.min(width < 560 ? 90 : 130, 18 + 7 * Math.max(...shown.map(name => name.length)));
+      const left = Math.min(width < 560 ? 90 : 130, 26 + 7 * Math.max(...shown.map(name => name.length)));
       const cell = width / cols;
       const grids = panels.map((_, i) => ({
         left: (i % cols) * cell + left,

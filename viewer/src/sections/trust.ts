@@ -28,7 +28,9 @@ export function trustSection(page: Page): HTMLElement {
   );
 }
 
-type Check = [name: string, found: string, good: boolean | null];
+/** `null`: too little was measured to tell; `fact`: there is nothing to hold it against. */
+type Good = boolean | null | 'fact';
+type Check = [name: string, found: string, good: Good];
 
 function checks(run: Run): HTMLElement {
   const result = run.result;
@@ -45,13 +47,13 @@ function checks(run: Run): HTMLElement {
       ? [
           `A/A: the baseline against itself (${aa.arm})`,
           `${signedPct(aa.toll_pct)}, ${interval(aa.ci95_pct)}`,
-          aa.ok,
+          aa.ci95_pct ? aa.ok : null,
         ]
       : ['A/A: the baseline against itself', 'was not part of this run', null],
     ...result.controls.map((control): Check => [
       `Control ${control.arm}: ${control.text}`,
       `${outcomeTitle(control.outcome)} ${signedPct(control.toll_pct)}, ${interval(control.ci95_pct)}; expected ${signedPct(control.expected_pct)}`,
-      control.ok,
+      control.ci95_pct ? control.ok : null,
     ]),
     [
       'Smallest effect that this run could find (80% power)',
@@ -71,12 +73,12 @@ function checks(run: Run): HTMLElement {
     [
       "toll's own cost",
       `${num(own.cpu_pct_of_one_core)}% of one CPU, ${bytes(own.memory_peak_bytes)} of memory, ${bytes(own.written_bytes)} written`,
-      null,
+      'fact',
     ],
   ];
-  const mark = (good: boolean | null) =>
-    good === null
-      ? el('span', { class: 'mark' }, 'note')
+  const mark = (good: Good) =>
+    good === null || good === 'fact'
+      ? el('span', { class: 'mark' }, good === null ? '? open' : '')
       : el('span', { class: `mark ${good ? 'ok' : 'bad'}` }, good ? '✓ holds' : '✗ fails');
   return el(
     'dl',
