@@ -4,14 +4,14 @@
 //! kernel at least once a second. A full queue blocks the sender rather than lose a line.
 
 use crate::clock;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hdrhistogram::Histogram;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toll_record::{Artefact, LatencyLog, RunWriter, Sample, TrialLine};
+use toll_record::{Artefact, RunWriter, Sample, TrialLine};
 
 /// A few seconds of everything, should the disk be that slow.
 const QUEUE: usize = 8192;
@@ -40,20 +40,19 @@ enum Line {
 }
 
 impl Recorder {
-    pub fn start(writer: RunWriter) -> anyhow::Result<(Self, Recording)> {
+    pub fn start(writer: RunWriter) -> (Self, Recording) {
         let (queue, lines) = sync_channel(QUEUE);
         let failure = Arc::new(Mutex::new(None));
         let root = writer.root().to_owned();
-        let log = LatencyLog::append(&root).context("cannot begin latency.hlog")?;
         let slot = failure.clone();
         let thread = std::thread::spawn(move || {
-            if let Err(error) = write_all(writer, log, &lines)
+            if let Err(error) = write_all(writer, &lines)
                 && let Ok(mut slot) = slot.lock()
             {
                 *slot = Some(error.to_string());
             }
         });
-        Ok((Self { queue, failure }, Recording { thread, root }))
+        (Self { queue, failure }, Recording { thread, root })
     }
 
     pub fn sample(&self, sample: Sample) {
@@ -109,7 +108,7 @@ impl Recording {
     }
 }
 
-fn write_all(mut writer: RunWriter, mut log: LatencyLog, lines: &Receiver<Line>) -> std::io::Result<()> {
+fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<()> {
     let mut flushed = Instant::now();
     loop {
         match lines.recv_timeout(FLUSH_EVERY) {
@@ -117,7 +116,7 @@ fn write_all(mut writer: RunWriter, mut log: LatencyLog, lines: &Receiver<Line>)
             Ok(Line::Sample(line)) => writer.sample(&line)?,
             Ok(Line::Artefact(line)) => writer.artefact(&line)?,
             Ok(Line::Latency { arm, trial, begin_us, duration_us, histogram }) => {
-                log.add(&arm, trial, begin_us, duration_us, &histogram)?;
+                writer.latency(&arm, trial, begin_us, duration_us, &histogram)?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.flush(),

@@ -93,7 +93,7 @@ fn conduct(
             eprintln!("toll: far end of streamed captures: {}", remote.describe());
         }
         let counters = ServerCounters::new(stage.admin.sibling());
-        let (recorder, recording) = Recorder::start(writer)?;
+        let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, Some(counters), dir);
         let ending = trials(asked, settled, &mut plan, &mut stage, &recorder, &recording, interrupt);
         collectors.stop();
@@ -149,8 +149,9 @@ fn forget_unplanned(dir: &Path) {
         eprintln!("toll: what was measured until then is in {}", dir.display());
         return;
     }
-    for name in ["scenario.toml", "trials.ndjson", "samples.ndjson", "artefacts.ndjson"] {
-        let _ = std::fs::remove_file(dir.join(name));
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    for file in files.filter(|p| p.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "hlog")) {
+        let _ = std::fs::remove_file(file);
     }
     // Not empty: then it was there before, with other things in it.
     let _ = std::fs::remove_dir(dir.join("artefacts")).and_then(|()| std::fs::remove_dir(dir));
