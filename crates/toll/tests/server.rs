@@ -184,6 +184,10 @@ fn data_is_loaded_once_and_cloned_afterwards() {
     assert_eq!(scalar(&second.target(), "select a from d.t"), "42");
     second.stop(&bench.journal).expect("stopped");
 
+    let kept = bench.entries("prepared");
+    assert_eq!(kept.len(), 2, "an entry and its lock: {kept:?}");
+    assert_eq!(kept[1], format!("{}.lock", kept[0]));
+
     let other = DataSpec { seed: 8, ..data };
     let error = Sandbox::start_prepared(&bench.spec(), other, &bench.journal, &|_| {}, never);
     assert!(format!("{:#}", error.expect_err("another seed is other data")).contains("loaded again"));

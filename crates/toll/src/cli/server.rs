@@ -1,11 +1,14 @@
 //! `toll server`: a private server by itself, to try things on.
 
 use crate::server::background::Background;
-use crate::server::{Sandbox, SandboxSpec};
-use anyhow::Result;
+use crate::server::{DataSpec, Sandbox, SandboxSpec};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use toll_load::mix::{Distribution, Table};
+use toll_load::{Target, tables};
 
 #[derive(Debug, Subcommand)]
 pub enum Server {
@@ -35,6 +38,9 @@ pub struct Start {
     /// Rows in each table; 0 starts an empty server
     #[arg(long, default_value_t = 0)]
     rows: u64,
+    /// Seed of the prepared data
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
     /// Switch on performance_schema
     #[arg(long)]
     performance_schema: bool,
@@ -55,6 +61,7 @@ pub fn run(verb: Server) -> Result<ExitCode> {
 }
 
 fn start(arguments: Start) -> Result<ExitCode> {
+    let data = DataSpec { tables: arguments.tables, rows: arguments.rows, seed: arguments.seed };
     let spec = SandboxSpec {
         program: arguments.server_bin,
         port: arguments.port,
@@ -65,12 +72,30 @@ fn start(arguments: Start) -> Result<ExitCode> {
         settings: arguments.settings,
         ..SandboxSpec::default()
     };
-    let (server, warnings) = Background::start(&spec, Sandbox::start)?;
+    let tell = |text: &str| eprintln!("toll: {text}");
+    let (server, warnings) = Background::start(&spec, |spec, journal| {
+        if data.rows == 0 {
+            return Sandbox::start(spec, journal);
+        }
+        Sandbox::start_prepared(spec, data, journal, &tell, |target| load(target, data))
+    })?;
     for warning in warnings {
         eprintln!("toll: warning: {warning}");
     }
     show(&server);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tables `sbtest1` and up in the schema that `toll load` uses by default.
+fn load(target: &Target, data: DataSpec) -> Result<()> {
+    let target = Target { db: Some("toll_load".to_owned()), ..target.clone() };
+    let layout = tables::Layout {
+        table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
+        seed: data.seed,
+        threads: std::thread::available_parallelism().map_or(2, usize::from),
+    };
+    // Interrupted, this process simply ends: the server, half full, goes with toll clean.
+    tables::prepare(&target, &layout, &AtomicBool::new(false), |_| {}).context("cannot fill the tables")
 }
 
 fn status(json: bool) -> Result<ExitCode> {

@@ -140,6 +140,7 @@ pub fn data_bytes(tables: u32, rows: u64) -> u64 {
 pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64) -> (u64, Option<String>) {
     const MIB: u64 = 1 << 20;
     let allowed = (available / 10 * 6).max(64 * MIB);
+    let [wanted, data] = [wanted, data].map(|bytes| bytes.next_multiple_of(MIB));
     let given = wanted.max(data).min(allowed) / MIB * MIB;
     let warning = if given < data {
         Some(format!(
@@ -148,7 +149,7 @@ pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64) -> (u64, Option
             given / MIB,
             data / MIB
         ))
-    } else if given < wanted / MIB * MIB {
+    } else if given < wanted {
         Some(format!(
             "the buffer pool is {} MiB instead of {} MiB, as memory allows; the data of {} MiB fits",
             given / MIB,
@@ -170,6 +171,9 @@ mod tests {
     #[test]
     fn the_pool_holds_the_data_where_memory_allows() {
         assert_eq!(buffer_pool_bytes(16 * GIB, 2 * GIB, 64 * GIB), (16 * GIB, None));
+        let odd = data_bytes(2, 20_001);
+        let (given, warning) = buffer_pool_bytes(0, odd, 64 * GIB);
+        assert!(given >= odd && warning.is_none(), "{given} for {odd}: {warning:?}");
         let (given, warning) = buffer_pool_bytes(16 * GIB, 2 * GIB, 10 * GIB);
         assert!((2 * GIB..=6 * GIB).contains(&given));
         assert!(warning.expect("a warning").contains("instead of"));

@@ -5,7 +5,7 @@
 
 use super::program::ServerProgram;
 use super::{Sandbox, SandboxSpec, config, datadir};
-use crate::journal::{Journal, Undo};
+use crate::journal::{Journal, Undo, quoted_name};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use toll_load::Target;
+use toll_load::{Connection, Target};
 
 /// The data that a sandbox shall hold; with the server's version it names a cache entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct DataSpec {
 }
 
 /// Raised when data or layout of entries change, so that old ones are no longer found.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 
 /// Starts a sandbox that holds `data`. `load` fills a running server and is only called when no
 /// clone can be had; `tell` hears what is going on.
@@ -86,9 +86,12 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 fn locked(entry: &Path, kind: FlockArg, tell: &dyn Fn(&str)) -> Result<Flock<File>> {
-    let path = entry.with_extension("lock");
+    // Not with_extension: a version's dots would be taken for one.
+    let mut path = entry.as_os_str().to_owned();
+    path.push(".lock");
+    let path = Path::new(&path);
     let failed = || format!("cannot lock {}", path.display());
-    let file = File::options().create(true).append(true).open(&path).with_context(failed)?;
+    let file = File::options().create(true).append(true).open(path).with_context(failed)?;
     let at_once = match kind {
         FlockArg::LockShared => FlockArg::LockSharedNonblock,
         _ => FlockArg::LockExclusiveNonblock,
@@ -141,7 +144,7 @@ fn make(
     let sandbox = Sandbox::start_with(&loading, program.clone(), journal, |program, datadir, home| {
         datadir::initialise(program, datadir, &home.join("init.log"), journal)
     })?;
-    let loaded = load(&sandbox.unix_target());
+    let loaded = load(&sandbox.unix_target()).and_then(|()| count_rows(&sandbox.unix_target()));
     if let Err(error) = loaded {
         let words = sandbox.last_words();
         sandbox.stop(journal)?;
@@ -163,6 +166,21 @@ fn make(
             Err(error)
         }
     }
+}
+
+/// Statistics are made now and stay: recalculated in the background, they would change plans in the
+/// middle of a run.
+fn count_rows(target: &Target) -> Result<()> {
+    let mut connection = Connection::connect(target)?;
+    let tables = connection.query(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' \
+         AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
+    )?;
+    for (schema, table) in tables.pairs() {
+        let analyse = format!("ANALYZE TABLE {}.{}", quoted_name(schema), quoted_name(table));
+        connection.exec_drop(&analyse).with_context(|| format!("the server refused `{analyse}`"))?;
+    }
+    Ok(())
 }
 
 /// Copies the entry, sharing blocks where the file system can, and waits until the copy has reached
