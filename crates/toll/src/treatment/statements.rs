@@ -132,7 +132,7 @@ impl Admin {
 }
 
 /// A variable that starts or ends logging by itself.
-fn is_switch(sql: &String) -> bool {
+fn is_switch(sql: &str) -> bool {
     ["slow_query_log =", "general_log =", "_logging ="].iter().any(|s| sql.contains(s))
 }
 
