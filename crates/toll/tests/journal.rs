@@ -126,6 +126,21 @@ fn a_line_cut_short_by_a_crash_is_passed_over_and_the_rest_undone() {
 }
 
 #[test]
+fn an_error_on_the_way_puts_everything_back() {
+    let dir = dir();
+    let file = dir.path().join("sub/made");
+    let failing = || -> anyhow::Result<()> {
+        let journal = Journal::begin_in(dir.path(), "failing")?;
+        journal.record(Undo::Path { path: file.clone() })?;
+        std::fs::create_dir_all(&file)?;
+        anyhow::bail!("something else")
+    };
+    assert!(failing().is_err());
+    assert!(!file.exists());
+    assert!(!dir.path().join("failing.ndjson").exists());
+}
+
+#[test]
 fn undoing_twice_finds_nothing_the_second_time() {
     let dir = dir();
     let file = dir.path().join("sub/made");

@@ -2,13 +2,11 @@
 
 use crate::server::background::Background;
 use crate::server::{DataSpec, Sandbox, SandboxSpec};
-use anyhow::{Context, Result};
+use crate::workload;
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
-use toll_load::mix::{Distribution, Table};
-use toll_load::{Target, tables};
 
 #[derive(Debug, Subcommand)]
 pub enum Server {
@@ -77,25 +75,15 @@ fn start(arguments: Start) -> Result<ExitCode> {
         if data.rows == 0 {
             return Sandbox::start(spec, journal);
         }
-        Sandbox::start_prepared(spec, data, journal, &tell, |target| load(target, data))
+        Sandbox::start_prepared(spec, data, journal, &tell, |target| {
+            workload::prepare(target, data.tables, data.rows, data.seed)
+        })
     })?;
     for warning in warnings {
         eprintln!("toll: warning: {warning}");
     }
     show(&server);
     Ok(ExitCode::SUCCESS)
-}
-
-/// Tables `sbtest1` and up in the schema that `toll load` uses by default.
-fn load(target: &Target, data: DataSpec) -> Result<()> {
-    let target = Target { db: Some("toll_load".to_owned()), ..target.clone() };
-    let layout = tables::Layout {
-        table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
-        seed: data.seed,
-        threads: std::thread::available_parallelism().map_or(2, usize::from),
-    };
-    // Interrupted, this process simply ends: the server, half full, goes with toll clean.
-    tables::prepare(&target, &layout, &AtomicBool::new(false), |_| {}).context("cannot fill the tables")
 }
 
 fn status(json: bool) -> Result<ExitCode> {

@@ -57,8 +57,8 @@ enum Line {
 
 /// The undo journal of one run. Shared between threads by reference.
 ///
-/// It must be closed ([`Journal::undo_all`]) on every way out; a journal that is merely dropped
-/// stays on disk for `toll clean`, as after a crash.
+/// [`Journal::undo_all`] closes it and says what was done. One that is dropped, on the way out of an
+/// error or a panic, undoes everything just the same.
 #[derive(Debug)]
 pub struct Journal {
     run_id: String,
@@ -71,6 +71,8 @@ struct Open {
     file: File,
     next: u64,
     pending: BTreeMap<UndoId, Undo>,
+    /// Everything was put back, or is another process's business.
+    closed: bool,
 }
 
 /// What came of undoing.
@@ -97,7 +99,7 @@ impl Journal {
         let owner = ProcessId::own().context("cannot read /proc/self/stat: is /proc mounted?")?;
         let unnamed = dir.join(format!("{}-{}-{run_id}.new", owner.pid, owner.start_ticks));
         let file = OpenOptions::new().create_new(true).append(true).open(&unnamed).with_context(failed)?;
-        let open = Open { file, next: 0, pending: BTreeMap::new() };
+        let open = Open { file, next: 0, pending: BTreeMap::new(), closed: false };
         let journal = Self { run_id: run_id.to_owned(), path: path.clone(), open: Mutex::new(open) };
         let begin = Line::Begin {
             run_id: run_id.to_owned(),
@@ -208,7 +210,9 @@ impl Journal {
     /// Leaves what is still to be undone to `owner`: `toll clean` waits until it has ended.
     pub fn hand_over(self, owner: ProcessId) -> Result<()> {
         let mut open = self.open();
-        self.append(&mut open, &Line::Owner { owner })
+        self.append(&mut open, &Line::Owner { owner })?;
+        open.closed = true;
+        Ok(())
     }
 
     /// Puts everything back, last change first, ends whatever still carries the run's mark, and
@@ -220,6 +224,7 @@ impl Journal {
         if undone.failures.is_empty() {
             let _ = std::fs::remove_file(&self.path);
         }
+        self.open().closed = true;
         undone
     }
 
@@ -234,6 +239,17 @@ impl Journal {
         open.file.write_all(&text).and_then(|()| open.file.sync_data()).with_context(|| {
             format!("cannot write the undo journal {}: is the disk full?", self.path.display())
         })
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.open().closed {
+            return;
+        }
+        for failure in self.undo_all().failures {
+            eprintln!("toll: could not put back: {failure}; `toll clean` tries again");
+        }
     }
 }
 
