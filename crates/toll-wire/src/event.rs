@@ -26,7 +26,8 @@ pub struct Event<'a> {
     /// Bytes of the statement (or of its parameters) beyond those kept.
     pub text_cut: u64,
     /// For an EXECUTE: the values bound, rendered as SQL, in the order of the placeholders;
-    /// `text` then holds the statement with its `?`.
+    /// `text` then holds the statement with its `?`. `...` stands for what could not be read: types
+    /// are sent once, perhaps before the capture began.
     pub params: &'a [u8],
     pub statement_id: Option<u32>,
     pub user: &'a [u8],

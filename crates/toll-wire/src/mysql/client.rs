@@ -317,6 +317,7 @@ impl Session {
     pub(super) fn lose_step<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
         self.inbound.reset(&mut context.workspace.room);
         self.outbound.reset(&mut context.workspace.room);
+        self.statements.forget_types(&mut context.workspace.room);
         self.sends = Sends::Commands;
         self.client_adrift = true;
         self.lose_responses(Adrift::Lost);

@@ -65,6 +65,10 @@ impl Kept {
         }
     }
 
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0

@@ -29,7 +29,7 @@ impl Session {
                 return self.orphaned(context);
             };
             let before = bytes.len();
-            front.last_ns = time_ns;
+            front.last_ns = front.last_ns.max(time_ns);
             let passes = front.passes();
             if self.outbound.is_between() {
                 if front.first_ns.is_none() {
@@ -345,7 +345,7 @@ impl Session {
             self.server_adrift.get_or_insert(Adrift::Orphaned);
             return;
         };
-        front.last_ns = time_ns;
+        front.last_ns = front.last_ns.max(time_ns);
         front.bytes_from_server += count;
         front.tainted |= why == Hole::Lost;
         if front.first_ns.is_none() {
@@ -377,7 +377,7 @@ impl Session {
     #[cold]
     pub(super) fn pass_unread(&mut self, count: usize, time_ns: u64) {
         if let Some(front) = self.queue.front() {
-            front.last_ns = time_ns;
+            front.last_ns = front.last_ns.max(time_ns);
             front.bytes_from_server += count as u64;
             if front.first_ns.is_none() {
                 front.first_ns = Some(time_ns);

@@ -87,6 +87,16 @@ impl Statements {
         self.last = Some(id);
     }
 
+    /// Commands were lost: among them may have been one that sent other types, or long data.
+    pub fn forget_types(&mut self, room: &mut Room) {
+        for statement in self.by_id.values_mut() {
+            room.give_back(statement.size());
+            statement.types.clear();
+            statement.long_data.clear();
+            room.take(statement.size());
+        }
+    }
+
     pub fn remove(&mut self, id: u32, room: &mut Room) {
         if let Some(statement) = self.by_id.remove(&id) {
             room.give_back(statement.size());
@@ -304,6 +314,11 @@ impl Statement {
                 scene.keep(command, b"...");
                 return;
             }
+        }
+        // Attributes may follow; anything else means that the values were not these.
+        if count == usize::from(self.params) && !fields.is_empty() {
+            command.kept.truncate(command.text_len);
+            scene.keep(command, b"...");
         }
     }
 }

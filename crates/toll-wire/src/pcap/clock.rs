@@ -50,10 +50,10 @@ impl Clock {
 
     /// A time far before the last one is of the next day; a little before, it is disorder.
     fn with_day(&mut self, ns: u64) -> u64 {
-        let time_ns = self.days * DAY_NS + ns;
-        if time_ns + DAY_NS / 2 < self.last_ns {
+        let time_ns = self.days.saturating_mul(DAY_NS).saturating_add(ns);
+        if time_ns.saturating_add(DAY_NS / 2) < self.last_ns {
             self.days += 1;
-            return time_ns + DAY_NS;
+            return time_ns.saturating_add(DAY_NS);
         }
         time_ns
     }
@@ -72,7 +72,8 @@ fn number(digits: &[u8]) -> Option<u64> {
 fn date(word: &[u8]) -> Option<u64> {
     let &[_, _, _, _, b'-', _, _, b'-', _, _] = word else { return None };
     let (year, month, day) = (number(&word[..4])?, number(&word[5..7])?, number(&word[8..])?);
-    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    // Nanoseconds since 1970 fit into 64 bits up to the year 2554.
+    if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
     // Days from civil date: years begin in March, so that the leap day comes last.

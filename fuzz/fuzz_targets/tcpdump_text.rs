@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| toll_fuzz::decode(toll_wire::pcap::Format::TcpdumpText, input));
