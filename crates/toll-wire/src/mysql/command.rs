@@ -1,7 +1,7 @@
 //! What is known of a command while its response is awaited? Never parses packets.
 
 use super::kept::{Kept, Room};
-use super::reply::Reply;
+use super::reply::{Error, Reply};
 use super::statement::Scene;
 use crate::event::CommandKind;
 
@@ -141,6 +141,21 @@ impl Command {
 
     pub fn message(&self) -> &[u8] {
         self.error.map_or(&[], |error| &self.kept.bytes()[error.message_at..])
+    }
+}
+
+impl Command {
+    pub(super) fn fail(&mut self, error: &Error<'_>, room: &mut Room, total: usize) {
+        // The protocol bounds messages at 512 characters.
+        const MESSAGE: usize = 2048;
+        let message_at = self.kept.len();
+        self.kept.append(&error.message[..error.message.len().min(MESSAGE)], usize::MAX, room, total);
+        let mut failure = Failure { number: error.number, message_at, ..Failure::default() };
+        if let Some(state) = error.state.first_chunk::<5>() {
+            failure.state = *state;
+            failure.state_len = 5;
+        }
+        self.error = Some(failure);
     }
 }
 

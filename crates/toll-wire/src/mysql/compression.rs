@@ -5,6 +5,10 @@
 //! is, its first bytes tell, so that sessions joined midway are read too.
 
 use super::kept::{Kept, Room};
+use super::session::Session;
+use super::{Context, client};
+use crate::event::Sink;
+use crate::stream::{Hole, Side};
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
@@ -159,6 +163,82 @@ pub(super) fn holds_command(bytes: &[u8], is_plausible: impl Fn(&[u8]) -> bool) 
 /// Method deflate with a window of 32 KiB, and a check sum (RFC 1950).
 fn is_zlib(body: &[u8]) -> bool {
     matches!(body, [0x78, flags, ..] if (0x7800 + u16::from(*flags)).is_multiple_of(31))
+}
+
+impl Session {
+    /// Frames of a session that compresses, and the packets in them.
+    pub(super) fn compressed_bytes<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        mut bytes: &[u8],
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        if self.frames(from).is_none_or(|frames| frames.adrift) {
+            let found = from == Side::Client && holds_command(bytes, client::is_plausible);
+            if !found {
+                self.pass_unread(bytes.len(), time_ns);
+                return;
+            }
+            if let Some(frames) = self.frames(from) {
+                frames.reset(&mut context.workspace.room);
+            }
+        }
+        while !bytes.is_empty() {
+            let total = context.limits.total;
+            let Some(frames) = self.frames(from) else { return };
+            let (taken, rest) = frames.take(bytes, &mut context.workspace.room, total);
+            bytes = rest;
+            match taken {
+                Some(Taken::Whole(frame)) => self.frame(from, frame, time_ns, context),
+                Some(Taken::Assembled) => self.assembled_frame(from, time_ns, context),
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn frames(&mut self, from: Side) -> Option<&mut Frames> {
+        let compression = self.compression.as_deref_mut()?;
+        Some(match from {
+            Side::Client => &mut compression.client,
+            Side::Server => &mut compression.server,
+        })
+    }
+
+    pub(super) fn assembled_frame<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        let Some((body, head, incomplete)) = self.frames(from).map(Frames::assembled) else { return };
+        self.frame(from, assembled_frame(&body, head, incomplete), time_ns, context);
+        if let Some(frames) = self.frames(from) {
+            frames.next(body, &mut context.workspace.room);
+        }
+    }
+
+    fn frame<S: Sink + ?Sized>(
+        &mut self,
+        from: Side,
+        frame: Frame<'_>,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        match frame.content {
+            Content::Stored(body) => self.plain_bytes(from, body, time_ns, context),
+            Content::Missing => self.plain_hole(from, frame.length, Hole::Cut, time_ns, context),
+            Content::Compressed(body) => {
+                let mut inflater = std::mem::take(&mut context.workspace.inflater);
+                let whole = inflater
+                    .expand(body, frame.length, |piece| self.plain_bytes(from, piece, time_ns, context));
+                context.workspace.inflater = inflater;
+                if !whole {
+                    self.lose_client_step(context);
+                }
+            }
+        }
+    }
 }
 
 /// Expands frames; one serves all sessions of a decoder.

@@ -1,7 +1,7 @@
 //! In which phase is a connection, and what is known of its user? Never touches packets of the command phase.
 
-use super::command::{self, CONNECT_TEXT, Command, Queue};
-use super::compression::{self, Compression, Content, Frame, Frames, Taken};
+use super::command::{CONNECT_TEXT, Command, Queue};
+use super::compression::Compression;
 use super::handshake::{Capabilities, Greeting, Response};
 use super::packet::{Assembly, Ended, Want};
 use super::reply::{Error, NO_GOOD_INDEX, NO_INDEX, Ok, Reply};
@@ -140,77 +140,8 @@ impl Session {
         }
     }
 
-    /// Frames of a session that compresses, and the packets in them.
-    pub(super) fn compressed_bytes<S: Sink + ?Sized>(
-        &mut self,
-        from: Side,
-        mut bytes: &[u8],
-        time_ns: u64,
-        context: &mut Context<'_, S>,
-    ) {
-        if self.frames(from).is_none_or(|frames| frames.adrift) {
-            let found = from == Side::Client && compression::holds_command(bytes, client::is_plausible);
-            if !found {
-                self.pass_unread(bytes.len(), time_ns);
-                return;
-            }
-            if let Some(frames) = self.frames(from) {
-                frames.reset(&mut context.workspace.room);
-            }
-        }
-        while !bytes.is_empty() {
-            let total = context.limits.total;
-            let Some(frames) = self.frames(from) else { return };
-            let (taken, rest) = frames.take(bytes, &mut context.workspace.room, total);
-            bytes = rest;
-            match taken {
-                Some(Taken::Whole(frame)) => self.frame(from, frame, time_ns, context),
-                Some(Taken::Assembled) => self.assembled_frame(from, time_ns, context),
-                None => {}
-            }
-        }
-    }
-
-    fn frames(&mut self, from: Side) -> Option<&mut Frames> {
-        let compression = self.compression.as_deref_mut()?;
-        Some(match from {
-            Side::Client => &mut compression.client,
-            Side::Server => &mut compression.server,
-        })
-    }
-
-    fn assembled_frame<S: Sink + ?Sized>(&mut self, from: Side, time_ns: u64, context: &mut Context<'_, S>) {
-        let Some((body, head, incomplete)) = self.frames(from).map(Frames::assembled) else { return };
-        self.frame(from, compression::assembled_frame(&body, head, incomplete), time_ns, context);
-        if let Some(frames) = self.frames(from) {
-            frames.next(body, &mut context.workspace.room);
-        }
-    }
-
-    fn frame<S: Sink + ?Sized>(
-        &mut self,
-        from: Side,
-        frame: Frame<'_>,
-        time_ns: u64,
-        context: &mut Context<'_, S>,
-    ) {
-        match frame.content {
-            Content::Stored(body) => self.plain_bytes(from, body, time_ns, context),
-            Content::Missing => self.plain_hole(from, frame.length, Hole::Cut, time_ns, context),
-            Content::Compressed(body) => {
-                let mut inflater = std::mem::take(&mut context.workspace.inflater);
-                let whole = inflater
-                    .expand(body, frame.length, |piece| self.plain_bytes(from, piece, time_ns, context));
-                context.workspace.inflater = inflater;
-                if !whole {
-                    self.lose_client_step(context);
-                }
-            }
-        }
-    }
-
     #[inline]
-    fn plain_bytes<S: Sink + ?Sized>(
+    pub(super) fn plain_bytes<S: Sink + ?Sized>(
         &mut self,
         from: Side,
         bytes: &[u8],
@@ -270,7 +201,7 @@ impl Session {
         }
     }
 
-    fn plain_hole<S: Sink + ?Sized>(
+    pub(super) fn plain_hole<S: Sink + ?Sized>(
         &mut self,
         from: Side,
         count: u64,
@@ -558,22 +489,6 @@ impl Session {
             tainted: command.tainted,
             attributes: &[],
         });
-    }
-}
-
-impl Command {
-    pub(super) fn fail(&mut self, error: &Error<'_>, room: &mut super::Room, total: usize) {
-        // The protocol bounds messages at 512 characters.
-        const MESSAGE: usize = 2048;
-        let message_at = self.kept.len();
-        self.kept.append(&error.message[..error.message.len().min(MESSAGE)], usize::MAX, room, total);
-        let mut failure =
-            command::Failure { number: error.number, message_at, ..command::Failure::default() };
-        if let Some(state) = error.state.first_chunk::<5>() {
-            failure.state = *state;
-            failure.state_len = 5;
-        }
-        self.error = Some(failure);
     }
 }
 

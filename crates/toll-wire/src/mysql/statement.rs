@@ -22,8 +22,6 @@ const LONG_DATA_KEPT: usize = 64 << 10;
 pub(super) struct Statements {
     by_id: HashMap<u32, Statement>,
     last: Option<u32>,
-    /// Next to be forgotten where there are too many.
-    oldest: u32,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +73,9 @@ impl Statements {
         self.remove(id, room);
         if self.by_id.len() >= limit.max(1) {
             // Ids grow, so the smallest is the oldest.
-            let oldest = self.by_id.keys().copied().min().unwrap_or(self.oldest);
-            self.remove(oldest, room);
+            if let Some(oldest) = self.by_id.keys().copied().min() {
+                self.remove(oldest, room);
+            }
         }
         let whole = command.text();
         let kept = if room.used() < total { whole } else { &whole[..whole.len().min(256)] };
