@@ -55,6 +55,9 @@ pub struct Arm {
     #[serde(default)]
     pub command: String,
     pub workload: Workload,
+    /// The arm that this one is compared with; absent: the plan's baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     #[serde(default)]
     pub artefact: Option<ArtefactKind>,
     /// Why this arm cannot run here; such an arm is in no round's order.

@@ -50,7 +50,7 @@ impl<'a> Arms<'a> {
     pub fn compare(&self, plan: &Plan) -> Vec<BTreeMap<&'static str, Compared>> {
         let mut all: Vec<BTreeMap<&'static str, Compared>> = Vec::with_capacity(self.windows.len());
         for (i, arm) in self.windows.iter().enumerate() {
-            let baseline = (i != self.baseline).then(|| &self.windows[self.baseline]);
+            let baseline = baseline_of(plan, i, self.baseline).map(|b| &self.windows[b]);
             let of_arm = OUTCOMES
                 .iter()
                 .filter_map(|outcome| Some((outcome.name, compare(plan, outcome, arm, baseline)?)));
@@ -136,4 +136,13 @@ pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
         .map(|&q| (q, all.value_at_quantile(q) as f64))
         .chain([(1.0, all.max() as f64)])
         .collect()
+}
+
+/// Position of the arm that an arm is compared with; `None`: it is a baseline itself.
+fn baseline_of(plan: &Plan, arm: usize, main: usize) -> Option<usize> {
+    if plan.arms[arm].role == Role::Baseline {
+        return None;
+    }
+    let named = plan.arms[arm].against.as_ref();
+    Some(named.and_then(|name| plan.arms.iter().position(|a| a.name == *name)).unwrap_or(main))
 }

@@ -6,6 +6,7 @@
 mod advice;
 mod arms;
 mod artefacts;
+mod charts;
 mod checks;
 mod compare;
 mod doubt;
@@ -101,6 +102,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         advice: Vec::new(),
         charts: Vec::new(),
     };
+    result.charts = charts::charts(plan, &result.arms);
     result.answer = advice::answer(&result);
     result.advice = advice::advice(&result);
     result

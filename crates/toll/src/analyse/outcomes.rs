@@ -19,7 +19,7 @@ pub struct Definition {
 }
 
 /// Every outcome of a window, in the order that reports show them.
-pub const OUTCOMES: [Definition; 15] = [
+pub const OUTCOMES: [Definition; 16] = [
     better_high("qps", "statements/s", "throughput"),
     better_high("tps", "events/s", "transactions"),
     better_low("latency_us_mean", "us", "mean response time"),
@@ -35,6 +35,7 @@ pub const OUTCOMES: [Definition; 15] = [
     better_low("toll_cpu_us_per_query", "us", "CPU per query, toll itself"),
     better_low("artefact_bytes_per_s", "bytes/s", "artefact written"),
     better_low("stall_s", "s", "stalled"),
+    better_low("elapsed_s", "s", "time until done"),
 ];
 
 const fn better_high(name: &'static str, unit: &'static str, title: &'static str) -> Definition {
@@ -118,6 +119,10 @@ pub fn measure(
     }
     latency(recorded, window, histogram, &mut measured);
     cpu(window, &mut measured);
+    if bins.is_empty() && histogram.is_none() {
+        // No load ran: the window lasted until its treatment was done.
+        measured.set("elapsed_s", Some(window.seconds()));
+    }
     measured.set("artefact_bytes_per_s", artefact_bytes.map(|bytes| bytes as f64 / window.seconds()));
     measured
 }

@@ -41,9 +41,18 @@ pub struct Run {
     /// Rows in each table
     #[arg(long)]
     rows: Option<u64>,
+    /// Tables of the load
+    #[arg(long)]
+    tables: Option<u32>,
+    /// Rows that tables hold, where that is more than the load touches (the dumped table)
+    #[arg(long)]
+    table_rows: Option<u64>,
     /// Connections of the load
     #[arg(long)]
     threads: Option<u32>,
+    /// Rates in the place of the scenario's shares of capacity, in rising order
+    #[arg(long, value_delimiter = ',', value_name = "100000,200000")]
+    rates: Option<Vec<f64>>,
     /// Seed of order, jitter and draws [default: from the clock, and written down]
     #[arg(long)]
     seed: Option<u64>,
@@ -76,6 +85,9 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         gap: arguments.gap,
         rows: arguments.rows,
         threads: arguments.threads,
+        tables: arguments.tables,
+        table_rows: arguments.table_rows,
+        rates: arguments.rates.unwrap_or_default(),
         seed: arguments.seed,
         early_stop: arguments.early_stop,
     };

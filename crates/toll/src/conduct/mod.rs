@@ -66,6 +66,9 @@ impl Interrupt {
 
 /// A pilot shorter than this many of the plan's windows makes its own windows shorter.
 const PILOT_WINDOWS: f64 = 6.0;
+/// Long enough to average over what a busy host does from second to second.
+const CAPACITY_US: u64 = 4_000_000;
+const CAPACITY_WARMUP_S: f64 = 1.0;
 /// A driver's last bin may be this late before the driver is held to be stuck.
 const BINS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -163,6 +166,25 @@ impl<'a> Conductor<'a> {
             }
             self.recorder.artefact(cut.count(self.stage.port));
         }
+    }
+
+    /// Events a second that an arm's closed loop attains, by a short run of it alone.
+    pub fn capacity(&mut self, workload: &Workload) -> anyhow::Result<f64> {
+        let closed = Workload { rate_per_s: None, ..workload.clone() };
+        self.ensure_driver(&closed, false)?;
+        if !self.interrupt.sleep(CAPACITY_WARMUP_S) {
+            anyhow::bail!("interrupted before the first trial");
+        }
+        let driver = self.driver.as_mut().context("no driver")?;
+        let begin = driver.feed.edge_at_or_after(clock::mono_us());
+        let end = begin + CAPACITY_US;
+        driver.feed.open_window(begin, end);
+        if !self.interrupt.sleep_until(end) {
+            anyhow::bail!("interrupted before the first trial");
+        }
+        let driver = self.driver.as_mut().context("no driver")?;
+        let load = driver.feed.close_window(BINS_WITHIN).context("the load driver fell silent")?;
+        Ok(load.events as f64 * 1e6 / CAPACITY_US as f64)
     }
 
     /// Takes the load down.

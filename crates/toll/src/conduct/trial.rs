@@ -38,6 +38,9 @@ impl Conductor<'_> {
         jitter_s: f64,
     ) -> anyhow::Result<bool> {
         let (arm, workload) = self.arm(name)?;
+        if arm.until_done {
+            return self.trial_until_done(arm, trial, round);
+        }
         self.ensure_driver(&workload, false)?;
         let lasts = self.plan.settle_s + jitter_s + self.plan.window_s + SLACK_S;
         let mut fill = self.stage.fill.clone();
@@ -57,6 +60,35 @@ impl Conductor<'_> {
             return Ok(false);
         };
         self.account(arm, trial, round, &treatment, &window)?;
+        Ok(true)
+    }
+
+    /// A window that is as long as its command takes, with no load beside it.
+    fn trial_until_done(&mut self, arm: &Arm, trial: u32, round: u32) -> anyhow::Result<bool> {
+        self.stop_load()?;
+        let name = &arm.name;
+        self.recorder.trial(step(trial, round, name, Step::Start));
+        if !self.interrupt.sleep(self.plan.settle_s) {
+            return Ok(false);
+        }
+        let fill = self.stage.fill.clone();
+        let mut begin = step(trial, round, name, Step::WindowBegin);
+        begin.cpu = Some(readings::cpu(self.stage, None, &Treatment::none()));
+        begin.mono_us = clock::mono_us();
+        self.recorder.trial(begin);
+        let mut treatment = Treatment::start(arm, &fill, trial, &mut self.stage.bench())?;
+        let done = treatment.wait_done(&|| self.interrupt.raised());
+        let mut end = step(trial, round, name, Step::WindowEnd);
+        end.cpu = Some(readings::cpu(self.stage, None, &Treatment::none()));
+        let notes = treatment.stop(&mut self.stage.bench());
+        if !done? {
+            return Ok(false);
+        }
+        self.recorder.trial(end);
+        let mut line = step(trial, round, name, Step::Stopped);
+        line.note = (!notes.is_empty()).then(|| notes.join("; "));
+        self.recorder.trial(line);
+        self.discard(&treatment);
         Ok(true)
     }
 

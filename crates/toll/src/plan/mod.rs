@@ -8,10 +8,11 @@ mod available;
 pub use available::{Facts, unavailable};
 
 use crate::clock;
-use crate::scenario::{Arm, Profile, Scenario, Seconds, Workload as Written};
+use crate::scenario::{Arm, Profile, Rate, Scenario, Seconds, Workload as Written};
 use crate::treatment::Fill;
 use anyhow::{Context, bail};
-use toll_record::{FORMAT, Plan, Role, Workload};
+use std::collections::BTreeMap;
+use toll_record::{FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
 #[derive(Debug, Clone, Default)]
@@ -26,8 +27,12 @@ pub struct Wishes {
     pub gap: Option<Seconds>,
     pub rows: Option<u64>,
     pub threads: Option<u32>,
+    pub tables: Option<u32>,
+    pub table_rows: Option<u64>,
     pub seed: Option<u64>,
     pub early_stop: bool,
+    /// In the place of the scenario's shares of capacity, events a second.
+    pub rates: Vec<f64>,
 }
 
 /// All that can be settled without a server.
@@ -57,6 +62,7 @@ impl Settled {
         profile.window = wishes.window.unwrap_or(profile.window);
         profile.settle = wishes.settle.unwrap_or(profile.settle);
         profile.gap = wishes.gap.unwrap_or(profile.gap);
+        profile.table_rows = wishes.table_rows.or(profile.table_rows);
         if profile.rounds == 0 || profile.window.0 <= 0.0 {
             bail!("--rounds and --window must be above zero");
         }
@@ -77,12 +83,50 @@ impl Settled {
     /// The most tables, and rows in each, that any arm's load touches.
     pub fn data(&self) -> (u32, u64) {
         let loads = self.arms.iter().map(|arm| self.arm_workload(arm));
-        loads.fold((0, 0), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
+        let rows = self.profile.table_rows.unwrap_or(0);
+        loads.fold((0, rows), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
     }
 
     /// The scenario's load with what this arm says of its own.
     pub fn arm_workload(&self, arm: &Arm) -> Workload {
         overlay(&self.workload, &arm.workload)
+    }
+
+    /// Arms whose capacity must be known before rates can be, each once.
+    pub fn capacities_wanted(&self) -> Vec<String> {
+        let mut wanted: Vec<String> = Vec::new();
+        for arm in &self.arms {
+            if let Some(Rate::Share { of, .. }) = &arm.workload.rate
+                && !wanted.contains(of)
+            {
+                wanted.push(of.clone());
+            }
+        }
+        wanted
+    }
+
+    /// Puts numbers in the place of shares. `rates`, where the user gave some, stand for the
+    /// shares in rising order.
+    pub fn settle_rates(&mut self, capacities: &BTreeMap<String, f64>, rates: &[f64]) -> anyhow::Result<()> {
+        let share_of = |arm: &Arm| match &arm.workload.rate {
+            Some(Rate::Share { share, of }) => Some((*share, of.clone())),
+            _ => None,
+        };
+        let mut shares: Vec<f64> = self.arms.iter().filter_map(|a| Some(share_of(a)?.0)).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.dedup();
+        if !rates.is_empty() && rates.len() != shares.len() {
+            bail!("--rates takes {} rates for this scenario, in rising order", shares.len());
+        }
+        for arm in &mut self.arms {
+            let Some((share, of)) = share_of(arm) else { continue };
+            let rate = match shares.iter().position(|s| *s == share).and_then(|i| rates.get(i)) {
+                Some(rate) => *rate,
+                None => share * capacities.get(&of).context("a capacity was not measured")?,
+            };
+            arm.workload.rate = Some(Rate::PerSecond(rate.round().max(1.0)));
+        }
+        Ok(())
     }
 
     /// Seconds that the run will take, but for loading data and counting artefacts.
@@ -105,6 +149,7 @@ impl Settled {
                 kind: arm.kind.name().to_owned(),
                 command: shown_command(arm, fill),
                 workload: self.arm_workload(arm),
+                against: arm.against.clone(),
                 artefact: arm.artefact,
                 unavailable: unavailable(arm, facts),
                 burn_share: arm.burn_share,
@@ -172,6 +217,7 @@ fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Wo
     }
     workload.rows = rows.unwrap_or(workload.rows);
     workload.threads = wishes.threads.unwrap_or(workload.threads);
+    workload.tables = wishes.tables.unwrap_or(workload.tables);
     workload
 }
 
@@ -185,7 +231,10 @@ fn overlay(base: &Workload, over: &Written) -> Workload {
         tables: over.tables.unwrap_or(base.tables),
         rows: over.rows.unwrap_or(base.rows),
         prepared: over.prepared.unwrap_or(base.prepared),
-        rate_per_s: over.rate.or(base.rate_per_s),
+        rate_per_s: match over.rate {
+            Some(Rate::PerSecond(rate)) => Some(rate),
+            _ => base.rate_per_s,
+        },
     }
 }
 
@@ -199,8 +248,12 @@ fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyho
             bail!("{} has no arm `{name}`: it has {}", scenario.name, known.join(", "));
         }
     }
-    let chosen = |arm: &&Arm| names.contains(&arm.name) || arm.role == Role::Baseline;
-    Ok(scenario.arms.iter().filter(chosen).cloned().collect())
+    let chosen = |arm: &Arm| names.contains(&arm.name);
+    let needed = |arm: &Arm| {
+        let by = |other: &Arm| chosen(other) && other.against.as_ref() == Some(&arm.name);
+        arm.name == scenario.baseline || scenario.arms.iter().any(by)
+    };
+    Ok(scenario.arms.iter().filter(|arm| chosen(arm) || needed(arm)).cloned().collect())
 }
 
 /// The command or settings as people would write them; `{artefact}` and the like stay open.

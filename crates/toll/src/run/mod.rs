@@ -14,10 +14,11 @@ use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
 use crate::conduct::{Conductor, Ending, Interrupt, Progress};
 use crate::journal::Journal;
-use crate::plan::{Settled, Wishes};
+use crate::plan::{Facts, Settled, Wishes};
 use crate::recorder::{Recorder, Recording};
 use crate::scenario::Scenario;
 use anyhow::{Context, bail};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toll_record::{Plan, RunDir, RunResult, RunWriter};
 
@@ -46,14 +47,14 @@ pub struct Finished {
 
 /// Carries the run out. An interrupted run is finished too: what was measured is analysed.
 pub fn run(asked: Asked) -> anyhow::Result<Finished> {
-    let settled = Settled::new(asked.scenario.clone(), &asked.wishes)?;
+    let mut settled = Settled::new(asked.scenario.clone(), &asked.wishes)?;
     let interrupt = Interrupt::listen()?;
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(&settled.scenario.name));
     let writer = RunWriter::create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
     std::fs::write(dir.join("scenario.toml"), &asked.text).context("cannot write scenario.toml")?;
     let journal = Journal::begin(&name::run_id(&dir)).context("nothing was changed")?;
-    let conducted = conduct(&asked, &settled, &dir, writer, journal, &interrupt);
+    let conducted = conduct(&asked, &mut settled, &dir, writer, journal, &interrupt);
     let ending = match conducted {
         Ok(ending) => ending,
         Err(error) => {
@@ -73,7 +74,7 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
 
 fn conduct(
     asked: &Asked,
-    settled: &Settled,
+    settled: &mut Settled,
     dir: &Path,
     writer: RunWriter,
     journal: Journal,
@@ -85,6 +86,8 @@ fn conduct(
         if interrupt.raised() {
             bail!("interrupted before the first trial");
         }
+        let capacities = capacities(settled, &facts, asked, &mut stage, interrupt)?;
+        settled.settle_rates(&capacities, &asked.wishes.rates)?;
         let mut plan = settled.plan(&facts, &stage.fill, asked.command.clone())?;
         writer.write_json("plan.json", &plan).context("cannot write plan.json")?;
         writer.write_json("host.json", &host).context("cannot write host.json")?;
@@ -141,6 +144,41 @@ fn trials(
     conductor.second_opinions();
     progress.finish();
     ending.and_then(|ending| stopped.map(|()| ending))
+}
+
+/// What closed loops attain here, for the arms whose rates are shares of it. Its samples go to a
+/// directory of their own that does not outlive the run.
+fn capacities(
+    settled: &Settled,
+    facts: &Facts,
+    asked: &Asked,
+    stage: &mut crate::conduct::Stage,
+    interrupt: &Interrupt,
+) -> anyhow::Result<BTreeMap<String, f64>> {
+    let wanted = settled.capacities_wanted();
+    let mut found = BTreeMap::new();
+    if wanted.is_empty() || !asked.wishes.rates.is_empty() {
+        return Ok(found);
+    }
+    let plan = settled.plan(facts, &stage.fill, asked.command.clone())?;
+    let scratch = stage.work_dir.join("capacity");
+    let (recorder, recording) = Recorder::start(RunWriter::create(&scratch)?);
+    let progress = Progress::new(0, 0);
+    let mut never = || Ok(false);
+    let mut conductor =
+        Conductor::new(&plan, &settled.arms, stage, &recorder, interrupt, &progress, &mut never, false);
+    let measured = wanted.into_iter().try_for_each(|name| {
+        let arm = settled.scenario.arms.iter().find(|a| a.name == name).context("no such arm")?;
+        let per_s = conductor.capacity(&settled.arm_workload(arm))?;
+        eprintln!("toll: {name} attains {per_s:.0} events/s here");
+        found.insert(name, per_s);
+        anyhow::Ok(())
+    });
+    let stopped = conductor.stop_load();
+    recording.finish(&recorder)?;
+    measured?;
+    stopped?;
+    Ok(found)
 }
 
 /// A run that came to nothing before it had a plan leaves no directory to wonder about.

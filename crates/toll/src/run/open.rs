@@ -92,6 +92,7 @@ fn sandbox(
         tables,
         rows,
         performance_schema,
+        ipv6: settled.arms.iter().any(|arm| settled.arm_workload(arm).transport == "ipv6"),
         settings,
         buffer_pool_bytes: if settled.profile_name == "faithful" { FAITHFUL_POOL_BYTES } else { 0 },
         ..SandboxSpec::default()
@@ -163,6 +164,11 @@ fn stage(
     let work_dir = dir.join("work");
     journal.record(Undo::Path { path: work_dir.clone() })?;
     std::fs::create_dir_all(&work_dir).with_context(|| format!("cannot make {}", work_dir.display()))?;
+    let defaults = work_dir.join("client.cnf");
+    let target = endpoints.unix.as_ref().or(endpoints.tcp.as_ref()).context("no way to the server")?;
+    write_client_defaults(&defaults, target)?;
+    fill.set("client_defaults", defaults.display().to_string());
+    fill.set("schema", target.db.clone().unwrap_or_default());
     let wants_remote = settled.arms.iter().any(|arm| arm.remote_port.is_some());
     let remote = if wants_remote { Some(Remote::make(&journal)?) } else { None };
     let host = host::facts(&dir, &facts.variables);
@@ -178,6 +184,22 @@ fn stage(
         port: place.port,
     };
     Ok((stage, facts, host))
+}
+
+/// An option file for client programs among the treatments, readable by its owner only.
+fn write_client_defaults(path: &Path, target: &Target) -> anyhow::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    // Inside double quotes the clients undo a backslash before these two.
+    let password = target.password.expose().replace('\\', "\\\\").replace('"', "\\\"");
+    let text = format!("[client]\nuser=\"{}\"\npassword=\"{password}\"\n", target.user);
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The options that the scenario wishes for this flavour, `name=value`.

@@ -54,7 +54,19 @@ pub struct Workload {
     pub tables: Option<u32>,
     pub rows: Option<u64>,
     pub prepared: Option<bool>,
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
+}
+
+/// Events a second of an open loop.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Rate {
+    PerSecond(f64),
+    /// `{ share = 0.4, of = "tcp-64" }`: of what that arm's closed loop attains here, found first.
+    Share {
+        share: f64,
+        of: String,
+    },
 }
 
 /// What a sandbox server must be able to do.
@@ -77,6 +89,9 @@ pub struct Profile {
     pub gap: Seconds,
     #[serde(default)]
     pub rows: Option<u64>,
+    /// Rows that tables hold, where that is more than the load touches.
+    #[serde(default)]
+    pub table_rows: Option<u64>,
     /// The arms of this profile; absent: all.
     #[serde(default)]
     pub arms: Option<Vec<String>>,
@@ -137,6 +152,11 @@ pub struct Arm {
     pub requires_variable: Vec<String>,
     /// Share of one CPU that a positive control burns.
     pub burn_share: Option<f64>,
+    /// The window lasts until the command is done; no load runs beside it (`driver = "none"`).
+    #[serde(default)]
+    pub until_done: bool,
+    /// The arm that this one is compared with, where that is not the scenario's baseline.
+    pub against: Option<String>,
     #[serde(default)]
     pub workload: Workload,
 }
@@ -221,6 +241,17 @@ impl Scenario {
             }
             arm.validate().with_context(|| format!("arm `{}`", arm.name))?;
         }
+        for arm in &self.arms {
+            let rate_of = match &arm.workload.rate {
+                Some(Rate::Share { of, .. }) => Some(of),
+                _ => None,
+            };
+            for other in arm.against.iter().chain(rate_of) {
+                if !names.contains(other.as_str()) {
+                    bail!("arm `{}` refers to the arm `{other}`, which does not exist", arm.name);
+                }
+            }
+        }
         if !names.contains(self.baseline.as_str()) {
             bail!("the baseline `{}` is not among the arms", self.baseline);
         }
@@ -260,6 +291,10 @@ impl Arm {
         }
         if (self.artefact == Some(toll_record::ArtefactKind::Server)) != self.count.is_some() {
             bail!("`artefact = \"server\"` and `count` go together");
+        }
+        if self.until_done && (self.kind != Kind::Command || self.workload.driver.as_deref() != Some("none"))
+        {
+            bail!("`until_done` goes with kind = \"command\" and workload = {{ driver = \"none\" }}");
         }
         if self.role == toll_record::Role::PositiveControl && self.burn_share.is_none() {
             bail!("a positive control needs `burn_share`, the share of one CPU that it burns");

@@ -7,8 +7,11 @@ pub struct Preset {
     pub text: &'static str,
 }
 
-pub const PRESETS: &[Preset] =
-    &[Preset { name: "tcpdump-impact", text: include_str!("../../../../scenarios/tcpdump-impact.toml") }];
+pub const PRESETS: &[Preset] = &[
+    Preset { name: "tcpdump-impact", text: include_str!("../../../../scenarios/tcpdump-impact.toml") },
+    Preset { name: "socket-vs-tcp", text: include_str!("../../../../scenarios/socket-vs-tcp.toml") },
+    Preset { name: "load-curve", text: include_str!("../../../../scenarios/load-curve.toml") },
+];
 
 #[cfg(test)]
 mod tests {

@@ -69,21 +69,35 @@ impl Treatment {
         if let Some(path) = &artefact {
             fill.set("artefact", path.display().to_string());
         }
-        let mut treatment = Self {
-            group: None,
-            far_end: None,
-            switched: None,
-            count: arm.count.clone(),
-            artefact,
-            probe: arm.probe.map(Into::into),
-            packets_at_begin: None,
-        };
+        let mut treatment =
+            Self { count: arm.count.clone(), artefact, probe: arm.probe.map(Into::into), ..Self::none() };
         match treatment.switch_on(arm, &mut fill, &stem, bench) {
             Ok(()) => Ok(treatment),
             Err(error) => {
                 treatment.stop(bench);
                 Err(error)
             }
+        }
+    }
+
+    /// A treatment that is nothing, for readings beside none.
+    pub fn none() -> Self {
+        Self {
+            group: None,
+            far_end: None,
+            switched: None,
+            count: None,
+            artefact: None,
+            probe: None,
+            packets_at_begin: None,
+        }
+    }
+
+    /// Waits until the command has ended by itself; false when `give_up` says so before.
+    pub fn wait_done(&mut self, give_up: &dyn Fn() -> bool) -> anyhow::Result<bool> {
+        match &mut self.group {
+            Some(group) => group.wait_done(give_up),
+            None => Ok(true),
         }
     }
 

@@ -142,6 +142,18 @@ impl Group {
         bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
     }
 
+    /// Waits for the end of a command that ends by itself; one that fails is an error.
+    pub fn wait_done(&mut self, give_up: &dyn Fn() -> bool) -> anyhow::Result<bool> {
+        while !give_up() {
+            match self.children.first_mut().map(Child::try_wait) {
+                Some(Ok(Some(status))) if status.success() => return Ok(true),
+                Some(Ok(Some(status))) => bail!("{} failed ({status}): {}", self.name, self.tail()),
+                _ => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        Ok(false)
+    }
+
     /// An error if the first process has ended.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
         match self.children.first_mut().map(Child::try_wait) {

@@ -18,10 +18,13 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use toll_load::Target;
 use toll_load::mix::{Distribution, Table};
 use toll_load::tables::{self, Layout, Progress};
+use toll_load::{Address, Compression, Target, Tls};
 use toll_record::Workload;
+
+/// The ways to a server that arms can name.
+pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
 /// Where drivers connect to, by transport.
 #[derive(Debug, Clone)]
@@ -32,13 +35,23 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// The target that a transport's name stands for.
-    pub fn target(&self, transport: &str) -> anyhow::Result<&Target> {
-        let (target, what) = match transport {
-            "tcp" => (&self.tcp, "TCP address"),
-            "unix" => (&self.unix, "socket"),
-            other => bail!("`{other}` is no transport: known are tcp, unix"),
+    pub fn target(&self, transport: &str) -> anyhow::Result<Target> {
+        if transport == "unix" {
+            return self.unix.clone().context("the server's socket is not known: give it in --server");
+        }
+        let tcp = self.tcp.clone().context("the server's TCP address is not known: give it in --server")?;
+        let at = |host: &str| match &tcp.address {
+            Address::Tcp { port, .. } => Address::Tcp { host: host.into(), port: *port },
+            socket => socket.clone(),
         };
-        target.as_ref().with_context(|| format!("the server's {what} is not known: give it in --server"))
+        Ok(match transport {
+            "tcp" => tcp,
+            "tls" => Target { tls: Tls::Required, ..tcp },
+            "compress" => Target { compress: Compression::Zlib, ..tcp },
+            "localhost" => Target { address: at("localhost"), ..tcp },
+            "ipv6" => Target { address: at("::1"), ..tcp },
+            other => bail!("`{other}` is no transport: known are {}", TRANSPORTS.join(", ")),
+        })
     }
 }
 
@@ -73,8 +86,8 @@ impl Driver {
         let target = ground.endpoints.target(&workload.transport)?;
         let stderr = ground.dir.join("driver.stderr");
         let (mut command, bins) = match workload.driver.as_str() {
-            "toll" => toll_driver::command(workload, target, ground)?,
-            "sysbench" => sysbench::command(workload, target, ground)?,
+            "toll" => toll_driver::command(workload, &target, ground)?,
+            "sysbench" => sysbench::command(workload, &target, ground)?,
             other => bail!("`{other}` is no driver: use toll or sysbench"),
         };
         let errors = std::fs::OpenOptions::new()

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use toll_load::mix::Profile;
-use toll_load::{Address, Target};
+use toll_load::{Address, Compression, Target, Tls};
 use toll_record::{Bin, Workload};
 
 const SCRIPT: &str = include_str!("bins.lua");
@@ -82,6 +82,12 @@ fn write_settings(
     match &target.address {
         Address::Tcp { host, port } => writeln!(text, "mysql-host={host}\nmysql-port={port}")?,
         Address::Unix(socket) => writeln!(text, "mysql-socket={}", socket.display())?,
+    }
+    if target.tls != Tls::Off {
+        writeln!(text, "mysql-ssl=on")?;
+    }
+    if target.compress != Compression::Off {
+        writeln!(text, "mysql-compression=on")?;
     }
     writeln!(text, "mysql-user={}", target.user)?;
     if !target.password.is_empty() {

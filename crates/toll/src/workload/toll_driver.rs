@@ -5,7 +5,7 @@ use super::feed::{BinReader, Reported};
 use anyhow::Context;
 use std::process::Command;
 use toll_load::bins::BinLine;
-use toll_load::{Address, Target};
+use toll_load::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 
 pub fn command(
@@ -38,6 +38,12 @@ pub fn command(
     }
     if let Some(rate) = workload.rate_per_s {
         command.args(["--rate", &rate.to_string()]);
+    }
+    if target.tls != Tls::Off {
+        command.arg("--tls");
+    }
+    if target.compress != Compression::Off {
+        command.arg("--compress");
     }
     if !workload.prepared {
         command.arg("--text");
