@@ -65,6 +65,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             command,
             workload: workload(),
             artefact: None,
+            against: None,
             unavailable: None,
             burn_share: None,
         },

@@ -140,6 +140,7 @@ impl Synthetic {
                     kind: "command".into(),
                     command: format!("collect --as {}", arm.name),
                     workload: workload.clone(),
+                    against: None,
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,

@@ -22,6 +22,7 @@ fn an_arm(name: &str) -> Arm {
             rate_per_s: None,
         },
         artefact: None,
+        against: None,
         unavailable: None,
         burn_share: None,
     }
