@@ -259,6 +259,7 @@ fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyho
 /// The command or settings as people would write them; `{artefact}` and the like stay open.
 fn shown_command(arm: &Arm, fill: &Fill) -> String {
     let mut open = fill.clone();
+    open.set("toll", "toll".into());
     for name in ["artefact", "remote_ip", "remote_port"] {
         open.set(name, name.to_uppercase());
     }
