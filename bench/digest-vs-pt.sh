@@ -18,6 +18,7 @@ done
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
 
 scratch=$(mktemp -d) server= capturer=
+export TMPDIR=$scratch # in a shared one, servers delete each other's temporary tables
 trap 'kill $capturer $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"' EXIT
 inputs=${KEEP:-$scratch}
 mkdir -p "$inputs"

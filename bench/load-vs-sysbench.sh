@@ -18,6 +18,7 @@ done
 [ -x "$toll" ] || cargo build --release -p toll
 
 dir=$(mktemp -d) server=
+export TMPDIR=$dir # in a shared one, servers delete each other's temporary tables
 trap 'kill $server 2>/dev/null; wait 2>/dev/null; rm -rf "$dir"' EXIT
 mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
   --datadir="$dir/data" --user="$(id -un)" >"$dir/install.log" 2>&1

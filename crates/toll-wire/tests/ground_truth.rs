@@ -32,6 +32,8 @@ impl Server {
                 "--no-defaults",
                 "--user=root",
                 &format!("--datadir={}", data.display()),
+                // In a shared one, servers delete each other's temporary tables.
+                &format!("--tmpdir={}", dir.path().display()),
                 "--auth-root-authentication-method=normal",
             ],
         );
@@ -39,6 +41,7 @@ impl Server {
         let child = Command::new("mariadbd")
             .args(["--no-defaults", "--user=root", "--skip-log-bin", "--bind-address=127.0.0.1"])
             .arg(format!("--datadir={}", data.display()))
+            .arg(format!("--tmpdir={}", dir.path().display()))
             .arg(format!("--socket={}", socket(dir.path()).display()))
             .arg(format!("--port={port}"))
             .stdout(Stdio::null())

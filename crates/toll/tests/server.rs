@@ -241,6 +241,23 @@ fn two_at_once_load_the_data_once() {
     bench.assert_clean();
 }
 
+/// A server deletes what look like left-over temporary tables in its tmpdir when it starts, so a shared
+/// one would cost other servers of the host theirs.
+#[test]
+fn no_start_touches_the_temporary_tables_of_another_server() {
+    if !have_server(None) {
+        return;
+    }
+    let bench = Bench::new("tmpdir");
+    let theirs = std::env::temp_dir().join(format!("#sql-temptable-toll-{}.MAI", std::process::id()));
+    std::fs::write(&theirs, "in use").expect("written");
+    let sandbox = Sandbox::start(&bench.spec(), &bench.journal).expect("started");
+    let survived = theirs.exists();
+    sandbox.stop(&bench.journal).expect("stopped");
+    std::fs::remove_file(&theirs).expect("survived");
+    assert!(survived);
+}
+
 /// Set `TOLL_TEST_MYSQLD` to a `mysqld` of MySQL 8 to run this.
 #[test]
 fn mysql_8_starts_like_mariadb() {

@@ -21,6 +21,7 @@ static TEMPLATE: LazyLock<Option<tempfile::TempDir>> = LazyLock::new(|| {
         .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
         .arg(format!("--datadir={}", dir.path().join("data").display()))
         .args(["--user=root", "--innodb-log-file-size=16M"])
+        .env("TMPDIR", dir.path()) // in a shared one, servers delete each other's temporary tables
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
@@ -84,6 +85,7 @@ impl TestServer {
         let made = Command::new(program)
             .args(["--no-defaults", "--user=root", "--initialize-insecure"])
             .arg(format!("--datadir={}", dir.path().join("data").display()))
+            .env("TMPDIR", dir.path())
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -176,6 +178,7 @@ fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Child {
         .arg(format!("--socket={}", dir.join("s").display()))
         .arg(format!("--pid-file={}", dir.join("pid").display()))
         .arg(format!("--port={port}"))
+        .env("TMPDIR", dir)
         .args(options)
         .stdout(Stdio::null())
         .stderr(log)

@@ -14,13 +14,9 @@ use std::time::{Duration, Instant};
 /// MySQL writes and syncs some 150 MB; a slow disk takes a minute.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Makes `datadir` (which must not exist); what the program says goes to `log`.
-pub(super) fn initialise(
-    program: &ServerProgram,
-    datadir: &Path,
-    log: &Path,
-    journal: &Journal,
-) -> Result<()> {
+/// Makes `home/data` (which must not exist); what the program says goes to `home/init.log`.
+pub(super) fn initialise(program: &ServerProgram, home: &Path, journal: &Journal) -> Result<()> {
+    let (datadir, log) = (&home.join("data"), &home.join("init.log"));
     std::fs::create_dir(datadir).with_context(|| format!("cannot make {}", datadir.display()))?;
     let mut command = match program.flavour {
         Flavour::Mariadb => {
@@ -41,6 +37,9 @@ pub(super) fn initialise(
     };
     command.arg(format!("--basedir={}", program.basedir.display()));
     command.arg(format!("--datadir={}", datadir.display()));
+    // A server that starts deletes temporary tables it finds in its tmpdir: in a shared one, those of
+    // every other server of this host.
+    command.arg(format!("--tmpdir={}", home.join("tmp").display()));
     if nix::unistd::geteuid().is_root() {
         command.arg("--user=root");
     }
@@ -71,13 +70,20 @@ pub(super) fn initialise(
     Ok(())
 }
 
-/// The last lines of a log, indented, for an error message.
+/// The last lines of a log, indented, for an error message; if they are advice rather than errors,
+/// the last errors before them.
 pub(super) fn tail(log: &Path) -> String {
     const LINES: usize = 12;
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(8192)..]).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(LINES)..];
+    let mut last = lines[lines.len().saturating_sub(LINES)..].to_vec();
+    if !last.iter().any(|line| line.contains("ERROR")) {
+        let errors: Vec<&str> = lines.iter().copied().filter(|line| line.contains("ERROR")).collect();
+        if !errors.is_empty() {
+            last = errors[errors.len().saturating_sub(LINES)..].to_vec();
+        }
+    }
     if last.is_empty() {
         return format!("  ({} is empty)", log.display());
     }

@@ -51,8 +51,8 @@ pub(super) fn start(
             make(&entry, &spec, &program, journal, tell, load)?;
         }
     }
-    let sandbox = Sandbox::start_with(&spec, program, journal, |_, datadir, home| {
-        clone(&entry, datadir, &home.join("clone.log"), journal)
+    let sandbox = Sandbox::start_with(&spec, program, journal, |_, home| {
+        clone(&entry, &home.join("data"), &home.join("clone.log"), journal)
     });
     drop(lock);
     sandbox
@@ -141,8 +141,8 @@ fn make(
     loading.settings.push("innodb_doublewrite=OFF".into());
     // Nothing is left to purge or merge in the windows of a run.
     loading.settings.push("innodb_fast_shutdown=0".into());
-    let sandbox = Sandbox::start_with(&loading, program.clone(), journal, |program, datadir, home| {
-        datadir::initialise(program, datadir, &home.join("init.log"), journal)
+    let sandbox = Sandbox::start_with(&loading, program.clone(), journal, |program, home| {
+        datadir::initialise(program, home, journal)
     })?;
     let loaded = load(&sandbox.unix_target()).and_then(|()| count_rows(&sandbox.unix_target()));
     if let Err(error) = loaded {

@@ -96,9 +96,7 @@ impl Sandbox {
     /// Starts a server with no tables. Blocks until it answers, or fails with its last words.
     pub fn start(spec: &SandboxSpec, journal: &Journal) -> Result<Self> {
         let program = ServerProgram::find(spec.program.as_deref())?;
-        Self::start_with(spec, program, journal, |program, datadir, home| {
-            datadir::initialise(program, datadir, &home.join("init.log"), journal)
-        })
+        Self::start_with(spec, program, journal, |program, home| datadir::initialise(program, home, journal))
     }
 
     /// Starts a server that holds `data`: a clone from the cache, or filled by `load` the first
@@ -113,12 +111,12 @@ impl Sandbox {
         prepared::start(spec, data, journal, tell, load)
     }
 
-    /// Starts a server on the data directory that `fill` makes.
+    /// Starts a server on the data directory `data` that `fill` makes in the sandbox's own.
     pub(super) fn start_with(
         spec: &SandboxSpec,
         program: ServerProgram,
         journal: &Journal,
-        fill: impl FnOnce(&ServerProgram, &Path, &Path) -> Result<()>,
+        fill: impl FnOnce(&ServerProgram, &Path) -> Result<()>,
     ) -> Result<Self> {
         let addresses = addresses(spec.ipv6);
         if let Some(port) = spec.port {
@@ -137,8 +135,7 @@ impl Sandbox {
 
         let home = spec.cache_dir()?.join("sandbox").join(journal.run_id());
         let mut directories = vec![make_home(&home, journal)?];
-        let datadir = home.join("data");
-        let filled = fill(&program, &datadir, &home);
+        let filled = fill(&program, &home);
         let started = filled.and_then(|()| {
             let socket = socket_path(&home, journal, &mut directories)?;
             let config = config::shown(&program, &settings);

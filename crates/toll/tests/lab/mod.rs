@@ -119,6 +119,7 @@ impl Server {
                 "--user={}",
                 nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name
             ))
+            .env("TMPDIR", home) // in a shared one, servers delete each other's temporary tables
             .output()
             .unwrap();
         assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
@@ -133,6 +134,7 @@ impl Server {
             .arg(format!("--socket={}", socket.display()))
             .arg(format!("--port={port}"))
             .arg(format!("--pid-file={}", home.join("pid").display()))
+            .env("TMPDIR", home)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         if nix::unistd::geteuid().is_root() {
