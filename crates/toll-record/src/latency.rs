@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_broken_line_in_the_middle_is_an_error_that_names_the_window() {
         let (_dir, text) = a_log_with(&[("none", 0, &[900]), ("B", 1, &[950])]);
-        let broken = text.replace("HISTF", "XXXXX");
+        let broken = text.replace("HISTF", "BROKE");
         let e = parse(&broken).unwrap_err();
         assert!(e.to_string().contains("none#0"), "{e}");
     }
