@@ -17,6 +17,7 @@ mod wire;
 pub use error::{Error, ServerError};
 pub use rows::Rows;
 pub(crate) use scan::{Scan, Scanner};
+pub(crate) use stream::Cutter;
 pub(crate) use wire::Wire;
 
 use crate::target::Target;

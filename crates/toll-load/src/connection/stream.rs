@@ -2,19 +2,36 @@
 
 use super::error::Error;
 use crate::target::{Address, Target, Tls};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// A connected socket. Once it stands, both kinds are alike to the kernel.
 #[derive(Debug)]
-pub enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+pub struct Socket {
+    fd: Arc<OwnedFd>,
+    unix: bool,
+}
+
+/// Ends a connection from outside, whatever call another thread is blocked in on it.
+#[derive(Debug, Default)]
+pub struct Cutter(Weak<OwnedFd>);
+
+impl Cutter {
+    /// From now on reads find the end of the stream, and writes fail.
+    pub fn cut(&self) {
+        if let Some(fd) = self.0.upgrade() {
+            // The server may have been faster.
+            let _ = rustix::net::shutdown(&fd, Shutdown::Both);
+        }
+    }
 }
 
 /// What a password may be sent over: plugins differ in whether a Unix socket is private enough.
@@ -34,53 +51,60 @@ pub enum Stream {
 impl Socket {
     /// Connects, with Nagle off (requests are single writes) and `timeout` on every step.
     pub fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
-        let failed = |unix: bool| {
-            move |source: io::Error| Error::Connect { address: address.to_string(), unix, source }
+        let unix = matches!(address, Address::Unix(_));
+        let failed = |source: io::Error| Error::Connect { address: address.to_string(), unix, source };
+        let connected = match address {
+            Address::Unix(path) => connect_unix(path, timeout),
+            Address::Tcp { host, port } => connect_tcp(host, *port, timeout),
         };
-        let socket = match address {
-            Address::Unix(path) => Self::Unix(UnixStream::connect(path).map_err(failed(true))?),
-            Address::Tcp { host, port } => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                let found = (host.as_str(), *port).to_socket_addrs().map_err(failed(false))?;
-                let connected = found.into_iter().find_map(|address| {
-                    TcpStream::connect_timeout(&address, timeout).map_err(|e| last = e).ok()
-                });
-                let stream = connected.ok_or(last).map_err(failed(false))?;
-                stream.set_nodelay(true).map_err(failed(false))?;
-                Self::Tcp(stream)
-            }
-        };
-        socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed(socket.is_unix()))?;
+        let socket = Self { fd: Arc::new(connected.map_err(failed)?), unix };
+        socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed)?;
         Ok(socket)
     }
 
-    fn is_unix(&self) -> bool {
-        matches!(self, Self::Unix(_))
-    }
-
     fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
-        match self {
-            Self::Tcp(s) => s.set_read_timeout(read).and_then(|()| s.set_write_timeout(write)),
-            Self::Unix(s) => s.set_read_timeout(read).and_then(|()| s.set_write_timeout(write)),
-        }
+        set_socket_timeout(&self.fd, Timeout::Recv, read)?;
+        set_socket_timeout(&self.fd, Timeout::Send, write)?;
+        Ok(())
     }
 }
 
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(s) => s.read(buffer),
-            Self::Unix(s) => s.read(buffer),
+/// Where the server's backlog is full, connecting waits: no longer than `timeout`.
+fn connect_unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&fd, Timeout::Send, Some(timeout))?;
+    let address = SocketAddrUnix::new(path)?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address))?;
+    Ok(fd)
+}
+
+/// To the first address of the name that answers.
+fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<OwnedFd> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream.into());
+            }
+            Err(error) => last = error,
         }
+    }
+    Err(last)
+}
+
+impl Read for Socket {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.fd, buffer)?)
     }
 }
 
 impl Write for Socket {
+    /// A server that is gone is an error to count, never a signal.
+    #[inline]
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(s) => s.write(bytes),
-            Self::Unix(s) => s.write(bytes),
-        }
+        Ok(rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -100,8 +124,8 @@ impl Stream {
     pub fn channel(&self) -> Channel {
         match self {
             Self::Tls(_) => Channel::Encrypted,
-            Self::Plain(Socket::Unix(_)) => Channel::Local,
-            Self::Plain(Socket::Tcp(_)) => Channel::Open,
+            Self::Plain(socket) if socket.unix => Channel::Local,
+            Self::Plain(_) => Channel::Open,
         }
     }
 
@@ -110,10 +134,12 @@ impl Stream {
     }
 
     pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        match self.socket() {
-            Socket::Tcp(s) => s.set_nonblocking(on),
-            Socket::Unix(s) => s.set_nonblocking(on),
-        }
+        Ok(rustix::io::ioctl_fionbio(&self.socket().fd, on)?)
+    }
+
+    /// For whoever has to end the connection under a thread that is blocked in it.
+    pub fn cutter(&self) -> Cutter {
+        Cutter(Arc::downgrade(&self.socket().fd))
     }
 
     /// Turns a plain stream into an encrypted one, handshake included.
@@ -143,10 +169,7 @@ fn tls_reason(error: &io::Error) -> String {
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match self.socket() {
-            Socket::Tcp(s) => s.as_fd(),
-            Socket::Unix(s) => s.as_fd(),
-        }
+        self.socket().fd.as_fd()
     }
 }
 

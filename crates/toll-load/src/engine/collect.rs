@@ -1,8 +1,8 @@
 //! How do the workers' tallies become bins, and the bins a whole?
 
 use super::Plan;
+use super::ledger::{Report, Times};
 use super::tally::{Counts, Tally};
-use super::worker::{Report, Times};
 use crate::schedule::{Pace, Schedule};
 use hdrhistogram::Histogram;
 use nix::sys::resource::{UsageWho, getrusage};

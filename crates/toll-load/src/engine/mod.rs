@@ -1,6 +1,9 @@
 //! How is a whole run carried out: connections up, workers on, bins collected, a clear end?
 
+mod account;
 mod collect;
+mod ledger;
+mod lone;
 mod poller;
 mod reconnect;
 mod session;
@@ -14,18 +17,26 @@ pub use tally::{Counts, OpenTally, Tally};
 use crate::clock::now_ns;
 use crate::connection::Error;
 use crate::mix::{Mix, Rng};
-use crate::schedule::{Pace, Schedule};
+use crate::schedule::{Due, Pace, Schedule};
 use crate::target::Target;
+use account::Watch;
 use collect::Collector;
+use ledger::{Report, Times};
+use lone::Lone;
 use session::Session;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use worker::{Times, Worker};
+use worker::Worker;
+
+/// After the end, answers still on their way are awaited for this long.
+const DRAIN_NS: u64 = 2_000_000_000;
+/// However long nothing happens, a worker looks this often whether it is to stop.
+const LONGEST_WAIT_NS: u64 = 100_000_000;
 
 /// Everything that a run needs to know beforehand.
 #[derive(Debug, Clone)]
@@ -75,9 +86,10 @@ pub enum RunError {
 #[derive(Debug)]
 pub struct Shared {
     stop: Arc<AtomicBool>,
+    times: Times,
     schedule: Option<Mutex<Schedule>>,
-    /// Next event of a recorded sequence in a closed loop.
-    sequence: AtomicU64,
+    /// Next event of a recorded sequence in a closed loop; absent where events are drawn.
+    sequence: Option<AtomicU64>,
     /// Tallies to use again.
     spares: Mutex<Vec<Tally>>,
     /// The first message of each error code.
@@ -88,6 +100,32 @@ pub struct Shared {
 const MESSAGES: usize = 256;
 
 impl Shared {
+    /// Does no event begin any more?
+    #[inline]
+    fn is_over(&self, now_ns: u64) -> bool {
+        now_ns >= self.times.end_ns || self.stop.load(Relaxed)
+    }
+
+    /// The next event to begin, if its time has come; one drawn before its time stays `reserved`.
+    #[inline]
+    fn next_due(&self, reserved: &mut Option<Due>, now_ns: u64) -> Option<Due> {
+        let Some(schedule) = &self.schedule else {
+            let number = self.sequence.as_ref().map_or(0, |next| next.fetch_add(1, Relaxed));
+            return Some(Due { intended_ns: now_ns, number });
+        };
+        if reserved.is_none() {
+            *reserved = schedule.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        reserved.take_if(|due| due.intended_ns <= now_ns)
+    }
+
+    /// Waits where the reader is far behind; fails where it has gone, and then the run is ending.
+    fn hand_in(&self, reports: &SyncSender<Report>, report: Report) {
+        if reports.send(report).is_err() {
+            self.stop.store(true, Relaxed);
+        }
+    }
+
     fn remember(&self, code: u16, message: &str) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         if messages.len() < MESSAGES && !messages.contains_key(&code) {
@@ -102,6 +140,9 @@ impl Shared {
 
 /// Bins in which nobody has read a report: then workers wait rather than fill memory.
 const REPORTS: usize = 64;
+
+/// What a worker's thread does from the beginning to the end.
+type Work = Box<dyn FnOnce() -> Result<(), RunError> + Send>;
 
 /// Threads that a number of connections is shared among, unless told otherwise: one loop keeps up
 /// with a few hundred thousand answers a second, and a quarter of the CPUs is left to it.
@@ -135,25 +176,32 @@ pub fn run(
     let schedule = Schedule::new(&plan.pace, plan.seed, start_ns, end_ns);
     let shared = Arc::new(Shared {
         stop: stop.clone(),
+        times,
         schedule: schedule.clone().map(Mutex::new),
-        sequence: AtomicU64::new(0),
+        sequence: mix.sequence.is_some().then(AtomicU64::default),
         spares: Mutex::default(),
         messages: Mutex::default(),
     });
     let reconnects = reconnect::start(plan.target.clone(), mix.clone(), plan.prepared, stop.clone());
     let (reports, inbox) = sync_channel(REPORTS * shares.len());
-    let mut threads = Vec::new();
+    let (mut watch, mut threads) = (Watch::default(), Vec::new());
     for (number, sessions) in sessions.into_iter().enumerate() {
         let rng = Rng::new(plan.seed, number as u64);
-        let (shared, mix, reports, reconnects) =
-            (shared.clone(), mix.clone(), reports.clone(), reconnects.clone());
+        let (shared, mix, reports, lost) = (shared.clone(), mix.clone(), reports.clone(), reconnects.clone());
+        let stop = stop.clone();
+        let carry_out: Work = match <[Session; 1]>::try_from(sessions) {
+            Ok([session]) => {
+                let account = watch.open(&shared);
+                Box::new(move || Lone::new(shared, mix, account, session, rng, reports, lost)?.run())
+            }
+            Err(sessions) => Box::new(move || Worker::new(shared, mix, sessions, rng, reports, lost)?.run()),
+        };
         let work = move || {
             // To the nanosecond where it is asked for: the default slack is 50 µs.
             let _ = nix::sys::prctl::set_timerslack(1);
-            let outcome = Worker::new(shared.clone(), mix, sessions, rng, times, reports, reconnects)
-                .and_then(Worker::run);
+            let outcome = carry_out();
             if outcome.is_err() {
-                shared.stop.store(true, Relaxed);
+                stop.store(true, Relaxed);
             }
             outcome
         };
@@ -163,23 +211,25 @@ pub fn run(
     drop((reports, reconnects));
 
     let mut collector = Collector::new(&plan, times, warm_ns, schedule, shares.len(), open);
-    let mut failure = None;
+    let (mut failure, mut received) = (None, Vec::new());
     loop {
         match inbox.recv_timeout(Duration::from_millis(50)) {
-            Ok(report) => {
-                for bin in collector.take(report) {
-                    if see(&bin).is_break() {
-                        stop.store(true, Relaxed);
-                    }
-                    if failure.is_none() && collector.hopeless(plan.give_up) {
-                        failure = Some(());
-                        stop.store(true, Relaxed);
-                    }
-                    collector.reuse(bin, &shared.spares);
-                }
-            }
+            Ok(report) => received.push(report),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
+        }
+        watch.look(&shared, &inbox, &mut received);
+        for report in received.drain(..) {
+            for bin in collector.take(report) {
+                if see(&bin).is_break() {
+                    stop.store(true, Relaxed);
+                }
+                if failure.is_none() && collector.hopeless(plan.give_up) {
+                    failure = Some(());
+                    stop.store(true, Relaxed);
+                }
+                collector.reuse(bin, &shared.spares);
+            }
         }
     }
     stop.store(true, Relaxed);

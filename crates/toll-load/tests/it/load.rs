@@ -255,6 +255,41 @@ fn a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
 }
 
 #[test]
+fn bins_end_on_time_while_the_server_says_nothing() {
+    let Some(server) = server_with_tables() else { return };
+    for connections in [1, 2, 4] {
+        let plan = Plan { connections, ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap()) };
+        let (mut bins, mut silent, mut after) = (0, Vec::new(), 0);
+        let outcome = run_seeing(plan, |bin| {
+            bins += 1;
+            if bins == 4 {
+                server.signal("STOP");
+            }
+            let counts = &bin.tally.counts;
+            if silent.len() < 5 {
+                if bins > 4 && counts.events == 0 && counts.in_flight == connections as u64 {
+                    silent.push(counts.oldest_ns);
+                } else {
+                    silent.clear();
+                }
+                if silent.len() == 5 {
+                    // It goes on only because these bins were seen while it stood still.
+                    server.signal("CONT");
+                }
+            } else {
+                after += counts.events;
+            }
+            after >= 10
+        });
+        let outcome = outcome.unwrap();
+        assert!(silent.windows(2).all(|w| w[1] == w[0] + 50_000_000), "{silent:?}");
+        let totals = &outcome.totals.counts;
+        assert_eq!(outcome.sums, (totals.statements, totals.events, totals.errors));
+        assert_eq!(totals.errors, 0, "{:?}", outcome.totals.messages);
+    }
+}
+
+#[test]
 fn a_rate_beyond_capacity_is_said_to_be_one() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pace::Open { rate_per_s: 1000.0, arrivals: Arrivals::Poisson };

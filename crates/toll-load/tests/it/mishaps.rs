@@ -112,3 +112,22 @@ fn a_server_that_stays_away_ends_the_run_after_the_time_given() {
         other => panic!("{other}"),
     }
 }
+
+#[test]
+fn a_server_that_hangs_does_not_hold_the_end() {
+    let Some(server) = server_with_tables() else { return };
+    for (connections, target) in [(1, server.unix()), (1, server.tcp()), (4, server.tcp())] {
+        let plan = Plan { connections, ..plan(target, Profile::PointSelect.mix(TABLE).unwrap()) };
+        let mut bins = 0;
+        let outcome = run_seeing(plan, |bin| {
+            bins += 1;
+            if bins == 4 {
+                server.signal("STOP");
+            }
+            bins > 4 && bin.tally.counts.events == 0
+        });
+        server.signal("CONT");
+        let counts = outcome.unwrap().totals.counts;
+        assert_eq!((counts.in_flight, counts.errors), (connections as u64, 0));
+    }
+}
