@@ -41,7 +41,11 @@ pub struct Summary {
     pub lag_us_mean: Option<f64>,
     pub lag_us_p99: Option<f64>,
     pub lag_us_max: Option<f64>,
+    /// Connections that broke and came back.
     pub reconnects: u64,
+    /// Connections made anew because `--reconnect` says so.
+    #[serde(default)]
+    pub reconnects_asked: u64,
     pub errors_by_code: BTreeMap<u16, u64>,
     /// At the end of the stretch: events begun or due and not done, those of them that have not begun
     /// at all, and the age of the oldest.
@@ -163,6 +167,7 @@ impl Summary {
             lag_us_p99: lag.as_ref().and_then(|l| l.p99),
             lag_us_max: lag.as_ref().and_then(|l| l.max),
             reconnects: counts.reconnects,
+            reconnects_asked: counts.reconnects_asked,
             errors_by_code: counts.errors_by_code.clone(),
             in_flight: counts.in_flight,
             backlog: 0,

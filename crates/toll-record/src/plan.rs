@@ -114,6 +114,9 @@ pub struct Workload {
     pub rows: u64,
     /// Statements travel as prepared (binary) rather than text.
     pub prepared: bool,
+    /// Events after which a connection is made anew; 0: never.
+    #[serde(default)]
+    pub reconnect_every: u64,
     /// Intended events a second; absent: closed loop.
     #[serde(default)]
     pub rate_per_s: Option<f64>,

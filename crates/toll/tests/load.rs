@@ -143,6 +143,19 @@ fn seconds_come_as_lines_for_people_and_as_json() {
 }
 
 #[test]
+fn short_connections_are_counted_apart_and_have_a_thread_each() {
+    let Some(bench) = bench() else { return };
+    let run =
+        ["point-select", "--rows", "1000", "--threads", "3", "--reconnect", "1", "--time", "500ms", "--json"];
+    let summary = final_line(&bench.toll(&run));
+    assert_eq!((summary.errors, summary.reconnects), (0, 0), "{summary:?}");
+    assert!(summary.events > 3 && summary.reconnects_asked + 3 >= summary.events, "{summary:?}");
+    let shared = bench.toll(&[&run[..], &["--workers", "2"]].concat());
+    assert_eq!(shared.status.code(), Some(1));
+    assert!(text(&shared.stderr).contains("leave --workers out"), "{}", text(&shared.stderr));
+}
+
+#[test]
 fn a_mix_a_digest_and_recorded_events_are_replayed() {
     let Some(bench) = bench() else { return };
     let mix = bench.file(

@@ -30,22 +30,43 @@ const COM_QUERY: u8 = 0x03;
 const COM_PING: u8 = 0x0e;
 const COM_STMT_PREPARE: u8 = 0x16;
 
+/// After a goodbye a server closes at once; one that does not is left behind.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+
 /// A session with a server. Dropping it says goodbye.
 #[derive(Debug)]
 pub struct Connection {
     wire: Wire,
     session: Session,
+    said_goodbye: bool,
 }
 
 impl Connection {
     /// Connects and logs in. Afterwards a statement may take as long as it likes; see
     /// [`Self::set_read_timeout`].
     pub fn connect(target: &Target) -> Result<Self, Error> {
-        let socket = Socket::connect(&target.address, target.connect_timeout)?;
-        let (wire, session) = handshake::shake_hands(Wire::new(Stream::Plain(socket)), target)?;
-        let timeouts = wire.stream().set_timeouts(None, None);
-        timeouts.map_err(|source| Error::Lost { doing: "logging in", source })?;
-        Ok(Self { wire, session })
+        let mut connection = Self::open(target, |_| {})?;
+        connection.set_read_timeout(None)?;
+        Ok(connection)
+    }
+
+    /// The same, but what follows may take no longer than the target's timeout either. `seen` is
+    /// given the socket before the first word is exchanged.
+    pub(crate) fn open(target: &Target, seen: impl FnOnce(Cutter)) -> Result<Self, Error> {
+        let stream = Stream::Plain(Socket::connect(&target.address, target.connect_timeout)?);
+        seen(stream.cutter());
+        let (wire, session) = handshake::shake_hands(Wire::new(stream), target)?;
+        Ok(Self { wire, session, said_goodbye: false })
+    }
+
+    /// Says goodbye and waits until the server has closed its side, so that over TCP the port that is
+    /// taken for a minute (TIME_WAIT) is the server's, of which it needs but one.
+    pub(crate) fn quit(mut self) {
+        self.said_goodbye = true;
+        // Whoever is gone already need not be waited for.
+        if self.wire.send_command(&[COM_QUIT]).is_ok() {
+            let _ = self.wire.stream().await_end(CLOSE_WITHIN);
+        }
     }
 
     /// Sends one text (several statements where separated by `;`) and reads all its results; those
@@ -122,6 +143,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        if self.said_goodbye {
+            return;
+        }
         // The server may be gone; then there is nobody to say goodbye to, nor to wait for.
         let _ = self.wire.stream().set_timeouts(None, Some(Duration::from_millis(100)));
         let _ = self.wire.send_command(&[COM_QUIT]);

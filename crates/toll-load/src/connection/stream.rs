@@ -34,6 +34,9 @@ impl Cutter {
     }
 }
 
+/// Reads before a server that goes on talking after a goodbye is left behind.
+const FAREWELLS: u32 = 16;
+
 /// What a password may be sent over: plugins differ in whether a Unix socket is private enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Channel {
@@ -140,6 +143,20 @@ impl Stream {
     /// For whoever has to end the connection under a thread that is blocked in it.
     pub fn cutter(&self) -> Cutter {
         Cutter(Arc::downgrade(&self.socket().fd))
+    }
+
+    /// Waits, at most this long, until the other side has closed. What comes before that, encrypted or
+    /// not, is its farewell and dropped.
+    pub fn await_end(&self, limit: Duration) -> io::Result<()> {
+        let socket = self.socket();
+        set_socket_timeout(&socket.fd, Timeout::Recv, Some(limit))?;
+        let mut farewell = [0u8; 256];
+        for _ in 0..FAREWELLS {
+            if rustix::io::read(&socket.fd, &mut farewell)? == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Turns a plain stream into an encrypted one, handshake included.

@@ -62,8 +62,17 @@ impl Account {
     /// The worker will block in this session, for as long as the server takes.
     pub fn adopt(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.set_read_timeout(None)?;
-        self.entries().cutter = session.connection.stream().cutter();
+        self.attach(session.connection.stream().cutter());
         Ok(())
+    }
+
+    /// The worker will block in this connection, be it only to log in.
+    pub fn attach(&self, cutter: Cutter) {
+        let mut entries = self.entries();
+        if entries.cut {
+            cutter.cut();
+        }
+        entries.cutter = cutter;
     }
 
     /// Takes what the worker has sent, and then what it would have sent by now were it not blocked.

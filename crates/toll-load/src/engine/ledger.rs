@@ -100,6 +100,17 @@ impl Ledger {
         self.tally.counts.reconnects += 1;
     }
 
+    /// The connection that an event needs could not be made, so that the event has failed.
+    pub fn refused_event(&mut self, error: &Error) {
+        self.tally.failed_event(error.code());
+        self.shared.remember(error.code(), &error.to_string());
+    }
+
+    /// A connection was made anew, as the plan says.
+    pub fn reconnected_as_asked(&mut self) {
+        self.tally.counts.reconnects_asked += 1;
+    }
+
     /// The report of the next bin that has ended by now. `begun` holds the intended times of events
     /// under way, `reserved` an event that waits for its time or for a connection.
     #[inline]

@@ -1,15 +1,17 @@
 //! What does a thread with a single connection do? Send, read, note, and again.
 //!
 //! Its reads block for as long as the server takes, so that a request costs one write, one read and
-//! one look at the clock. What it cannot do meanwhile is done through its [`Account`].
+//! one look at the clock. What it cannot do meanwhile is done through its [`Account`]. It also makes
+//! its connection anew where events are to have connections of their own.
 
 use super::account::{Account, Entries};
 use super::ledger::Report;
 use super::reconnect::{Answer, Request};
 use super::session::Session;
-use super::slot::{Progress, Slot};
+use super::slot::{Progress, Slot, State};
 use super::{LONGEST_WAIT_NS, RunError, Shared};
 use crate::clock::{now_ns, sleep_until};
+use crate::connection::Error;
 use crate::mix::{Mix, Rng};
 use crate::schedule::Due;
 use std::sync::Arc;
@@ -24,6 +26,8 @@ pub struct Lone {
     rng: Rng,
     reports: SyncSender<Report>,
     reserved: Option<Due>,
+    /// Events that this connection has carried to their end.
+    carried: u64,
     /// The connection was lost; another was asked for.
     broken: bool,
     lost: Sender<Request>,
@@ -35,7 +39,6 @@ impl Lone {
     /// Takes over a connected session; nothing is sent yet.
     pub fn new(
         shared: Arc<Shared>,
-        mix: Arc<Mix>,
         account: Arc<Account>,
         mut session: Session,
         rng: Rng,
@@ -46,13 +49,14 @@ impl Lone {
         let slot = Slot::new(Box::new(session));
         let (answer, answers) = channel();
         Ok(Self {
+            mix: shared.access.mix.clone(),
             shared,
-            mix,
             account,
             slot,
             rng,
             reports,
             reserved: None,
+            carried: 0,
             broken: false,
             lost,
             answer,
@@ -79,20 +83,79 @@ impl Lone {
         Ok(())
     }
 
-    /// One event from its begin to its end; answers when the next may begin.
+    /// One event from its begin to its end, with the connection that it may need; answers when the
+    /// next may begin.
     #[inline]
     fn carry_out(&mut self, due: Due, now: u64) -> u64 {
         self.account.begin(due.intended_ns);
+        if self.slot.state == State::Down
+            && let Err(error) = self.connect()
+        {
+            return self.refuse(&error);
+        }
         let event = self.mix.pick(due.number, &mut self.rng);
         let mut progress = self.slot.begin(&self.mix, event, due.intended_ns, now, &mut self.rng);
         loop {
             if !matches!(progress, Progress::Blocked)
                 && let Some(free) = self.note(&progress)
             {
-                return free;
+                return if self.is_spent() { self.leave() } else { free };
             }
             progress = self.slot.advance(&self.mix, &mut self.rng);
         }
+    }
+
+    /// Has the connection carried all the events that it was made for?
+    #[inline]
+    fn is_spent(&self) -> bool {
+        let every = self.shared.reconnect_every;
+        every > 0 && self.carried >= every && self.slot.state == State::Idle
+    }
+
+    /// Says goodbye; answers the time at which the server has closed, which counts into no latency.
+    fn leave(&mut self) -> u64 {
+        if let Some(session) = self.slot.leave() {
+            session.connection.quit();
+        }
+        now_ns()
+    }
+
+    /// Makes the connection anew, as the plan says.
+    fn connect(&mut self) -> Result<(), Error> {
+        let mut session = self.shared.access.open(|cutter| self.account.attach(cutter))?;
+        self.account.adopt(&mut session)?;
+        self.revive(Box::new(session));
+        let mut entries = self.account.entries();
+        self.hand_in_ended(&mut entries, now_ns());
+        entries.ledger.reconnected_as_asked();
+        Ok(())
+    }
+
+    /// The connection could not be made anew: the event has failed, and the connection is treated as
+    /// any that broke.
+    fn refuse(&mut self, error: &Error) -> u64 {
+        let mut entries = self.account.entries();
+        let free = self.hand_in_ended(&mut entries, now_ns());
+        if entries.cut {
+            return free;
+        }
+        entries.ledger.refused_event(error);
+        self.account.end();
+        drop(entries);
+        self.ask_for_session();
+        free
+    }
+
+    fn revive(&mut self, session: Box<Session>) {
+        self.slot.revive(session);
+        self.carried = 0;
+        self.broken = false;
+    }
+
+    fn ask_for_session(&mut self) {
+        self.broken = true;
+        // The thread ends only with the run.
+        let _ = self.lost.send(Request { slot: 0, answer: self.answer.clone() });
     }
 
     /// Writes down what became of the event; once it is over, answers when the next may begin.
@@ -111,10 +174,10 @@ impl Lone {
             return None;
         }
         self.account.end();
+        drop(entries);
+        self.carried += 1;
         if lost {
-            self.broken = true;
-            // The thread ends only with the run.
-            let _ = self.lost.send(Request { slot: 0, answer: self.answer.clone() });
+            self.ask_for_session();
         }
         Some(free)
     }
@@ -131,8 +194,7 @@ impl Lone {
                 entries.ledger.reconnected();
                 drop(entries);
                 self.account.adopt(&mut session)?;
-                self.slot.revive(session);
-                self.broken = false;
+                self.revive(session);
             }
             // We hold a sender ourselves: it was the time.
             Err(_) => {}

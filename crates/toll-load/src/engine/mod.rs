@@ -23,7 +23,7 @@ use account::Watch;
 use collect::Collector;
 use ledger::{Report, Times};
 use lone::Lone;
-use session::Session;
+use session::{Access, Session};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
@@ -49,6 +49,8 @@ pub struct Plan {
     /// Threads that share them.
     pub workers: usize,
     pub prepared: bool,
+    /// Events after which a connection is made anew; 0: never. Then each needs a worker of its own.
+    pub reconnect_every: u64,
     /// How long events begin, warm-up included; `None`: until stopped.
     pub time: Option<Duration>,
     /// Not counted in the totals.
@@ -87,6 +89,9 @@ pub enum RunError {
 pub struct Shared {
     stop: Arc<AtomicBool>,
     times: Times,
+    access: Access,
+    /// Events after which a connection is made anew; 0: never.
+    reconnect_every: u64,
     schedule: Option<Mutex<Schedule>>,
     /// Next event of a recorded sequence in a closed loop; absent where events are drawn.
     sequence: Option<AtomicU64>,
@@ -160,10 +165,11 @@ pub fn run(
 ) -> Result<Totals, RunError> {
     check(&plan)?;
     let open = !matches!(plan.pace, Pace::Closed);
-    let mix = Arc::new(plan.mix.clone());
+    let access =
+        Access { target: plan.target.clone(), mix: Arc::new(plan.mix.clone()), prepared: plan.prepared };
     let shares: Vec<usize> =
         (0..plan.workers).map(|w| (plan.connections + w) / plan.workers).filter(|n| *n > 0).collect();
-    let sessions = connect(&plan, &mix, &shares, &stop)?;
+    let sessions = connect(&access, &shares, &stop)?;
 
     let start_ns = now_ns() + 2_000_000;
     let warm_ns = start_ns + plan.warmup.as_nanos() as u64;
@@ -177,24 +183,26 @@ pub fn run(
     let shared = Arc::new(Shared {
         stop: stop.clone(),
         times,
+        reconnect_every: plan.reconnect_every,
         schedule: schedule.clone().map(Mutex::new),
-        sequence: mix.sequence.is_some().then(AtomicU64::default),
+        sequence: plan.mix.sequence.is_some().then(AtomicU64::default),
+        access,
         spares: Mutex::default(),
         messages: Mutex::default(),
     });
-    let reconnects = reconnect::start(plan.target.clone(), mix.clone(), plan.prepared, stop.clone());
+    let reconnects = reconnect::start(shared.clone());
     let (reports, inbox) = sync_channel(REPORTS * shares.len());
     let (mut watch, mut threads) = (Watch::default(), Vec::new());
     for (number, sessions) in sessions.into_iter().enumerate() {
         let rng = Rng::new(plan.seed, number as u64);
-        let (shared, mix, reports, lost) = (shared.clone(), mix.clone(), reports.clone(), reconnects.clone());
+        let (shared, reports, lost) = (shared.clone(), reports.clone(), reconnects.clone());
         let stop = stop.clone();
         let carry_out: Work = match <[Session; 1]>::try_from(sessions) {
             Ok([session]) => {
                 let account = watch.open(&shared);
-                Box::new(move || Lone::new(shared, mix, account, session, rng, reports, lost)?.run())
+                Box::new(move || Lone::new(shared, account, session, rng, reports, lost)?.run())
             }
-            Err(sessions) => Box::new(move || Worker::new(shared, mix, sessions, rng, reports, lost)?.run()),
+            Err(sessions) => Box::new(move || Worker::new(shared, sessions, rng, reports, lost)?.run()),
         };
         let work = move || {
             // To the nanosecond where it is asked for: the default slack is 50 µs.
@@ -249,6 +257,9 @@ fn check(plan: &Plan) -> Result<(), RunError> {
     if plan.connections == 0 || plan.workers == 0 {
         return bad("a run needs at least one connection and one worker: raise --threads");
     }
+    if plan.reconnect_every > 0 && plan.workers != plan.connections {
+        return bad("connections that are made anew need a worker each: leave --workers out");
+    }
     if let Pace::Open { rate_per_s, .. } = plan.pace
         && !(rate_per_s.is_finite() && rate_per_s > 0.0)
     {
@@ -266,12 +277,7 @@ fn check(plan: &Plan) -> Result<(), RunError> {
 }
 
 /// Logs every connection in, the workers' shares side by side. The first failure ends it all.
-fn connect(
-    plan: &Plan,
-    mix: &Mix,
-    shares: &[usize],
-    stop: &AtomicBool,
-) -> Result<Vec<Vec<Session>>, RunError> {
+fn connect(access: &Access, shares: &[usize], stop: &AtomicBool) -> Result<Vec<Vec<Session>>, RunError> {
     std::thread::scope(|scope| {
         let open_share = |share: usize| {
             let mut sessions = Vec::with_capacity(share);
@@ -279,7 +285,7 @@ fn connect(
                 if stop.load(Relaxed) {
                     return Err(RunError::Plan("interrupted while connecting".into()));
                 }
-                sessions.push(Session::open(&plan.target, mix, plan.prepared)?);
+                sessions.push(access.open(|_| {})?);
             }
             Ok(sessions)
         };

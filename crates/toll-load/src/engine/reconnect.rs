@@ -2,10 +2,9 @@
 //!
 //! One thread for all: it waits longer after each refusal, and not at all after a success.
 
+use super::Shared;
 use super::session::Session;
 use crate::connection::Error;
-use crate::mix::Mix;
-use crate::target::Target;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -29,14 +28,15 @@ pub enum Answer {
     },
 }
 
-/// Starts the thread; it ends once `stop` is set or all senders are gone.
-pub fn start(target: Target, mix: Arc<Mix>, prepared: bool, stop: Arc<AtomicBool>) -> Sender<Request> {
+/// Starts the thread; it ends once the run is stopped or all senders are gone.
+pub fn start(shared: Arc<Shared>) -> Sender<Request> {
     let (sender, requests) = channel();
-    std::thread::spawn(move || serve(&target, &mix, prepared, &stop, &requests));
+    std::thread::spawn(move || serve(&shared, &requests));
     sender
 }
 
-fn serve(target: &Target, mix: &Mix, prepared: bool, stop: &AtomicBool, requests: &Receiver<Request>) {
+fn serve(shared: &Shared, requests: &Receiver<Request>) {
+    let stop = &*shared.stop;
     let mut wait = Duration::ZERO;
     loop {
         let request = match requests.recv_timeout(Duration::from_millis(100)) {
@@ -49,7 +49,7 @@ fn serve(target: &Target, mix: &Mix, prepared: bool, stop: &AtomicBool, requests
             if stop.load(Relaxed) {
                 return;
             }
-            match Session::open(target, mix, prepared) {
+            match shared.access.open(|_| {}) {
                 Ok(session) => {
                     wait = Duration::ZERO;
                     // The worker may have ended meanwhile; then nobody needs the session.

@@ -1,8 +1,18 @@
 //! What must stand before a connection can carry load: login, schema, prepared statements.
 
-use crate::connection::{Connection, Error};
+use crate::connection::{Connection, Cutter, Error};
 use crate::mix::Mix;
 use crate::target::Target;
+use std::sync::Arc;
+
+/// Where to, as whom and with which statements: alike for every session of a run.
+#[derive(Debug)]
+pub struct Access {
+    pub target: Target,
+    pub mix: Arc<Mix>,
+    /// Statements are prepared, rather than sent as text.
+    pub prepared: bool,
+}
 
 /// A connection that is ready, with the server's ids of the mix's statements.
 #[derive(Debug)]
@@ -22,14 +32,15 @@ pub enum Prepared {
 /// "This command is not supported in the prepared statement protocol yet" (BEGIN in MySQL).
 const UNSUPPORTED_PS: u16 = 1295;
 
-impl Session {
-    pub fn open(target: &Target, mix: &Mix, prepared: bool) -> Result<Self, Error> {
-        let mut connection = Connection::connect(target)?;
-        // A server that stops answering here must not hold the run up for ever.
-        connection.set_read_timeout(Some(target.connect_timeout))?;
-        let mut statements = Vec::with_capacity(mix.statements.len());
-        for statement in &mix.statements {
-            if !prepared || statement.text_only {
+impl Access {
+    /// Connects, logs in and prepares. No step may take longer than the target's timeout, so that a
+    /// server that stops answering here does not hold the run up for ever; the limit stays set.
+    /// `seen` is given the socket as soon as there is one.
+    pub fn open(&self, seen: impl FnOnce(Cutter)) -> Result<Session, Error> {
+        let mut connection = Connection::open(&self.target, seen)?;
+        let mut statements = Vec::with_capacity(self.mix.statements.len());
+        for statement in &self.mix.statements {
+            if !self.prepared || statement.text_only {
                 statements.push(Prepared::Text);
                 continue;
             }
@@ -39,6 +50,6 @@ impl Session {
                 Err(e) => return Err(e),
             });
         }
-        Ok(Self { connection, statements })
+        Ok(Session { connection, statements })
     }
 }

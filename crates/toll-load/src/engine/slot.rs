@@ -9,7 +9,7 @@ use std::io;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// No connection; one was asked for.
+    /// No connection.
     Down,
     Idle,
     /// The kernel has taken only part of the request.
@@ -70,6 +70,12 @@ impl Slot {
 
     pub fn revive(&mut self, session: Box<Session>) {
         *self = Self::new(session);
+    }
+
+    /// Gives up the connection.
+    pub fn leave(&mut self) -> Option<Box<Session>> {
+        self.state = State::Down;
+        self.session.take()
     }
 
     pub fn session(&self) -> Option<&Session> {

@@ -17,7 +17,10 @@ pub struct Counts {
     pub events: u64,
     /// Events that failed.
     pub errors: u64,
+    /// Connections that broke and came back.
     pub reconnects: u64,
+    /// Connections made anew because the plan says so.
+    pub reconnects_asked: u64,
     /// Connections or events that failed, by the server's or the client's code.
     pub errors_by_code: BTreeMap<u16, u64>,
     pub latency_ns_sum: u64,
@@ -35,6 +38,7 @@ impl Counts {
         self.events += other.events;
         self.errors += other.errors;
         self.reconnects += other.reconnects;
+        self.reconnects_asked += other.reconnects_asked;
         for (code, n) in &other.errors_by_code {
             *self.errors_by_code.entry(*code).or_default() += n;
         }

@@ -39,7 +39,6 @@ impl Worker {
     /// Takes over connected sessions; nothing is sent yet.
     pub fn new(
         shared: Arc<Shared>,
-        mix: Arc<Mix>,
         sessions: Vec<Session>,
         rng: Rng,
         reports: SyncSender<Report>,
@@ -51,8 +50,8 @@ impl Worker {
             idle: (0..slots.len()).rev().collect(),
             poller: Poller::new(slots.len()).map_err(RunError::System)?,
             ledger: Ledger::new(shared.clone()),
+            mix: shared.access.mix.clone(),
             shared,
-            mix,
             slots,
             down: 0,
             rng,

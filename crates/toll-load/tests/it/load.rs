@@ -21,6 +21,7 @@ pub fn plan(target: Target, mix: Mix) -> Plan {
         connections: 4,
         workers: 2,
         prepared: true,
+        reconnect_every: 0,
         time: None,
         warmup: Duration::ZERO,
         bins: BinGrid::Clock(Duration::from_millis(50)),

@@ -11,4 +11,5 @@ mod load;
 mod mishaps;
 mod mysql;
 mod server;
+mod short;
 mod tables;

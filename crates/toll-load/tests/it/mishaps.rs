@@ -39,12 +39,17 @@ fn killed_connections_are_counted_and_come_back() {
 
 #[test]
 fn a_restart_in_the_middle_costs_events_but_not_the_run() {
-    for pace in [Pace::Closed, Pace::Open { rate_per_s: 300.0, arrivals: Arrivals::Poisson }] {
+    let poisson = Pace::Open { rate_per_s: 300.0, arrivals: Arrivals::Poisson };
+    for (pace, workers, reconnect_every) in
+        [(Pace::Closed, 2, 0), (poisson.clone(), 2, 0), (Pace::Closed, 4, 1), (poisson, 4, 1)]
+    {
         let Some(mut server) = server_with_tables() else { return };
         let open = pace != Pace::Closed;
         let target = server.tcp();
         let plan = Plan {
             pace,
+            workers,
+            reconnect_every,
             time: Some(Duration::from_secs(6)),
             ..plan(target, Profile::PointSelect.mix(TABLE).unwrap())
         };

@@ -128,6 +128,7 @@ fn workload() -> Workload {
         tables: 8,
         rows: 100_000,
         prepared: true,
+        reconnect_every: 0,
         rate_per_s: None,
     }
 }

@@ -53,7 +53,8 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
 
 fn way(workload: &Workload) -> String {
     let protocol = if workload.prepared { "" } else { ", text" };
-    format!("{}{protocol}", workload.transport)
+    let connections = if workload.reconnect_every == 0 { "" } else { ", short connections" };
+    format!("{}{protocol}{connections}", workload.transport)
 }
 
 fn curve(points: &[(f64, &ArmResult)], outcome: &str) -> Vec<(f64, f64, Option<f64>, Option<f64>)> {

@@ -36,9 +36,12 @@ pub struct Load {
     /// Connections, each with one event at a time
     #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     threads: u32,
-    /// Threads of the generator that share the connections [default: a quarter of the CPUs]
+    /// Threads of the generator that share the connections [default: a quarter of the CPUs; with --reconnect one each]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
+    /// Make each connection anew after N events, 1: each event has its own; the first event's latency includes the connect [default: never]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    reconnect: u64,
     /// Open loop: events a second, 100k for 100,000 [default: closed loop]
     #[arg(long, value_parser = units::rate)]
     rate: Option<f64>,
@@ -174,7 +177,12 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     let (mix, pace) = arguments.workload()?;
     let target = arguments.target.resolve()?;
     let connections = arguments.threads as usize;
-    let workers = arguments.workers.map_or_else(|| engine::default_workers(connections), |w| w as usize);
+    let workers = match arguments.workers {
+        Some(workers) => workers as usize,
+        // Connecting blocks, and would hold up all connections that share the thread.
+        None if arguments.reconnect > 0 => connections,
+        None => engine::default_workers(connections),
+    };
     let bins = match arguments.bins {
         Some(width) => BinGrid::Clock(width),
         None => BinGrid::FromStart(Duration::from_secs(1)),
@@ -194,6 +202,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         connections,
         workers: workers.min(connections),
         prepared: !arguments.text,
+        reconnect_every: arguments.reconnect,
         time,
         warmup: arguments.warmup,
         bins,

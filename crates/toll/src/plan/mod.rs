@@ -209,6 +209,7 @@ fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Wo
         tables: 8,
         rows: 100_000,
         prepared: true,
+        reconnect_every: 0,
         rate_per_s: None,
     };
     let mut workload = overlay(&base, written);
@@ -231,6 +232,7 @@ fn overlay(base: &Workload, over: &Written) -> Workload {
         tables: over.tables.unwrap_or(base.tables),
         rows: over.rows.unwrap_or(base.rows),
         prepared: over.prepared.unwrap_or(base.prepared),
+        reconnect_every: over.reconnect.unwrap_or(base.reconnect_every),
         rate_per_s: match over.rate {
             Some(Rate::PerSecond(rate)) => Some(rate),
             _ => base.rate_per_s,

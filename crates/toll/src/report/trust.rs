@@ -90,8 +90,13 @@ fn load(run: &RunResult) -> String {
         Some(rate) => format!("{} events/s", figures::grouped(rate)),
         None => "as fast as it goes".to_owned(),
     };
+    let connections = match w.reconnect_every {
+        0 => String::new(),
+        1 => ", a connection for each event".to_owned(),
+        every => format!(", a new connection after {every} events"),
+    };
     format!(
-        "{} {}, {} threads over {}, {} tables of {} rows, {}, {loop_}",
+        "{} {}, {} threads over {}, {} tables of {} rows, {}{connections}, {loop_}",
         w.driver,
         w.profile,
         w.threads,

@@ -54,6 +54,8 @@ pub struct Workload {
     pub tables: Option<u32>,
     pub rows: Option<u64>,
     pub prepared: Option<bool>,
+    /// Events after which a connection is made anew; 0: never.
+    pub reconnect: Option<u64>,
     pub rate: Option<Rate>,
 }
 

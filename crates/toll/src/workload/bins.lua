@@ -3,6 +3,21 @@
 
 require(os.getenv("TOLL_SYSBENCH_PROFILE"))
 
+-- What sysbench 1.1 does for its own --reconnect; 1.0 has no such option.
+local every = tonumber(os.getenv("TOLL_SYSBENCH_RECONNECT"))
+if every > 0 then
+   local once, carried = event, 0
+   function event()
+      once()
+      carried = carried + 1
+      if carried % every == 0 then
+         close_statements()
+         con:reconnect()
+         prepare_statements()
+      end
+   end
+end
+
 sysbench.hooks.report_intermediate = function(stat)
    io.stdout:write(string.format(
       '{"seconds":%.6f,"events":%d,"statements":%d,"errors":%d,"reconnects":%d,"p99_s":%.6f}\n',

@@ -41,7 +41,8 @@ pub fn command(
         .arg(format!("--config-file={}", settings.display()))
         .arg(&script)
         .arg("run")
-        .env("TOLL_SYSBENCH_PROFILE", profile.sysbench_name());
+        .env("TOLL_SYSBENCH_PROFILE", profile.sysbench_name())
+        .env("TOLL_SYSBENCH_RECONNECT", workload.reconnect_every.to_string());
     let threads = u64::from(workload.threads);
     let mut edge_us = None;
     let read = move |line: &str| {

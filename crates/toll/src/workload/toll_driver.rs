@@ -33,6 +33,7 @@ pub fn command(
         ("--tables", u64::from(workload.tables)),
         ("--rows", workload.rows),
         ("--seed", ground.seed),
+        ("--reconnect", workload.reconnect_every),
     ] {
         command.args([name, &value.to_string()]);
     }

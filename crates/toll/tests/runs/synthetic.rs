@@ -102,6 +102,7 @@ impl Synthetic {
             tables: 8,
             rows: 100_000,
             prepared: true,
+            reconnect_every: 0,
             rate_per_s: None,
         };
         Plan {

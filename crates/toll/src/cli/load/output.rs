@@ -125,6 +125,9 @@ fn report(s: &Summary, totals: &Totals) -> String {
         "\nin {:.2} s: {} events ({:.2}/s), {} statements ({:.2}/s), {} errors, {} reconnects\n",
         s.time_s, s.events, s.tps, s.statements, s.qps, s.errors, s.reconnects
     );
+    if s.reconnects_asked > 0 {
+        text += &format!("{} connections made anew as asked\n", s.reconnects_asked);
+    }
     let mut row = |name: &str, mean: Option<f64>, histogram: &Histogram<u64>| {
         let ms = |us: f64| format!("{:.3}", us / 1000.0);
         if histogram.is_empty() {

@@ -19,6 +19,7 @@ fn an_arm(name: &str) -> Arm {
             tables: 8,
             rows: 1000,
             prepared: true,
+            reconnect_every: 0,
             rate_per_s: None,
         },
         artefact: None,
