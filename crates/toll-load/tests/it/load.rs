@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use toll_load::engine::{self, Bin, BinGrid, Plan, RunError, Totals};
 use toll_load::mix::{Distribution, Event, Mix, Profile, Statement, Step, Table};
-use toll_load::schedule::{Arrivals, Pace};
+use toll_load::schedule::{Arrivals, Pace, Schedule};
 use toll_load::tables::{self, Layout};
 use toll_load::{Compression, Connection, Target, Tls};
 
@@ -193,27 +193,45 @@ fn results_and_requests_beyond_sixteen_megabytes_pass_by_in_bounded_memory() {
 }
 
 #[test]
-fn an_open_loop_begins_exactly_as_many_events_as_were_due() {
+fn an_open_loop_begins_every_event_that_is_due_and_none_before() {
     let Some(server) = server_with_tables() else { return };
-    for (rate_per_s, arrivals) in
-        [(10.0, Arrivals::Uniform), (1000.0, Arrivals::Uniform), (1000.0, Arrivals::Poisson)]
-    {
+    let time = Duration::from_secs(2);
+    for (rate_per_s, arrivals) in [
+        (10.0, Arrivals::Uniform),
+        (10.0, Arrivals::Poisson),
+        (1000.0, Arrivals::Uniform),
+        (1000.0, Arrivals::Poisson),
+    ] {
+        let pace = Pace::Open { rate_per_s, arrivals };
         for connections in [1, 8] {
-            let pace = Pace::Open { rate_per_s, arrivals };
-            let time = Some(Duration::from_secs(2));
             let plan = Plan {
-                pace,
-                time,
+                pace: pace.clone(),
+                time: Some(time),
                 connections,
                 ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap())
             };
-            let totals = run(plan).unwrap().totals;
-            assert_eq!(totals.due, Some(totals.counts.events + totals.counts.in_flight));
-            let due = totals.due.unwrap() as f64;
+            let (seed, outcome) = (plan.seed, run(plan).unwrap());
+            let totals = &outcome.totals;
+            let end_ns = totals.begin_ns + time.as_nanos() as u64;
+            let mut schedule = Schedule::new(&pace, seed, totals.begin_ns, end_ns).unwrap();
+            let intended: Vec<u64> =
+                std::iter::from_fn(|| schedule.take()).map(|due| due.intended_ns).collect();
+            let n = intended.len() as f64;
             match arrivals {
-                Arrivals::Uniform => assert_eq!(due, rate_per_s * 2.0),
+                Arrivals::Uniform => assert_eq!(n, rate_per_s * 2.0),
                 // Four standard deviations of a Poisson count.
-                Arrivals::Poisson => assert!((due - 2000.0).abs() < 4.0 * 2000_f64.sqrt(), "{due}"),
+                Arrivals::Poisson => {
+                    assert!((n - rate_per_s * 2.0).abs() < 4.0 * (rate_per_s * 2.0).sqrt(), "{n}");
+                }
+            }
+            assert_eq!(totals.due, Some(intended.len() as u64));
+            assert_eq!(totals.due, Some(totals.counts.events + totals.counts.in_flight));
+            let mut done = 0;
+            for bin in &outcome.bins {
+                let counts = &bin.tally.counts;
+                done += counts.events + counts.errors;
+                let due = intended.partition_point(|intended_ns| *intended_ns <= bin.end_ns) as u64;
+                assert_eq!(done + counts.in_flight, due, "{pace:?}, {connections} connections");
             }
         }
     }
