@@ -3,6 +3,7 @@
 use crate::event::Sink;
 use crate::frame::{self, Address, Segment, Unfit};
 use crate::ledger::Ledger;
+use crate::log::{Utc, Zone};
 use crate::pcap::{Format, Frame, InputError, Reader};
 use crate::stream::{Endpoints, Side, Streams};
 use std::net::IpAddr;
@@ -210,8 +211,14 @@ pub struct CaptureDecoder {
 }
 
 impl CaptureDecoder {
+    /// See [`Reader::new`].
     pub fn new(format: Format, config: &Config) -> Self {
-        CaptureDecoder { reader: Reader::new(format), decoder: Decoder::new(config) }
+        Self::in_zone(format, config, Box::new(Utc))
+    }
+
+    /// See [`Reader::in_zone`].
+    pub fn in_zone(format: Format, config: &Config, zone: Box<dyn Zone + Send>) -> Self {
+        CaptureDecoder { reader: Reader::in_zone(format, zone), decoder: Decoder::new(config) }
     }
 
     /// Takes the next bytes of the capture, however they are cut; large chunks (1 MiB) are read in place.

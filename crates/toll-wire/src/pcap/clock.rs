@@ -1,21 +1,29 @@
 //! When was a packet seen, by the line that tcpdump printed above it? Never reads a clock of its own.
 //!
-//! A date and a time of day are read as UTC: the text does not name its zone, and printed again
-//! they are what they were. `-ttt` (time since the packet before) and `-ttttt` (since the first)
-//! look alike; they are read as the former.
+//! A date and a time of day are of the zone that the caller names: the text does not. `-ttt` (time
+//! since the packet before) and `-ttttt` (since the first) look alike; they are read as the former.
+
+use crate::log::{Civil, Zone};
 
 const SECOND_NS: u64 = 1_000_000_000;
+const MINUTE_NS: u64 = 60 * SECOND_NS;
 const DAY_NS: u64 = 86_400 * SECOND_NS;
 
 /// What was read so far, for the forms in which a line says only a part.
-#[derive(Debug, Default)]
 pub(super) struct Clock {
+    zone: Box<dyn Zone + Send>,
     last_ns: u64,
     /// Midnights passed, where no date is printed.
     days: u64,
+    /// The minute read last and its Unix time, s: to ask a zone costs more than to read a line.
+    minute: Option<(Civil, i64)>,
 }
 
 impl Clock {
+    pub(super) fn new(zone: Box<dyn Zone + Send>) -> Self {
+        Clock { zone, last_ns: 0, days: 0, minute: None }
+    }
+
     /// Unix time in ns. Without a date it counts from the midnight before the first packet; with
     /// `-ttt` from the first packet (which is at 1 ns). 0: the line has no time (`-t`).
     pub(super) fn read(&mut self, line: &[u8]) -> u64 {
@@ -24,9 +32,9 @@ impl Clock {
         let line = if relative { &line[1..] } else { line };
         let mut words = line.split(|&byte| byte == b' ');
         let first = words.next().unwrap_or_default();
-        let time_ns = if let Some(day_ns) = date(first) {
-            match words.next().and_then(time_of_day) {
-                Some(ns) => day_ns + ns,
+        let time_ns = if let Some(date) = date(first) {
+            match words.next().and_then(time_of_day).and_then(|ns| self.dated(date, ns)) {
+                Some(ns) => ns,
                 None => return 0,
             }
         } else if let Some(ns) = time_of_day(first) {
@@ -46,6 +54,22 @@ impl Clock {
         };
         self.last_ns = time_ns;
         time_ns
+    }
+
+    /// Unix time, ns, of year, month and day, and a time of that day.
+    fn dated(&mut self, (year, month, day): (i16, u8, u8), of_day_ns: u64) -> Option<u64> {
+        let minutes = of_day_ns / MINUTE_NS;
+        let (hour, minute) = ((minutes / 60) as u8, (minutes % 60) as u8);
+        let civil = Civil { year, month, day, hour, minute, second: 0 };
+        let unix_s = match self.minute {
+            Some((known, unix_s)) if known == civil => unix_s,
+            _ => {
+                let unix_s = self.zone.unix_seconds(civil)?;
+                self.minute = Some((civil, unix_s));
+                unix_s
+            }
+        };
+        u64::try_from(unix_s).ok()?.checked_mul(SECOND_NS)?.checked_add(of_day_ns % MINUTE_NS)
     }
 
     /// A time far before the last one is of the next day; a little before, it is disorder.
@@ -68,20 +92,15 @@ fn number(digits: &[u8]) -> Option<u64> {
         .try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0')))
 }
 
-/// `2009-04-12`, as ns since 1970.
-fn date(word: &[u8]) -> Option<u64> {
+/// `2009-04-12`: year, month, day.
+fn date(word: &[u8]) -> Option<(i16, u8, u8)> {
     let &[_, _, _, _, b'-', _, _, b'-', _, _] = word else { return None };
-    let (year, month, day) = (number(&word[..4])?, number(&word[5..7])?, number(&word[8..])?);
+    let year = i16::try_from(number(&word[..4])?).ok()?;
     // Nanoseconds since 1970 fit into 64 bits up to the year 2554.
-    if !(1970..=2500).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    if !(1970..=2500).contains(&year) {
         return None;
     }
-    // Days from civil date: years begin in March, so that the leap day comes last.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    let days = year * 365 + year / 4 - year / 100 + year / 400 + of_year;
-    const TO_1970: u64 = 719_468;
-    Some((days - TO_1970) * DAY_NS)
+    Some((year, u8::try_from(number(&word[5..7])?).ok()?, u8::try_from(number(&word[8..])?).ok()?))
 }
 
 /// `21:18:40.638244`, with six or nine digits behind the point.

@@ -8,6 +8,7 @@ mod clock;
 mod ng;
 mod text;
 
+use crate::log::{Utc, Zone};
 use classic::Classic;
 use ng::Ng;
 use text::Text;
@@ -131,12 +132,18 @@ enum Input {
 }
 
 impl Reader {
+    /// Dates in text are read as UTC.
     pub fn new(format: Format) -> Self {
+        Self::in_zone(format, Box::new(Utc))
+    }
+
+    /// Dates in text are read in `zone`: tcpdump prints those of its own machine without saying so.
+    pub fn in_zone(format: Format, zone: Box<dyn Zone + Send>) -> Self {
         let records = |parser| Input::Records(Box::new(RecordReader::new(parser)));
         Reader(match format {
             Format::Pcap => records(Records::Classic(Classic::default())),
             Format::PcapNg => records(Records::Ng(Ng::default())),
-            Format::TcpdumpText => Input::Text(Box::default()),
+            Format::TcpdumpText => Input::Text(Box::new(Text::new(zone))),
         })
     }
 

@@ -4,6 +4,7 @@
 
 use super::clock::Clock;
 use super::{Frame, Link, MAX_FRAME};
+use crate::log::Zone;
 use memchr::memchr;
 
 /// A line longer than this is no line of tcpdump's; its rest is passed over.
@@ -12,7 +13,6 @@ const MAX_LINE: usize = 4096;
 const PER_LINE: usize = 16;
 
 /// Puts frames together from lines.
-#[derive(Debug, Default)]
 pub(super) struct Text {
     clock: Clock,
     /// The head of a line whose end has not arrived.
@@ -25,6 +25,17 @@ pub(super) struct Text {
 }
 
 impl Text {
+    pub(super) fn new(zone: Box<dyn Zone + Send>) -> Self {
+        Text {
+            clock: Clock::new(zone),
+            line: Vec::new(),
+            time_ns: 0,
+            packet: Vec::new(),
+            broken: false,
+            link: None,
+        }
+    }
+
     pub(super) fn feed(&mut self, mut chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) {
         while let Some(end) = memchr(b'\n', chunk) {
             if self.line.is_empty() {

@@ -16,7 +16,10 @@ pub enum Decode {
 
 impl Decode {
     pub fn new(kind: Type, config: &Config) -> Self {
-        let capture = |format| Self::Capture(Box::new(CaptureDecoder::new(format, config)), None);
+        let capture = |format| {
+            let decoder = CaptureDecoder::in_zone(format, config, Box::new(Here::new()));
+            Self::Capture(Box::new(decoder), None)
+        };
         match kind {
             Type::Pcap => capture(Format::Pcap),
             Type::Pcapng => capture(Format::PcapNg),
