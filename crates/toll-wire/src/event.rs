@@ -19,6 +19,9 @@ pub struct Event<'a> {
     /// Query time: from the command's last byte to the response's last byte, ns. From packets,
     /// `None` with `tainted` unset means that capture or connection ended before the response.
     pub query_ns: Option<u64>,
+    /// Unix time of the response's last byte, ns, where `query_ns` comes from packets. Later than
+    /// `start_ns + query_ns` by the time that the command itself took to arrive.
+    pub end_ns: Option<u64>,
     pub lock_ns: Option<u64>,
     pub kind: CommandKind,
     /// SQL (bare also for Prepare and Execute), or for other commands the words pt-query-digest uses (`administrator command: Ping`).
@@ -45,7 +48,8 @@ pub struct Event<'a> {
     pub warnings: Option<u32>,
     pub error: Option<ErrorInfo<'a>>,
     pub flags: Flags,
-    /// Something of this command was lost: its text may be whole, its time is not to be trusted.
+    /// Something of this command was lost, or its response may be another's: its text may be whole,
+    /// it has no time.
     pub tainted: bool,
     /// Further attributes of a log entry (`Rows_read`, `InnoDB_IO_r_ops`), as written.
     pub attributes: &'a [(&'a str, &'a [u8])],

@@ -186,6 +186,7 @@ fn a_lost_response_taints_its_command_and_no_other() {
     let events = Events::of(&pcap(&frames));
     let tainted: Vec<_> = events.list.iter().map(|event| event.tainted).collect();
     assert_eq!(tainted, [false, false, true, false]);
+    assert!(events.list.iter().all(|event| event.query_ns.is_none() == event.tainted));
     assert!(events.ledger.bytes.lost_from_server > 0);
     assert_eq!((events.ledger.commands.complete, events.ledger.commands.tainted), (3, 1));
 }

@@ -6,7 +6,7 @@ use super::compression;
 use super::handshake::Capabilities;
 use super::packet::{Ended, FULL, HEADER, Want, header};
 use super::reply::Reply;
-use super::session::{Adrift, End, Sends, Session};
+use super::session::{End, Sends, Session};
 use super::statement::{LAST_PREPARED, Scene, after_attributes};
 use crate::event::{CommandKind, Sink};
 use crate::stream::{Hole, Side};
@@ -98,7 +98,12 @@ impl Session {
             tainted: assembly.holed || broken,
         };
         assembly.holed = false;
+        let tainted = packet.tainted;
         self.client_packet(&packet, context);
+        if tainted {
+            // What was read of an EXECUTE may have been read in the wrong place.
+            self.statements.forget_types(&mut context.workspace.room);
+        }
         payload.clear(&mut context.workspace.room);
         self.inbound.payload = payload;
     }
@@ -140,7 +145,6 @@ impl Session {
             return;
         }
         context.ledger.commands.seen += 1;
-        self.pipelines |= !self.queue.is_empty();
         let room = &mut context.workspace.room;
         let command = self.queue.push();
         command.begin(code, packet.begun_ns, packet.sent_ns, room);
@@ -192,6 +196,7 @@ impl Session {
         }
         match Reply::to(code) {
             Some(reply) => {
+                self.step.sent(self.queue.len());
                 if let Some(command) = self.queue.newest_mut() {
                     command.reply = reply;
                 }
@@ -307,22 +312,6 @@ impl Session {
         }
     }
 
-    pub(super) fn lose_client_step<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        context.ledger.commands.desynchronised += 1;
-        self.lose_step(context);
-    }
-
-    /// Where commands and responses begin is not known any more.
-    #[cold]
-    pub(super) fn lose_step<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        self.inbound.reset(&mut context.workspace.room);
-        self.outbound.reset(&mut context.workspace.room);
-        self.statements.forget_types(&mut context.workspace.room);
-        self.sends = Sends::Commands;
-        self.client_adrift = true;
-        self.lose_responses(Adrift::Lost);
-    }
-
     /// Whether a command can be recognised at the head of a segment; if so all goes on from here.
     #[cold]
     fn resume<S: Sink + ?Sized>(&mut self, bytes: &[u8], time_ns: u64, context: &mut Context<'_, S>) -> bool {
@@ -337,40 +326,6 @@ impl Session {
         self.client_adrift = false;
         self.inbound.reset(&mut context.workspace.room);
         true
-    }
-
-    /// A new command begins: what could not be followed to its end has ended by now.
-    #[inline]
-    fn settle<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        if self.server_adrift.is_some() {
-            self.settle_adrift(context);
-        } else if self.queue.is_empty() {
-            self.wary = self.wary.saturating_sub(1);
-        } else if self.queue.len() == 1
-            && let Some(front) = self.queue.front()
-            && matches!(front.reply, Reply::DefinitionsEnd { then: 0 })
-        {
-            // No EOF came, so the client asked for none.
-            self.deprecates_eof = Some(true);
-            self.end_front(End::Complete, context);
-        }
-    }
-
-    #[cold]
-    fn settle_adrift<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        while let Some(front) = self.queue.front() {
-            let end = if front.first_ns.is_some() { End::Complete } else { End::Unfinished };
-            self.end_front(end, context);
-        }
-        self.server_adrift = None;
-        if let Some(compression) = self.compression.as_deref_mut().filter(|both| both.server.adrift) {
-            compression.server.reset(&mut context.workspace.room);
-        }
-        self.outbound.reset(&mut context.workspace.room);
-        if self.pipelines {
-            // Responses to commands that were lost may still be on their way.
-            self.wary = 3;
-        }
     }
 
     /// The capture or the connection ends; a command may have arrived in part.
@@ -400,7 +355,7 @@ pub(super) fn is_plausible(bytes: &[u8]) -> bool {
         let (length, seq) = header(*head);
         let Some(&code) = after.first() else { return false };
         let length = length as usize;
-        if seq != 0 || !is_command(code) || !length_fits(code, length) {
+        if seq != 0 || !is_command(code) || is_internal(code) || !length_fits(code, length) {
             return false;
         }
         if matches!(code, command::QUERY | command::STMT_PREPARE) && !reads_as_text(&after[1..]) {
@@ -421,6 +376,12 @@ pub(super) fn is_plausible(bytes: &[u8]) -> bool {
             return true;
         }
     }
+}
+
+/// Commands of the server's own (Sleep, Connect, Time, Delayed insert, Connect out, Daemon): no client
+/// sends them, but the middle of an EXECUTE may look like them.
+fn is_internal(code: u8) -> bool {
+    matches!(code, 0x00 | 0x0b | 0x0f | 0x10 | 0x14 | 0x1d)
 }
 
 fn length_fits(code: u8, length: usize) -> bool {

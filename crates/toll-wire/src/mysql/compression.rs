@@ -177,7 +177,7 @@ impl Session {
         if self.frames(from).is_none_or(|frames| frames.adrift) {
             let found = from == Side::Client && holds_command(bytes, client::is_plausible);
             if !found {
-                self.pass_unread(bytes.len(), time_ns);
+                self.pass_unread(bytes.len() as u64, time_ns);
                 return;
             }
             if let Some(frames) = self.frames(from) {

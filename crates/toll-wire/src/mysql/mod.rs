@@ -14,6 +14,7 @@ mod reply;
 mod server;
 mod session;
 mod statement;
+mod step;
 mod value;
 
 use crate::decoder::Limits;

@@ -6,7 +6,8 @@ use super::fields::Fields;
 use super::handshake::{Capabilities, change_user};
 use super::packet::{Assembly, Ended, FULL, HEADER, Want, header};
 use super::reply::{CURSOR_EXISTS, Error, MORE_RESULTS, Ok, Prepared, Reply, parse_eof};
-use super::session::{Adrift, End, Sends, Session};
+use super::session::{End, Sends, Session};
+use super::step::Adrift;
 use crate::event::{CommandKind, Sink};
 use crate::stream::Hole;
 
@@ -23,7 +24,7 @@ impl Session {
     ) {
         while !bytes.is_empty() {
             if self.server_adrift.is_some() {
-                return self.pass_unread(bytes.len(), time_ns);
+                return self.pass_unread(bytes.len() as u64, time_ns);
             }
             let Some(front) = self.queue.front() else {
                 return self.orphaned(context);
@@ -286,7 +287,12 @@ impl Session {
         front.statement_id = Some(prepared.id);
         front.warnings = Some(u32::from(prepared.warnings));
         let room = &mut context.workspace.room;
-        self.statements.add(prepared.id, prepared.params, front, limits.statements, room, limits.total);
+        if front.tainted || self.step.is_in_doubt() {
+            // It may be the id of another text, or the text may have a gap.
+            self.statements.forget(prepared.id, room);
+        } else {
+            self.statements.add(prepared.id, prepared.params, front, limits.statements, room, limits.total);
+        }
         self.bind_deferred(context);
         let Some(front) = self.queue.front() else { return };
         let (params, columns) =
@@ -358,45 +364,6 @@ impl Session {
             Some(ended) => self.ended(ended, time_ns, context),
             None => self.lose_responses(if why == Hole::Cut { Adrift::Cut } else { Adrift::Lost }),
         }
-    }
-
-    /// Responses cannot be told apart until the client sends its next command.
-    pub(super) fn lose_responses(&mut self, why: Adrift) {
-        let alone = self.queue.len() == 1;
-        for command in self.queue.iter_mut() {
-            command.tainted |= why != Adrift::Cut || !alone;
-            command.rows_unseen = true;
-        }
-        // A loss outweighs a cut.
-        if self.server_adrift != Some(Adrift::Lost) {
-            self.server_adrift = Some(why);
-        }
-    }
-
-    /// Until the next command it is only known that the server still speaks.
-    #[cold]
-    pub(super) fn pass_unread(&mut self, count: usize, time_ns: u64) {
-        if let Some(front) = self.queue.front() {
-            front.last_ns = front.last_ns.max(time_ns);
-            front.bytes_from_server += count as u64;
-            if front.first_ns.is_none() {
-                front.first_ns = Some(time_ns);
-            }
-        }
-    }
-
-    #[cold]
-    fn orphaned<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        context.ledger.commands.orphaned_responses += 1;
-        self.outbound.reset(&mut context.workspace.room);
-        self.server_adrift = Some(Adrift::Orphaned);
-    }
-
-    #[cold]
-    fn out_of_step<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        context.ledger.commands.desynchronised += 1;
-        self.outbound.reset(&mut context.workspace.room);
-        self.lose_responses(Adrift::Lost);
     }
 }
 

@@ -6,6 +6,7 @@ use super::handshake::{Capabilities, Greeting, Response};
 use super::packet::{Assembly, Ended, Want};
 use super::reply::{Error, NO_GOOD_INDEX, NO_INDEX, Ok, Reply};
 use super::statement::Statements;
+use super::step::{Adrift, Step};
 use super::{Context, client};
 use crate::event::{CommandKind, ErrorInfo, Event, Flags, Sink};
 use crate::stream::{Endpoints, Hole, Side};
@@ -47,10 +48,8 @@ pub(crate) struct Session {
     pub(super) server_adrift: Option<Adrift>,
     pub(super) queue: Queue,
     pub(super) statements: Statements,
-    /// Several commands were in flight at once.
-    pub(super) pipelines: bool,
-    /// Commands to go until commands and responses are believed to be in step again.
-    pub(super) wary: u8,
+    /// Whether commands and responses are in step.
+    pub(super) step: Step,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -75,16 +74,6 @@ pub(super) enum Sends {
     File,
     /// Steps of CHANGE_USER.
     Authentication,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Adrift {
-    /// A snap length cut a response: its time is known all the same.
-    Cut,
-    /// Segments were not captured.
-    Lost,
-    /// A response came for which there is no command.
-    Orphaned,
 }
 
 /// How a command ended.
@@ -177,11 +166,16 @@ impl Session {
             return self.plain_hole(from, count, why, time_ns, context);
         };
         if frames.adrift {
+            if from == Side::Server {
+                self.pass_unread(count, time_ns);
+            }
             return;
         }
         let ended = frames.hole(count);
         if why == Hole::Lost {
             self.taint_front();
+            // A command whose frames are still coming is not in the queue.
+            self.inbound.holed |= from == Side::Client;
         }
         match ended {
             Some(Some(_)) => self.assembled_frame(from, time_ns, context),
@@ -194,6 +188,7 @@ impl Session {
                 match from {
                     Side::Client => self.lose_step(context),
                     Side::Server => {
+                        self.pass_unread(count, time_ns);
                         self.lose_responses(if why == Hole::Cut { Adrift::Cut } else { Adrift::Lost })
                     }
                 }
@@ -427,10 +422,12 @@ impl Session {
 
     /// Hands the oldest command over and forgets it.
     pub(super) fn end_front<S: Sink + ?Sized>(&mut self, end: End, context: &mut Context<'_, S>) {
-        let wary = self.wary > 0;
-        if let Some(command) = self.queue.front() {
-            command.tainted |= wary;
+        if self.step.is_in_doubt()
+            && let Some(command) = self.queue.front()
+        {
+            command.distrust();
         }
+        self.step.answered();
         if let Some(command) = self.queue.oldest() {
             self.report(command, end, context);
             self.queue.pop(&mut context.workspace.room);
@@ -452,13 +449,15 @@ impl Session {
             End::Complete => &mut counts.complete,
             End::Unfinished => &mut counts.unfinished,
         } += 1;
-        let clock = command.begun_ns > 0;
+        let timed = command.begun_ns > 0 && !command.tainted;
+        let answered = timed && end == End::Complete;
         let since_sent = |time_ns: u64| time_ns.saturating_sub(command.sent_ns);
         let flag = |bit: u16| command.status.map(|status| status & bit != 0);
         context.sink.event(&Event {
             start_ns: command.begun_ns,
-            first_byte_ns: command.first_ns.filter(|_| clock).map(since_sent),
-            query_ns: (end == End::Complete && clock).then(|| since_sent(command.last_ns)),
+            first_byte_ns: command.first_ns.filter(|_| timed).map(since_sent),
+            query_ns: answered.then(|| since_sent(command.last_ns)),
+            end_ns: answered.then_some(command.last_ns),
             lock_ns: None,
             kind: command.kind,
             text: command.text(),

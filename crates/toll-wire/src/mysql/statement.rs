@@ -86,14 +86,21 @@ impl Statements {
         self.last = Some(id);
     }
 
-    /// Commands were lost: among them may have been one that sent other types, or long data.
+    /// Commands were lost: among them may have been one that sent other types or long data, or a PREPARE.
     pub fn forget_types(&mut self, room: &mut Room) {
+        self.last = None;
         for statement in self.by_id.values_mut() {
             room.give_back(statement.size());
             statement.types.clear();
             statement.long_data.clear();
             room.take(statement.size());
         }
+    }
+
+    /// What an id stands for is not known (any more).
+    pub fn forget(&mut self, id: u32, room: &mut Room) {
+        self.remove(id, room);
+        self.last = None;
     }
 
     pub fn remove(&mut self, id: u32, room: &mut Room) {

@@ -94,13 +94,9 @@ impl Sink for Counter {
         let is_within = match self.window {
             CountWindow::Bytes { .. } | CountWindow::Whole => true,
             CountWindow::Time { since_ns, until_ns } => {
-                let completed = match event.query_ns {
-                    Some(ns) => Some(event.start_ns + ns),
-                    None if event.tainted => Some(event.start_ns),
-                    // Still running when the capture ended.
-                    None => None,
-                };
-                completed.is_some_and(|ns| (since_ns..until_ns).contains(&ns))
+                // Neither: still running when the capture ended.
+                let counts_at = event.end_ns.or(event.tainted.then_some(event.start_ns));
+                counts_at.is_some_and(|ns| (since_ns..until_ns).contains(&ns))
             }
         };
         self.queries += u64::from(is_within);
