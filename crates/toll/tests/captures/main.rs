@@ -1,0 +1,19 @@
+//! Does a capture, in whatever form, hold what happened and nothing else?
+//!
+//! Real servers, clients and tcpdump. One that lacks root or a tool is skipped visibly.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod clients;
+mod forms;
+mod loads;
+mod loss;
+mod midway;
+mod printed;
+mod server;
+mod sysbench;
+mod tcpdump;
+mod text;
+mod window;
+// The eyes of the decoder's own tests.
+#[path = "../../../toll-wire/tests/wire/mod.rs"]
+mod wire;
