@@ -11,38 +11,30 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 megabytes=${1:-500} pairs=${2:-3} slice=${3:-10}
 toll=$(realpath "${TOLL:-target/release/toll}")
-for tool in mariadbd mariadb-install-db sysbench tcpdump pt-query-digest; do
-  command -v "$tool" >/dev/null || { echo "SKIPPED: $tool is missing"; exit 0; }
-done
+source bench/server.bash
+need mariadbd sysbench tcpdump pt-query-digest
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: capturing needs root"; exit 0; }
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
 
-scratch=$(mktemp -d) server= capturer=
-export TMPDIR=$scratch # in a shared one, servers delete each other's temporary tables
-trap 'kill $capturer $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"' EXIT
 inputs=${KEEP:-$scratch}
 mkdir -p "$inputs"
 capture=$inputs/capture.pcap log=$inputs/slow.log port=33460
 
 make_inputs() {
-  mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
-    --datadir="$scratch/data" --user="$(id -un)" >"$scratch/install.log" 2>&1
-  mariadbd --no-defaults --user="$(id -un)" --datadir="$scratch/data" --socket="$scratch/s" --port=$port \
-    --bind-address=127.0.0.1 --skip-log-bin --innodb-flush-log-at-trx-commit=0 --long-query-time=0 \
-    --slow-query-log-file="$log" >"$scratch/log" 2>&1 &
-  server=$!
-  for _ in $(seq 100); do [ -S "$scratch/s" ] && break; sleep 0.1; done
-  mariadb --no-defaults -uroot -S "$scratch/s" -e 'create database sbtest'
+  start_server $port --innodb-flush-log-at-trx-commit=0 --long-query-time=0 --slow-query-log-file="$log"
+  mariadb --no-defaults -uroot -S "$socket" -e 'create database sbtest'
   local sysbench=(sysbench oltp_read_write --mysql-host=127.0.0.1 --mysql-port=$port --mysql-user=root
     --tables=4 --table-size=10000 --threads=4 --db-ps-mode=disable)
   "${sysbench[@]}" prepare >/dev/null
   tcpdump -i lo -s 0 -B 65536 -w "$capture" "tcp port $port" 2>"$scratch/tcpdump" &
-  capturer=$!
+  local capturer=$!
+  ending+=($capturer)
   sleep 1
   "${sysbench[@]}" --time=600 run >"$scratch/sysbench" 2>&1 &
   local load=$!
+  ending+=($load)
   # Half a second of the log is plenty; all of a capture is wanted.
-  mariadb --no-defaults -uroot -S "$scratch/s" -e 'set global slow_query_log=1'
+  mariadb --no-defaults -uroot -S "$socket" -e 'set global slow_query_log=1'
   until [ "$(stat -c %s "$capture")" -ge $((megabytes << 20)) ]; do
     sleep 1
     kill -0 $load 2>/dev/null || break
@@ -50,9 +42,7 @@ make_inputs() {
   kill $load 2>/dev/null || true
   wait $load 2>/dev/null || true
   kill -INT $capturer && wait $capturer || true
-  capturer=
-  kill $server && wait $server || true
-  server=
+  stop_server
 }
 [ -s "$capture" ] && [ -s "$log" ] || make_inputs
 

@@ -1,0 +1,43 @@
+# What do the benches share? A private MariaDB that ends with the script that sourced this.
+#
+# Gives: need TOOL..., $scratch (gone at the end), start_server PORT [OPTION...] with $server (its
+# pid) and $socket, stop_server.
+
+scratch=$(mktemp -d)
+export TMPDIR=$scratch # in a shared one, servers delete each other's temporary tables
+socket=$scratch/s server='' ending=()
+# ending: further processes of the script, to be ended before the server.
+trap 'kill "${ending[@]}" $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"' EXIT
+
+need() {
+  local tool
+  for tool in "$@"; do
+    command -v "$tool" >/dev/null || { echo "SKIPPED: $tool is missing (make setup)"; exit 0; }
+  done
+}
+
+start_server() {
+  local port=$1
+  shift
+  need mariadbd mariadb-install-db
+  mariadb-install-db --no-defaults --auth-root-authentication-method=normal --skip-test-db \
+    --datadir="$scratch/data" --user="$(id -un)" >"$scratch/install.log" 2>&1
+  mariadbd --no-defaults --user="$(id -un)" --datadir="$scratch/data" --socket="$socket" --port="$port" \
+    --bind-address=127.0.0.1 --skip-log-bin --pid-file="$scratch/pid" "$@" >"$scratch/log" 2>&1 &
+  server=$!
+  for _ in $(seq 100); do [ -S "$socket" ] && return; sleep 0.1; done
+  echo "the server did not start:"
+  tail -5 "$scratch/log"
+  exit 1
+}
+
+stop_server() {
+  kill "$server" && wait "$server" || true
+  server=
+}
+
+# Median, lowest and highest of the values on standard input, under a name.
+summary() {
+  sort -n | awk -v name="$1" '{v[NR]=$1} END {m = NR%2 ? v[(NR+1)/2] : (v[NR/2]+v[NR/2+1])/2
+    printf "  %-38s median %10.2f  lowest %10.2f  highest %10.2f\n", name, m, v[1], v[NR]}'
+}
