@@ -118,6 +118,8 @@ export interface Arm {
   title: string;
   role: Role;
   command: string;
+  /** The arm that it is compared with; absent for a baseline, and in runs of older versions. */
+  against?: string;
   unavailable: string | null;
   windows: number;
   outcomes: Record<string, Outcome>;

@@ -118,6 +118,7 @@ const TITLES: Record<string, string> = {
   host_busy_cpus: 'CPUs busy',
   artefact_bytes_per_s: 'Artefact written',
   stall_s: 'Time stalled',
+  elapsed_s: 'Time until done',
 };
 
 /** An outcome in words; one that this page was not told of goes by its own name. */

@@ -58,6 +58,9 @@ pub struct Arm {
     /// The arm that this one is compared with; absent: the plan's baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
+    /// The load-latency curve that this arm is a point of: the name of the arm that was swept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<String>,
     #[serde(default)]
     pub artefact: Option<ArtefactKind>,
     /// Why this arm cannot run here; such an arm is in no round's order.

@@ -50,6 +50,9 @@ pub struct ArmResult {
     pub title: String,
     pub role: Role,
     pub command: String,
+    /// The arm that this one is compared with; absent for a baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against: Option<String>,
     pub unavailable: Option<String>,
     /// Windows that entered the analysis.
     pub windows: u32,

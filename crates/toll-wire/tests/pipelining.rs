@@ -32,7 +32,7 @@ impl Ahead {
     fn new(cuts: &[usize]) -> Self {
         Ahead {
             talk: Conversation::logged_in(),
-            cuts: cuts.to_vec().into_iter().cycle(),
+            cuts: Vec::from(cuts).into_iter().cycle(),
             sent: Vec::new(),
             answered: 0,
             known: None,

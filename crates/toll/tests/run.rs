@@ -104,6 +104,57 @@ set = { no_such_variable = "1" }
 }
 
 #[test]
+fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let arms =
+        "tcp-64,tls-64,compress-64,ipv6-64,localhost-64,ssh-tcp-64,ssh-unix-64,text-64,dump-unix,dump-tcp";
+    let options =
+        ["--rounds", "1", "--window", "300ms", "--rows", "500", "--table-rows", "2000", "--seed", "3"];
+    let asked = ["run", "socket-vs-tcp", "--profile", "quick", "--arms", arms, "--out", &out];
+    let run = lab.toll(&[&asked[..], &options[..]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let result = result_of(&out);
+    for name in arms.split(',') {
+        let arm = arm(&result, name);
+        if let Some(reason) = arm["unavailable"].as_str() {
+            // Only tools may be missing: a server of toll's own has every way open.
+            assert!(reason.contains("not installed"), "{name}: {reason}");
+            eprintln!("SKIPPED: {name}: {reason}");
+            continue;
+        }
+        assert_eq!(arm["windows"], 1, "{name}: {:#}", result["warnings"]);
+    }
+    assert_eq!(arm(&result, "ssh-unix-64")["against"], "ssh-tcp-64");
+    assert_eq!(arm(&result, "unix-64")["against"], Value::Null);
+    assert!(arm(&result, "dump-tcp")["outcomes"]["elapsed_s"]["toll_pct"].is_number());
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    assert!(text.contains("until done") && text.contains("vs tcp-64: TCP with TLS"), "{text}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_sweep_runs_each_arm_again_at_every_rate_and_draws_its_curve() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let asked =
+        ["run", "load-curve", "--profile", "quick", "--sweep=20,50", "--rates", "300,900", "--out", &out];
+    let options = ["--rounds", "1", "--window", "500ms", "--rows", "500", "--seed", "3"];
+    let run = lab.toll(&[&asked[..], &options[..]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let result = result_of(&out);
+    assert_eq!(arm(&result, "tcp-50")["against"], "unix-50");
+    let mean = |name: &str| arm(&result, name)["outcomes"]["tps"]["mean"].as_f64().unwrap();
+    // Poisson arrivals in half a second; a rate that was not kept is far off.
+    assert!((100.0..500.0).contains(&mean("tcp-20")), "{}", mean("tcp-20"));
+    assert!((600.0..1200.0).contains(&mean("unix-50")), "{}", mean("unix-50"));
+    let chart = &result["charts"][0];
+    let curves: Vec<_> = chart["series"].as_array().unwrap().iter().map(|s| s["name"].clone()).collect();
+    assert_eq!(curves, ["tcp", "unix"]);
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn an_interrupted_run_still_reports_and_leaves_nothing() {
     let lab = Lab::new();
     let out = lab.path("run");

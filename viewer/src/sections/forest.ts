@@ -8,7 +8,7 @@ import { inUnit, interval, outcomeTitle, plain, signedPct, verdictText } from '.
 import { faded, type Colours } from '../theme';
 
 /** Shown in this order where a run has them; a run that was decided by another outcome shows that first. */
-const WANTED = ['qps', 'latency_us_mean', 'latency_us_p99', 'cpu_us_per_query'];
+const WANTED = ['qps', 'latency_us_mean', 'latency_us_p99', 'cpu_us_per_query', 'elapsed_s'];
 const VALUE_WIDTH = 104;
 
 interface Row {
@@ -55,11 +55,15 @@ export function forestSection(page: Page): HTMLElement {
   const margin = Math.max(...runs.map(({ result }) => result.margin_pct));
   const columns = (width: number) => (width >= 680 ? 2 : 1);
   const panelHeight = 64 + shown.length * rowHeight;
-  const baseline = [...new Set(runs.map(({ result }) => result.baseline))].join(', ');
+  const references = runs.flatMap(({ result }) => [
+    result.baseline,
+    ...result.arms.flatMap(arm => arm.against ?? []),
+  ]);
+  const baseline = [...new Set(references)].join(', ');
 
   const figure = new Figure({
     id: 'tolls',
-    title: `Effect of each arm, in percent of the baseline (${baseline})`,
+    title: `Effect of each arm, in percent of what it is compared with (${baseline})`,
     hint: `Points are tolls, bars their 95% intervals, the grey band is the margin of ±${plain(margin)}% inside which an effect counts as none. An arrow marks what reaches beyond the picture.`,
     label: () => panels.map(p => `${outcomeTitle(p.name)}: ${inWords(p)}`).join(' '),
     height: width => Math.ceil(panels.length / columns(width)) * panelHeight,
@@ -153,7 +157,9 @@ function panel(page: Page, name: string): Panel {
       const outcome = arm.outcomes[name];
       const toll = outcome?.toll_pct;
       if (!outcome || toll === null || toll === undefined) return [];
-      return [{ arm: arm.name, title: arm.title, run: index, runName: run.name, outcome, toll }];
+      const other = arm.against !== undefined && arm.against !== result.baseline;
+      const title = other ? `${arm.title}, against ${arm.against}` : arm.title;
+      return [{ arm: arm.name, title, run: index, runName: run.name, outcome, toll }];
     }),
   );
   const margin = Math.max(0, ...analysed(page).map(({ result }) => result.margin_pct));

@@ -239,7 +239,8 @@ function names({ coordSys: g }: CustomParams, api: CustomApi, points: Point[], c
   const columns: (typeof places)[] = [];
   for (const place of places) {
     const last = columns.at(-1);
-    if (last?.[0] && place.at[0] - last[0].at[0] < 70) last.push(place);
+    const beside = last?.at(-1);
+    if (last && beside && place.at[0] - beside.at[0] < 70) last.push(place);
     else columns.push([place]);
   }
   const children = columns.flatMap(column => {

@@ -133,6 +133,7 @@ fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, s
         title: made.arm.title.clone(),
         role: made.arm.role,
         command: made.arm.command.clone(),
+        against: (made.arm.role != Role::Baseline).then(|| "none".to_owned()),
         unavailable: made.arm.unavailable.clone(),
         windows: latency_us.len() as u32,
         outcomes,

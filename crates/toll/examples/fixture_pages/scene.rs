@@ -66,6 +66,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             workload: workload(),
             artefact: None,
             against: None,
+            curve: None,
             unavailable: None,
             burn_share: None,
         },

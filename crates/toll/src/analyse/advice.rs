@@ -4,7 +4,7 @@
 
 use super::doubt::MOST_CAUGHT;
 use super::outcomes;
-use toll_record::{ArmResult, Outcome, Role, RunResult, Verdict};
+use toll_record::{ArmResult, Outcome, Plan, Role, RunResult, Verdict};
 
 /// From this share of the executed queries on, an artefact is called the full picture.
 const FULL: f64 = 0.98;
@@ -29,14 +29,14 @@ pub fn answer(run: &RunResult) -> String {
     let mut parts = Vec::new();
     match costly[..] {
         [] => {}
-        [(arm, outcome)] => parts.push(format!("{} is costly, {}", arm.name, toll(outcome))),
+        [(arm, outcome)] => parts.push(format!("{} is costly, {}", name(run, arm), toll(outcome))),
         [least, .., most] => parts.push(format!(
             "{} of {} arms are costly, from {} {} to {} {}",
             costly.len(),
             asked.len(),
-            least.0.name,
+            name(run, least.0),
             toll(least.1),
-            most.0.name,
+            name(run, most.0),
             toll(most.1)
         )),
     }
@@ -48,7 +48,7 @@ pub fn answer(run: &RunResult) -> String {
     ] {
         let arms = of(verdict);
         if !arms.is_empty() {
-            let names: Vec<&str> = arms.iter().map(|(arm, _)| arm.name.as_str()).collect();
+            let names: Vec<String> = arms.iter().map(|(arm, _)| name(run, arm)).collect();
             parts.push(format!("{says}: {}", names.join(", ")));
         }
     }
@@ -61,12 +61,13 @@ fn capitalised(text: &str) -> String {
 }
 
 /// Sentences of advice, the most useful first.
-pub fn advice(run: &RunResult) -> Vec<String> {
+pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(_, o)| o.toll_pct.is_some()).collect();
     let mut advice = Vec::new();
     advice.extend(full_picture(run, &asked));
     advice.extend(least_cost(run, &asked));
     advice.extend(dominated(&asked));
+    advice.extend(multiples(run, plan));
     advice.extend(stalled(run));
     advice.extend(links(run));
     advice
@@ -78,10 +79,25 @@ fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
         .arms
         .iter()
         .filter(|arm| arm.role == Role::Treatment)
-        .filter_map(|arm| Some((arm, arm.outcomes.get(&run.primary)?)))
+        .filter_map(|arm| Some((arm, judged(run, arm)?)))
         .collect();
     arms.sort_by(|a, b| harm(a.1).total_cmp(&harm(b.1)));
     arms.into_iter()
+}
+
+/// The outcome that an arm's verdict is drawn from: the run's primary one, or, for an arm without a
+/// load, the time until it was done.
+pub fn judged<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
+    arm.outcomes.get(&run.primary).or_else(|| arm.outcomes.get(outcomes::UNTIL_DONE))
+}
+
+/// The arm's name, with what it was judged by where that is not what the others were.
+fn name(run: &RunResult, arm: &ArmResult) -> String {
+    if arm.outcomes.contains_key(&run.primary) {
+        arm.name.clone()
+    } else {
+        format!("{} (time until done)", arm.name)
+    }
 }
 
 /// Toll in the harmful direction, percent on the log scale so that halving and doubling weigh the same.
@@ -159,6 +175,39 @@ fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
         return false;
     };
     if cheap.higher_is_better { cheap_low > dear_high } else { cheap_high < dear_low }
+}
+
+/// Ways to the server as multiples of each other, with what that is in time: what a percentage of
+/// a response time means depends on how long the response takes.
+fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
+    let ways: Vec<String> = plan
+        .arms
+        .iter()
+        .zip(&run.arms)
+        .filter(|(planned, arm)| arm.role == Role::Treatment && planned.curve.is_none())
+        .filter_map(|(planned, arm)| {
+            let reference = arm.against.as_ref()?;
+            let load = &plan.arms.iter().find(|a| a.name == *reference)?.workload;
+            if planned.workload == *load {
+                return None;
+            }
+            let outcome = judged(run, arm)?;
+            let [low, high] = outcome.ci95_pct?.map(times);
+            let than = judged(run, run.arms.iter().find(|a| a.name == *reference)?)?.mean;
+            let multiple = times(outcome.toll_pct?);
+            let more = than * (multiple - 1.0);
+            let digits = if outcome.unit == "us" { 0 } else { 2 };
+            Some(format!(
+                "{} {multiple:.2} times [{low:.2}, {high:.2}] {reference}'s, {more:+.digits$} {}",
+                arm.name, outcome.unit
+            ))
+        })
+        .collect();
+    (!ways.is_empty()).then(|| format!("As multiples of {}: {}.", title(run), ways.join("; ")))
+}
+
+fn times(toll_pct: f64) -> f64 {
+    1.0 + toll_pct / 100.0
 }
 
 fn stalled(run: &RunResult) -> Option<String> {

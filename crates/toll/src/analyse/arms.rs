@@ -59,26 +59,33 @@ impl<'a> Arms<'a> {
         let asked: Vec<usize> = (0..all.len())
             .filter(|&i| plan.arms[i].role == Role::Treatment && plan.arms[i].unavailable.is_none())
             .collect();
+        let judged: Vec<&str> = asked.iter().map(|&i| judged_by(plan, &all[i])).collect();
         let p: Vec<f64> = asked
             .iter()
-            .map(|&i| all[i].get(plan.primary.as_str()).and_then(|c| c.outcome.p).unwrap_or(f64::NAN))
+            .zip(&judged)
+            .map(|(&i, &name)| all[i].get(name).and_then(|c| c.outcome.p).unwrap_or(f64::NAN))
             .collect();
         if plan.early_stop {
-            for &i in &asked {
-                if let Some(primary) = all[i].get_mut(plan.primary.as_str()) {
-                    judge_sequence(plan, primary, asked.len());
+            for (&i, name) in asked.iter().zip(judged) {
+                if let Some(compared) = all[i].get_mut(name) {
+                    judge_sequence(plan, compared, asked.len());
                 }
             }
             return all;
         }
-        for (&i, adjusted) in asked.iter().zip(toll_stats::holm(&p)) {
-            if let Some(primary) = all[i].get_mut(plan.primary.as_str())
-                && primary.outcome.p.is_some()
+        for ((&i, name), adjusted) in asked.iter().zip(judged).zip(toll_stats::holm(&p)) {
+            if let Some(compared) = all[i].get_mut(name)
+                && compared.outcome.p.is_some()
             {
-                judge(plan, primary, Some(adjusted));
+                judge(plan, compared, Some(adjusted));
             }
         }
         all
+    }
+
+    /// Name of the arm that an arm is compared with; `None`: it is a baseline itself.
+    pub fn against(&self, plan: &Plan, arm: usize) -> Option<String> {
+        baseline_of(plan, arm, self.baseline).map(|b| plan.arms[b].name.clone())
     }
 
     pub fn stall_totals(&self, arm: usize, windows: &[Window]) -> StallTotals {
@@ -136,6 +143,12 @@ pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
         .map(|&q| (q, all.value_at_quantile(q) as f64))
         .chain([(1.0, all.max() as f64)])
         .collect()
+}
+
+/// The outcome that an arm's verdict is drawn from. An arm without a load, such as a dump, has no
+/// response time but the time until it is done.
+fn judged_by<'a>(plan: &'a Plan, compared: &BTreeMap<&'static str, Compared>) -> &'a str {
+    if compared.contains_key(plan.primary.as_str()) { &plan.primary } else { outcomes::UNTIL_DONE }
 }
 
 /// Position of the arm that an arm is compared with; `None`: it is a baseline itself.

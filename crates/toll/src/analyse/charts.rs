@@ -12,12 +12,16 @@ const KNEE: f64 = 5.0;
 /// A rate is met when this share of it was achieved.
 const MET: f64 = 0.99;
 
-/// Load-latency curves, one chart for each latency, one series for each way to the server.
+/// Load-latency curves, one chart for each latency, one series for each arm that was swept, or
+/// each way to the server.
 pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
     let mut by_way: BTreeMap<String, Vec<(f64, &ArmResult)>> = BTreeMap::new();
     for (planned, arm) in plan.arms.iter().zip(arms) {
         if let Some(rate) = planned.workload.rate_per_s {
-            by_way.entry(way(&planned.workload)).or_default().push((rate, arm));
+            by_way
+                .entry(planned.curve.clone().unwrap_or_else(|| way(&planned.workload)))
+                .or_default()
+                .push((rate, arm));
         }
     }
     for points in by_way.values_mut() {

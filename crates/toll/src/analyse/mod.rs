@@ -16,8 +16,8 @@ mod scan;
 mod stalls;
 mod windows;
 
-pub use advice::{harm, word};
-pub use outcomes::{Definition, OUTCOMES, definition};
+pub use advice::{harm, judged, word};
+pub use outcomes::{Definition, OUTCOMES, UNTIL_DONE, definition};
 pub use recorded::Recorded;
 
 use arms::Arms;
@@ -104,7 +104,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     };
     result.charts = charts::charts(plan, &result.arms);
     result.answer = advice::answer(&result);
-    result.advice = advice::advice(&result);
+    result.advice = advice::advice(&result, plan);
     result
 }
 
@@ -131,6 +131,7 @@ fn arm_results(
             title: arm.title.clone(),
             role: arm.role,
             command: arm.command.clone(),
+            against: arms.against(plan, i),
             unavailable: arm.unavailable.clone(),
             windows: windows.present().count() as u32,
             outcomes: compared.into_iter().map(|(name, c)| (name.to_owned(), c.outcome)).collect(),

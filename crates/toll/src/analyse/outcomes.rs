@@ -35,8 +35,11 @@ pub const OUTCOMES: [Definition; 16] = [
     better_low("toll_cpu_us_per_query", "us", "CPU per query, toll itself"),
     better_low("artefact_bytes_per_s", "bytes/s", "artefact written"),
     better_low("stall_s", "s", "stalled"),
-    better_low("elapsed_s", "s", "time until done"),
+    better_low(UNTIL_DONE, "s", "time until done"),
 ];
+
+/// What arms without a load are judged by.
+pub const UNTIL_DONE: &str = "elapsed_s";
 
 const fn better_high(name: &'static str, unit: &'static str, title: &'static str) -> Definition {
     Definition { name, unit, higher_is_better: true, title }
@@ -121,7 +124,7 @@ pub fn measure(
     cpu(window, &mut measured);
     if bins.is_empty() && histogram.is_none() {
         // No load ran: the window lasted until its treatment was done.
-        measured.set("elapsed_s", Some(window.seconds()));
+        measured.set(UNTIL_DONE, Some(window.seconds()));
     }
     measured.set("artefact_bytes_per_s", artefact_bytes.map(|bytes| bytes as f64 / window.seconds()));
     measured

@@ -4,7 +4,7 @@ use super::report::Format;
 use crate::plan::Wishes;
 use crate::report::bound::Bound;
 use crate::run::{self, Asked, ServerChoice};
-use crate::scenario::{Scenario, Seconds};
+use crate::scenario::{Scenario, Seconds, sweep_percents};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,6 +53,10 @@ pub struct Run {
     /// Rates in the place of the scenario's shares of capacity, in rising order
     #[arg(long, value_delimiter = ',', value_name = "100000,200000")]
     rates: Option<Vec<f64>>,
+    /// Run every arm again at these percents of capacity, for load-latency curves [default: 10 to 110]
+    #[arg(long, value_name = "10,50,90", value_delimiter = ',', num_args = 0.., require_equals = true,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    sweep: Option<Vec<u32>>,
     /// Seed of order, jitter and draws [default: from the clock, and written down]
     #[arg(long)]
     seed: Option<u64>,
@@ -87,6 +91,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         threads: arguments.threads,
         tables: arguments.tables,
         table_rows: arguments.table_rows,
+        sweep: arguments.sweep.map(|given| if given.is_empty() { sweep_percents() } else { given }),
         rates: arguments.rates.unwrap_or_default(),
         seed: arguments.seed,
         early_stop: arguments.early_stop,

@@ -2,8 +2,8 @@
 //!
 //! Reads /proc only; formulas of the kernel's iostats.rst. Files stay open between readings.
 
-use super::pressure::field_bytes;
 use crate::clock;
+use crate::host::memory::parse_meminfo;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -154,9 +154,9 @@ impl HostReader {
         let net = |i: usize| rate(now.net[i].wrapping_sub(before.net[i]) as f64);
         let per = |time_ms: f64, count: f64| if count > 0.0 { time_ms / count } else { 0.0 };
         let meminfo = self.meminfo.text();
-        let total = field_bytes(meminfo, "MemTotal:");
-        let available = field_bytes(meminfo, "MemAvailable:");
-        let cached = field_bytes(meminfo, "Cached:");
+        let total = parse_meminfo(meminfo, "MemTotal:").unwrap_or(0);
+        let available = parse_meminfo(meminfo, "MemAvailable:").unwrap_or(0);
+        let cached = parse_meminfo(meminfo, "Cached:").unwrap_or(0);
         let load: Vec<f64> =
             self.loadavg.text().split_ascii_whitespace().take(3).filter_map(|t| t.parse().ok()).collect();
         let load = |i: usize| load.get(i).copied().unwrap_or(0.0);

@@ -2,6 +2,7 @@
 
 use super::host::Reread;
 use crate::clock;
+use crate::host::memory::parse_meminfo;
 use toll_record::PressureSample;
 
 #[derive(Debug)]
@@ -29,8 +30,8 @@ impl PressureReader {
         let now = clock::mono_us();
         let totals = [waited_us(self.cpu.text()), waited_us(self.io.text()), waited_us(self.memory.text())];
         let meminfo = self.meminfo.text();
-        let (dirty_bytes, writeback_bytes) =
-            (field_bytes(meminfo, "Dirty:"), field_bytes(meminfo, "Writeback:"));
+        let [dirty_bytes, writeback_bytes] =
+            ["Dirty:", "Writeback:"].map(|field| parse_meminfo(meminfo, field).unwrap_or(0));
         let (then, before) = self.last.replace((now, totals))?;
         let share = |i: usize| {
             let waited = totals[i].saturating_sub(before[i]) as f64;
@@ -56,26 +57,14 @@ fn waited_us(text: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// A field of /proc/meminfo, which counts in kB of 1,024 bytes.
-pub fn field_bytes(meminfo: &str, name: &str) -> u64 {
-    meminfo
-        .lines()
-        .find_map(|l| l.strip_prefix(name))
-        .and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
-        .unwrap_or(0)
-        * 1024
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn pressure_and_dirty_pages_are_read_as_the_kernel_writes_them() {
+    fn pressure_is_read_as_the_kernel_writes_it() {
         let psi = "some avg10=0.60 avg60=0.80 avg300=0.23 total=977286\nfull avg10=0.00 total=5\n";
         assert_eq!(waited_us(psi), 977_286);
         assert_eq!(waited_us(""), 0);
-        let meminfo = "MemTotal: 100 kB\nDirty:             12 kB\nWriteback:         0 kB\n";
-        assert_eq!(field_bytes(meminfo, "Dirty:"), 12 * 1024);
     }
 }

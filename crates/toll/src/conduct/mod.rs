@@ -3,6 +3,7 @@
 //! One conductor for all scenarios. It never looks into an artefact while a window is open, and
 //! whatever it switches on is off again when it returns, however it returns.
 
+mod calm;
 mod progress;
 mod readings;
 mod second_opinion;
@@ -13,10 +14,12 @@ pub use progress::Progress;
 pub use stage::Stage;
 
 use crate::clock;
+use crate::host::memory::unwritten_bytes;
 use crate::recorder::{Recorder, step};
 use crate::scenario::Arm;
 use crate::workload::{Driver, Ground};
 use anyhow::Context;
+use calm::Calm;
 use second_opinion::Cut;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -93,6 +96,8 @@ pub struct Conductor<'a> {
     pub enough: &'a mut dyn FnMut() -> anyhow::Result<bool>,
     pub keep_artefacts: bool,
     driver: Option<Driver>,
+    /// Known after the pilot.
+    calm: Option<Calm>,
     cuts: Vec<Cut>,
 }
 
@@ -118,6 +123,7 @@ impl<'a> Conductor<'a> {
             enough,
             keep_artefacts,
             driver: None,
+            calm: None,
             cuts: Vec::new(),
         }
     }
@@ -126,6 +132,7 @@ impl<'a> Conductor<'a> {
     /// answers with each one's mean event latency in microseconds.
     pub fn pilot(&mut self, seconds: f64) -> anyhow::Result<Vec<f64>> {
         let mut means = Vec::new();
+        let mut unwritten = Vec::new();
         if seconds <= 0.0 {
             return Ok(means);
         }
@@ -144,6 +151,7 @@ impl<'a> Conductor<'a> {
             if !self.interrupt.sleep_until(end) {
                 break;
             }
+            unwritten.push(unwritten_bytes());
             let driver = self.driver.as_mut().context("no driver")?;
             if let Some(load) = driver.feed.close_window(BINS_WITHIN)
                 && load.events > 0
@@ -151,6 +159,7 @@ impl<'a> Conductor<'a> {
                 means.push(load.latency_us_sum as f64 / load.events as f64);
             }
         }
+        self.calm = Calm::of(unwritten);
         Ok(means)
     }
 

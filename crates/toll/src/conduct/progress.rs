@@ -10,59 +10,74 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
+    trials: u64,
     rounds: u32,
+    /// What the plan says that all trials take; believed until the first has ended.
+    planned: Duration,
     plain: bool,
-    last_line: Mutex<Option<Instant>>,
+    place: Mutex<Place>,
+}
+
+/// Where the run is.
+#[derive(Debug, Default)]
+struct Place {
+    /// When the first trial began.
+    begun: Option<Instant>,
+    /// Trials that have ended, and when the last of them did, since `begun`.
+    done: u64,
+    done_after: Duration,
+    what: String,
+    load: String,
+    last_line: Option<Instant>,
 }
 
 const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
 impl Progress {
-    pub fn new(trials: u64, rounds: u32) -> Self {
+    pub fn new(trials: u64, rounds: u32, planned: Duration) -> Self {
         let plain = !std::io::stderr().is_terminal();
         let bar = if plain { ProgressBar::hidden() } else { ProgressBar::new(trials) };
-        if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}  {eta} left")
-        {
+        if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}") {
             bar.set_style(style);
         }
-        if plain {
-            bar.set_length(trials);
-        }
-        Self { bar, rounds, plain, last_line: Mutex::new(None) }
+        Self { bar, trials, rounds, planned, plain, place: Mutex::default() }
     }
 
     /// A trial begins.
     pub fn trial(&self, round: u32, trial: u32, arm: &str) {
         self.bar.set_position(u64::from(trial));
         self.bar.set_prefix(format!("round {}/{}  {arm:<11}", round + 1, self.rounds));
-        if !self.plain {
-            return;
-        }
-        if let Ok(mut last) = self.last_line.lock()
-            && last.is_none_or(|t| t.elapsed() >= PLAIN_EVERY)
-        {
-            let left = self.bar.eta().as_secs();
-            let of = self.bar.length().unwrap_or(0);
-            eprintln!(
-                "toll: round {}/{}, trial {}/{of}, arm {arm}, {}:{:02} left",
+        if let Ok(mut place) = self.place.lock() {
+            place.done_after = place.begun.get_or_insert_with(Instant::now).elapsed();
+            place.done = u64::from(trial);
+            place.what = format!(
+                "round {}/{}, trial {}/{}, arm {arm}",
                 round + 1,
                 self.rounds,
                 trial + 1,
-                left / 60,
-                left % 60
+                self.trials
             );
-            *last = Some(Instant::now());
+            self.show(&mut place);
         }
     }
 
     /// The load, as of now.
     pub fn feed(&self, live: Option<Live>) {
-        if let Some(live) = live {
-            self.bar.set_message(format!(
-                "{:>7.0} q/s  {:>6.2} ms",
-                live.statements_per_s,
-                live.latency_us_mean / 1000.0
-            ));
+        if let (Some(live), Ok(mut place)) = (live, self.place.lock()) {
+            place.load = format!("{:.0} q/s  {:.2} ms", live.statements_per_s, live.latency_us_mean / 1000.0);
+            self.show(&mut place);
+        }
+    }
+
+    fn show(&self, place: &mut Place) {
+        let Some(begun) = place.begun else { return };
+        let left = left(self.planned, self.trials, place, begun.elapsed()).as_secs();
+        let left = format!("{}:{:02} left", left / 60, left % 60);
+        if !self.plain {
+            self.bar.set_message(format!("{:>22}  {left}", place.load));
+        } else if place.last_line.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
+            eprintln!("toll: {}, {}  {left}", place.what, place.load);
+            place.last_line = Some(Instant::now());
         }
     }
 
@@ -77,5 +92,28 @@ impl Progress {
 
     pub fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// By the trials that are over, once there are some: they hold what no plan knows, such as how long
+/// it takes to count an artefact.
+fn left(planned: Duration, trials: u64, place: &Place, since_begin: Duration) -> Duration {
+    let whole =
+        if place.done == 0 { planned } else { place.done_after.mul_f64(trials as f64 / place.done as f64) };
+    whole.saturating_sub(since_begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_the_plans_at_first_and_then_that_of_the_trials_so_far() {
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        let first = Place::default();
+        assert_eq!(left(minutes(90), 14, &first, minutes(5)), minutes(85));
+        let third = Place { done: 2, done_after: minutes(14), ..Place::default() };
+        assert_eq!(left(minutes(90), 14, &third, minutes(20)), minutes(78));
+        assert_eq!(left(minutes(90), 14, &third, minutes(99)), Duration::ZERO);
     }
 }

@@ -1,5 +1,6 @@
 //! How does one arm have its turn: start, settle, window, stop, count?
 
+use super::calm::Waited;
 use super::second_opinion::{CUT_BYTES, Cut, Stretch};
 use super::{BINS_WITHIN, Conductor, readings};
 use crate::clock;
@@ -42,10 +43,16 @@ impl Conductor<'_> {
             return self.trial_until_done(arm, trial, round);
         }
         self.ensure_driver(&workload, false)?;
+        let waited = self.calm.as_ref().map(|calm| calm.wait(self.interrupt));
+        if waited == Some(Waited::Interrupted) {
+            return Ok(false);
+        }
         let lasts = self.plan.settle_s + jitter_s + self.plan.window_s + SLACK_S;
         let mut fill = self.stage.fill.clone();
         fill.set("duration_s", format!("{}", lasts.ceil()));
-        self.recorder.trial(step(trial, round, name, Step::Start));
+        let mut line = step(trial, round, name, Step::Start);
+        line.note = waited.and_then(|waited| waited.note());
+        self.recorder.trial(line);
         let mut bench = self.stage.bench();
         let mut treatment = Treatment::start(arm, &fill, trial, &mut bench)?;
         self.recorder.trial(step(trial, round, name, Step::Ready));

@@ -16,13 +16,18 @@ pub fn available_bytes() -> u64 {
     }
 }
 
+/// What programs have written and the disk has not: dirty pages, and those on their way.
+pub fn unwritten_bytes() -> u64 {
+    meminfo("Dirty:").unwrap_or(0) + meminfo("Writeback:").unwrap_or(0)
+}
+
 fn meminfo(field: &str) -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     parse_meminfo(&text, field)
 }
 
-/// /proc/meminfo writes `kB` and means KiB.
-fn parse_meminfo(text: &str, field: &str) -> Option<u64> {
+/// A field of /proc/meminfo in bytes; the file writes `kB` and means KiB.
+pub fn parse_meminfo(text: &str, field: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(field))?;
     let kib: u64 = line[field.len()..].trim().split(' ').next()?.parse().ok()?;
     Some(kib * 1024)

@@ -104,6 +104,11 @@ pub fn group(leader: ProcessId, run_id: &str) -> Vec<ProcessId> {
         .collect()
 }
 
+/// Living processes of a group, whoever started them.
+pub fn members(group: i32) -> Vec<i32> {
+    living().filter(|(_, stat)| stat.group == group).map(|(id, _)| id.pid).collect()
+}
+
 fn living() -> impl Iterator<Item = (ProcessId, Stat)> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;

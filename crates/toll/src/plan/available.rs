@@ -55,7 +55,7 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
 }
 
 /// Looks a program up as a shell would, and in the places where Debian keeps servers.
-fn find_program(name: &str) -> Option<PathBuf> {
+pub fn find_program(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         let path = Path::new(name);
         return path.exists().then(|| path.to_owned());

@@ -4,14 +4,15 @@
 //! arms can run, what commands say) once it is there. All randomness comes from the seed.
 
 mod available;
+mod sweep;
 
-pub use available::{Facts, unavailable};
+pub use available::{Facts, find_program, unavailable};
 
 use crate::clock;
-use crate::scenario::{Arm, Profile, Rate, Scenario, Seconds, Workload as Written};
+use crate::scenario::{Arm, Profile, Rate, Scenario, Seconds, Sweep, Workload as Written};
 use crate::treatment::Fill;
 use anyhow::{Context, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
@@ -31,6 +32,8 @@ pub struct Wishes {
     pub table_rows: Option<u64>,
     pub seed: Option<u64>,
     pub early_stop: bool,
+    /// Every arm again at these percents of capacity.
+    pub sweep: Option<Vec<u32>>,
     /// In the place of the scenario's shares of capacity, events a second.
     pub rates: Vec<f64>,
 }
@@ -74,7 +77,10 @@ impl Settled {
                 profile.window.0
             );
         }
-        let arms = choose_arms(&scenario, &profile, wishes)?;
+        let mut arms = choose_arms(&scenario, &profile, wishes)?;
+        if let Some(sweep) = sweep_of(&scenario, wishes) {
+            arms = sweep::swept(arms, &sweep, &scenario.baseline);
+        }
         // The seed of a run that names none is the time: written down, so that it can be repeated.
         let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
         Ok(Self { scenario, profile_name, profile, workload, arms, seed, early_stop: wishes.early_stop })
@@ -129,13 +135,13 @@ impl Settled {
         Ok(())
     }
 
-    /// Seconds that the run will take, but for loading data and counting artefacts.
+    /// Seconds that all trials will take, but for counting artefacts.
     pub fn expected_s(&self, arms: usize) -> f64 {
         let p = &self.profile;
         // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
         const SWITCH_S: f64 = 0.35;
         let trial = p.settle.0 + p.window.0 * (1.0 + JITTER / 2.0) + p.gap.0 + SWITCH_S;
-        p.pilot.0 + trial * arms as f64 * f64::from(p.rounds)
+        trial * arms as f64 * f64::from(p.rounds)
     }
 
     /// The plan, now that the server is known.
@@ -150,6 +156,7 @@ impl Settled {
                 command: shown_command(arm, fill),
                 workload: self.arm_workload(arm),
                 against: arm.against.clone(),
+                curve: arm.curve.clone(),
                 artefact: arm.artefact,
                 unavailable: unavailable(arm, facts),
                 burn_share: arm.burn_share,
@@ -238,6 +245,13 @@ fn overlay(base: &Workload, over: &Written) -> Workload {
             _ => base.rate_per_s,
         },
     }
+}
+
+/// The scenario's sweep, at the percents that the user asks for, if any.
+fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
+    let Some(percents) = &wishes.sweep else { return scenario.sweep.clone() };
+    let percents = percents.iter().copied().collect::<BTreeSet<u32>>().into_iter().collect();
+    Some(Sweep { of: scenario.sweep.as_ref().and_then(|sweep| sweep.of.clone()), percents })
 }
 
 fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {

@@ -3,7 +3,7 @@
 //! The same facts as the terminal's, in CommonMark with one GitHub table.
 
 use super::notes;
-use super::table::Table;
+use super::table::{Table, or_another};
 use super::trust;
 use std::fmt::Write;
 use toll_record::RunResult;
@@ -36,8 +36,9 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
         }
         writeln!(
             out,
-            "\nTolls are against `{}` in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.\n",
+            "\nTolls are against `{}`{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.\n",
             run.baseline,
+            or_another(run),
             100.0 * (1.0 - run.alpha),
             run.margin_pct
         )?;

@@ -3,7 +3,7 @@
 //! Baseline first, then from the least costly to the most; the forms (text, Markdown) only draw it.
 
 use super::figures;
-use crate::analyse::harm;
+use crate::analyse::{UNTIL_DONE, harm, judged};
 use toll_record::{ArmResult, Role, RunResult, Verdict};
 
 /// Columns in order; the second one, what an arm is, gives way when room is short.
@@ -32,7 +32,10 @@ impl Table {
         };
         let mut arms: Vec<&ArmResult> = run.arms.iter().filter(|arm| arm.windows > 0).collect();
         // A stable sort: equals stay in the order of the plan.
-        arms.sort_by(|a, b| rank(run, a).total_cmp(&rank(run, b)));
+        arms.sort_by(|a, b| {
+            let ((group_a, harm_a), (group_b, harm_b)) = (rank(run, a), rank(run, b));
+            group_a.cmp(&group_b).then(harm_a.total_cmp(&harm_b))
+        });
         Table {
             head: [
                 "arm",
@@ -45,19 +48,37 @@ impl Table {
                 "MB/s",
             ]
             .map(String::from),
-            rows: arms.into_iter().map(|arm| row(arm, response)).collect(),
+            rows: arms.into_iter().map(|arm| row(run, arm, response)).collect(),
         }
     }
 }
 
-fn rank(run: &RunResult, arm: &ArmResult) -> f64 {
-    if arm.role == Role::Baseline {
-        return f64::NEG_INFINITY;
+/// Arms stand behind what they are compared with, by what they cost.
+fn rank(run: &RunResult, arm: &ArmResult) -> (usize, f64) {
+    let position = |name: &str| match name {
+        name if name == run.baseline => 0,
+        name => run.arms.iter().position(|a| a.name == name).map_or(usize::MAX, |i| i + 1),
+    };
+    match &arm.against {
+        None if arm.role == Role::Baseline => (position(&arm.name), f64::NEG_INFINITY),
+        against => {
+            let group = position(against.as_deref().unwrap_or(&run.baseline));
+            (group, judged(run, arm).map_or(f64::INFINITY, harm))
+        }
     }
-    arm.outcomes.get(&run.primary).map_or(f64::INFINITY, harm)
 }
 
-fn row(arm: &ArmResult, response: &str) -> Row {
+/// What to add to the name of the baseline where some arms are compared with another arm.
+pub fn or_another(run: &RunResult) -> &'static str {
+    let another = |arm: &ArmResult| arm.windows > 0 && other_reference(run, arm).is_some();
+    if run.arms.iter().any(another) { ", or the arm that a row names," } else { "" }
+}
+
+fn other_reference<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a str> {
+    arm.against.as_deref().filter(|name| *name != run.baseline)
+}
+
+fn row(run: &RunResult, arm: &ArmResult, response: &str) -> Row {
     let outcome = |name: &str| arm.outcomes.get(name);
     let text = |name: &str| outcome(name).map_or("-".to_owned(), figures::toll);
     let verdict = |name: &str| outcome(name).map_or(Verdict::NoInterval, |o| o.verdict);
@@ -69,22 +90,30 @@ fn row(arm: &ArmResult, response: &str) -> Row {
         0 => "0".to_owned(),
         n => format!("{n} ({:.1} s)", arm.stalls.total_s),
     };
-    let title = match arm.role {
+    let mut title = match arm.role {
         Role::Aa if !arm.title.contains("A/A") => format!("A/A: {}", arm.title),
         _ => arm.title.clone(),
     };
+    if let Some(reference) = other_reference(run, arm) {
+        title = format!("vs {reference}: {title}");
+    }
+    let waited = match outcome(response) {
+        None if outcome(UNTIL_DONE).is_some() => UNTIL_DONE,
+        _ => response,
+    };
+    let until = if waited == UNTIL_DONE { " until done" } else { "" };
     Row {
         cells: [
             arm.name.clone(),
             title,
             text("qps"),
-            text(response),
+            text(waited) + until,
             cpu,
             stalls,
             arm.captured_ratio.map_or("-".to_owned(), |r| format!("{:.1}%", 100.0 * r)),
             arm.artefact.as_ref().map_or("-".to_owned(), |a| figures::megabytes(a.bytes_per_s)),
         ],
-        verdicts: [verdict("qps"), verdict(response)],
+        verdicts: [verdict("qps"), verdict(waited)],
         asked: arm.role == Role::Treatment,
     }
 }

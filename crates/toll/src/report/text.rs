@@ -3,7 +3,7 @@
 //! At most 120 columns. Never reads the environment: whether to paint is for the caller to say.
 
 use super::notes;
-use super::table::{Row, Table};
+use super::table::{Row, Table, or_another};
 use super::trust;
 use toll_record::{RunResult, Verdict};
 
@@ -63,8 +63,9 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
         out,
         "",
         &format!(
-            "Tolls are against {} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.",
+            "Tolls are against {}{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.",
             run.baseline,
+            or_another(run),
             100.0 * (1.0 - run.alpha),
             run.margin_pct
         ),

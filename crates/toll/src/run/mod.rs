@@ -20,6 +20,7 @@ use crate::scenario::Scenario;
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toll_record::{Plan, RunDir, RunResult, RunWriter};
 
 /// A run as it was asked for.
@@ -117,7 +118,9 @@ fn trials(
     interrupt: &Interrupt,
 ) -> anyhow::Result<Ending> {
     let count: usize = plan.order.iter().map(Vec::len).sum();
-    let progress = Progress::new(count as u64, plan.rounds);
+    let arms = plan.order.first().map_or(0, Vec::len);
+    let planned = Duration::from_secs_f64(settled.expected_s(arms));
+    let progress = Progress::new(count as u64, plan.rounds, planned);
     let root = recording.root().to_owned();
     let mut enough = || enough::enough(&RunDir::open(&root)?);
     let planned = plan.clone();
@@ -163,7 +166,7 @@ fn capacities(
     let plan = settled.plan(facts, &stage.fill, asked.command.clone())?;
     let scratch = stage.work_dir.join("capacity");
     let (recorder, recording) = Recorder::start(RunWriter::create(&scratch)?);
-    let progress = Progress::new(0, 0);
+    let progress = Progress::new(0, 0, Duration::ZERO);
     let mut never = || Ok(false);
     let mut conductor =
         Conductor::new(&plan, &settled.arms, stage, &recorder, interrupt, &progress, &mut never, false);
@@ -198,7 +201,7 @@ fn forget_unplanned(dir: &Path) {
 /// What the run will be, before it begins.
 fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
     let arms = plan.order.first().map_or(0, Vec::len);
-    let seconds = settled.expected_s(arms);
+    let seconds = settled.profile.pilot.0 + settled.expected_s(arms);
     eprintln!(
         "toll: {} ({}): {arms} arms x {} rounds, windows of {} s, about {:.0}:{:02.0} min; seed {}; {}",
         plan.scenario,

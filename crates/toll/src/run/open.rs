@@ -3,11 +3,11 @@
 use crate::conduct::{Interrupt, Stage};
 use crate::host;
 use crate::journal::{Journal, Undo, quoted_name};
-use crate::plan::{Facts, Settled};
+use crate::plan::{Facts, Settled, unavailable};
 use crate::scenario::ServerWish;
 use crate::server::{DataSpec, External, Sandbox, SandboxSpec, ServerProgram};
 use crate::treatment::{Admin, Fill, Remote};
-use crate::workload::Endpoints;
+use crate::workload::{Endpoints, Tunnel};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use toll_load::{Address, Target};
@@ -87,12 +87,15 @@ fn sandbox(
     // An option that toll has a name for goes by that name.
     let performance_schema = settings.iter().any(|s| s == "performance_schema=ON");
     settings.retain(|s| !s.starts_with("performance_schema="));
+    let wants =
+        |transport: &str| settled.arms.iter().any(|arm| settled.arm_workload(arm).transport == transport);
     let spec = SandboxSpec {
         program,
         tables,
         rows,
         performance_schema,
-        ipv6: settled.arms.iter().any(|arm| settled.arm_workload(arm).transport == "ipv6"),
+        ipv6: wants("ipv6"),
+        tls: wants("tls"),
         settings,
         buffer_pool_bytes: if settled.profile_name == "faithful" { FAITHFUL_POOL_BYTES } else { 0 },
         ..SandboxSpec::default()
@@ -109,6 +112,7 @@ fn sandbox(
     let endpoints = Endpoints {
         tcp: Some(Target { db: schema.clone(), ..sandbox.target() }),
         unix: Some(Target { db: schema, ..sandbox.unix_target() }),
+        tunnel: None,
     };
     let admin = Admin::new(sandbox.unix_target(), None);
     let place = Place {
@@ -136,7 +140,7 @@ struct Place {
 fn stage(
     place: Place,
     mut admin: Admin,
-    endpoints: Endpoints,
+    mut endpoints: Endpoints,
     settled: &Settled,
     dir: &Path,
     journal: Journal,
@@ -150,7 +154,7 @@ fn stage(
     };
     let mut fill = Fill::new(&settled.scenario.define, &facts.server.flavour);
     fill.set("port", place.port.to_string());
-    fill.set("socket", place.socket);
+    fill.set("socket", place.socket.clone());
     fill.set("datadir", place.datadir);
     fill.set("server_bin", place.binary);
     fill.set(
@@ -171,6 +175,9 @@ fn stage(
     fill.set("schema", target.db.clone().unwrap_or_default());
     let wants_remote = settled.arms.iter().any(|arm| arm.remote_port.is_some());
     let remote = if wants_remote { Some(Remote::make(&journal)?) } else { None };
+    if place.pid.is_some() && wants_tunnel(settled, &facts) {
+        endpoints.tunnel = Some(Tunnel::open(&journal, &work_dir, place.port, &place.socket)?);
+    }
     let host = host::facts(&dir, &facts.variables);
     let stage = Stage {
         journal,
@@ -184,6 +191,12 @@ fn stage(
         port: place.port,
     };
     Ok((stage, facts, host))
+}
+
+fn wants_tunnel(settled: &Settled, facts: &Facts) -> bool {
+    settled.arms.iter().any(|arm| {
+        settled.arm_workload(arm).transport.starts_with("ssh-") && unavailable(arm, facts).is_none()
+    })
 }
 
 /// An option file for client programs among the treatments, readable by its owner only.
@@ -228,15 +241,16 @@ fn external(
     let over = |address: Address| Some(Target { address, ..within.clone() });
     // A server on this host can be reached both ways; one elsewhere only as it was given.
     let endpoints = match (&target.address, pid) {
-        (Address::Tcp { .. }, None) => Endpoints { tcp: Some(within.clone()), unix: None },
+        (Address::Tcp { .. }, None) => Endpoints { tcp: Some(within.clone()), unix: None, tunnel: None },
         (Address::Tcp { .. }, Some(_)) => {
             let socket = server.socket();
             let unix = if socket.exists() { over(Address::Unix(socket)) } else { None };
-            Endpoints { tcp: Some(within.clone()), unix }
+            Endpoints { tcp: Some(within.clone()), unix, tunnel: None }
         }
         (Address::Unix(_), _) => Endpoints {
             tcp: server.port().and_then(|port| over(Address::Tcp { host: "127.0.0.1".into(), port })),
             unix: Some(within.clone()),
+            tunnel: None,
         },
     };
     let binary = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());

@@ -8,7 +8,7 @@ pub use preset::{PRESETS, Preset};
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// A scenario, one to one with its TOML.
@@ -32,8 +32,26 @@ pub struct Scenario {
     /// Text that stands for `{name}` in commands; a table is chosen by the server's flavour.
     #[serde(default)]
     pub define: BTreeMap<String, Define>,
+    /// Every arm again at rates from low to high.
+    pub sweep: Option<Sweep>,
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
+}
+
+/// Rates of a load-latency sweep.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sweep {
+    /// The arm whose closed loop says what capacity is; absent: the baseline.
+    pub of: Option<String>,
+    /// Percent of that capacity.
+    #[serde(default = "sweep_percents")]
+    pub percents: Vec<u32>,
+}
+
+/// From a tenth of capacity to beyond it.
+pub fn sweep_percents() -> Vec<u32> {
+    (1..=11).map(|tenth| tenth * 10).collect()
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -161,6 +179,9 @@ pub struct Arm {
     pub against: Option<String>,
     #[serde(default)]
     pub workload: Workload,
+    /// The arm that this one is at another rate; never in a file, a sweep says so.
+    #[serde(skip)]
+    pub curve: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -233,7 +254,7 @@ impl Scenario {
     }
 
     fn validate(&self) -> anyhow::Result<()> {
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         for arm in &self.arms {
             if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
                 bail!("arm name `{}`: use letters, digits, `-` and `_`", arm.name);
@@ -257,6 +278,9 @@ impl Scenario {
         if !names.contains(self.baseline.as_str()) {
             bail!("the baseline `{}` is not among the arms", self.baseline);
         }
+        if let Some(sweep) = &self.sweep {
+            sweep.validate(&names)?;
+        }
         if self.profile.is_empty() {
             bail!("no [profile.NAME] table: give at least one with rounds, window and settle");
         }
@@ -269,6 +293,21 @@ impl Scenario {
                     bail!("profile `{name}` lists the arm `{arm}`, which does not exist");
                 }
             }
+        }
+        Ok(())
+    }
+}
+
+impl Sweep {
+    fn validate(&self, arms: &BTreeSet<&str>) -> anyhow::Result<()> {
+        if let Some(of) = &self.of
+            && !arms.contains(of.as_str())
+        {
+            bail!("[sweep] is of the arm `{of}`, which does not exist");
+        }
+        let mut seen = BTreeSet::new();
+        if self.percents.is_empty() || !self.percents.iter().all(|p| *p > 0 && seen.insert(p)) {
+            bail!("the percents of a sweep must be above zero and differ");
         }
         Ok(())
     }

@@ -25,6 +25,8 @@ pub(super) struct Files<'a> {
     pub datadir: &'a Path,
     pub socket: &'a Path,
     pub port: u16,
+    /// Settings that name the certificate, where TLS is offered.
+    pub tls: &'a [String],
 }
 
 /// `name=value` for each setting that bears on results, as the plan shows it.
@@ -89,7 +91,7 @@ pub(super) fn file(program: &ServerProgram, files: &Files<'_>, shown: &[String])
         // Servers refuse to run as root unless told so; the sandbox's files are root's.
         text.push_str("user=root\n");
     }
-    for setting in shown {
+    for setting in files.tls.iter().chain(shown) {
         text.push_str(setting);
         text.push('\n');
     }

@@ -1,6 +1,7 @@
 //! Which server is measured: a private one of toll's own, or one that is there already?
 
 pub mod background;
+mod certificate;
 pub mod config;
 mod datadir;
 mod external;

@@ -2,6 +2,7 @@
 //!
 //! Own data directory, socket, port and password; never touches a server or file it did not make.
 
+use super::certificate;
 use super::config::{self, Files, Settings};
 use super::datadir::{self, tail};
 use super::port;
@@ -40,6 +41,8 @@ pub struct SandboxSpec {
     pub performance_schema: bool,
     /// Listen on ::1 too.
     pub ipv6: bool,
+    /// Offer TLS.
+    pub tls: bool,
     /// Further server settings, `name=value`.
     pub settings: Vec<String>,
     pub start_timeout: Duration,
@@ -57,6 +60,7 @@ impl Default for SandboxSpec {
             max_connections: 512,
             performance_schema: false,
             ipv6: false,
+            tls: false,
             settings: Vec::new(),
             start_timeout: Duration::from_secs(60),
         }
@@ -338,13 +342,14 @@ fn launch(
     write_private(&home.join("init.sql"), &config::accounts(program, &password))?;
     let datadir = home.join("data");
     let error_log = home.join("error.log");
+    let tls = if spec.tls { certificate::settings(program, home)? } else { Vec::new() };
     let mut from = spec.port.unwrap_or(port::FIRST);
     loop {
         let port = match spec.port {
             Some(port) => port,
             None => port::free(from, addresses)?,
         };
-        let files = Files { home, datadir: &datadir, socket, port };
+        let files = Files { home, datadir: &datadir, socket, port, tls: &tls };
         let defaults = home.join("server.cnf");
         write_private(&defaults, &config::file(program, &files, shown))?;
         write_private(&home.join("client.cnf"), &client_file(socket, port, &password))?;
@@ -450,7 +455,7 @@ fn client_file(socket: &Path, port: u16, password: &str) -> String {
     )
 }
 
-fn write_private(path: &Path, text: &str) -> Result<()> {
+pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
     OpenOptions::new()
         .write(true)
         .create(true)

@@ -1,7 +1,7 @@
 //! How does a treatment's process group live and, without fail, end?
 
 use super::{Bench, packet_counts, proctree};
-use crate::journal::{Journal, MARKER, UndoId};
+use crate::journal::{Journal, MARKER, UndoId, process};
 use crate::scenario::StopSignal;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill, killpg};
@@ -220,7 +220,7 @@ impl Group {
         let begun = Instant::now();
         loop {
             let ours_ended = self.children.iter_mut().all(|c| !matches!(c.try_wait(), Ok(None)));
-            if ours_ended && proctree::members(self.pgid).is_empty() {
+            if ours_ended && process::members(self.pgid).is_empty() {
                 return true;
             }
             if begun.elapsed() > patience {

@@ -1,8 +1,9 @@
-//! Which processes belong to a treatment, and how much CPU have they used?
+//! What have a treatment's processes used so far?
 //!
 //! CPU comes from each process's own CPU clock (nanoseconds, all threads, ended ones too),
 //! not from the 10 ms ticks of `/proc/PID/stat`.
 
+use crate::journal::process;
 use nix::time::ClockId;
 use nix::unistd::Pid;
 
@@ -16,16 +17,7 @@ pub fn cpu_of_process_us(pid: u32) -> u64 {
 
 /// CPU time of all living processes of a process group, microseconds.
 pub fn cpu_of_group_us(pgid: i32) -> u64 {
-    members(pgid).into_iter().map(cpu_of_process_us).sum()
-}
-
-/// The living processes of a group (zombies are left out).
-pub fn members(pgid: i32) -> Vec<u32> {
-    let Ok(dir) = std::fs::read_dir("/proc") else { return Vec::new() };
-    dir.flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
-        .filter(|pid| stat_of(*pid).is_some_and(|s| s.pgrp == pgid && s.state != b'Z'))
-        .collect()
+    process::members(pgid).into_iter().filter_map(|pid| u32::try_from(pid).ok()).map(cpu_of_process_us).sum()
 }
 
 /// A process and all that descend from it, leaves last.
@@ -47,18 +39,4 @@ pub fn resident_bytes(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages: u64 = text.split_ascii_whitespace().nth(1).and_then(|v| v.parse().ok()).unwrap_or(0);
     pages * 4096
-}
-
-struct Stat {
-    state: u8,
-    pgrp: i32,
-}
-
-fn stat_of(pid: u32) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, so count from its last parenthesis.
-    let mut fields = text[text.rfind(')')? + 1..].split_ascii_whitespace();
-    let state = *fields.next()?.as_bytes().first()?;
-    let pgrp = fields.nth(1)?.parse().ok()?;
-    Some(Stat { state, pgrp })
 }

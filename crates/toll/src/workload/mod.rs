@@ -5,8 +5,10 @@
 mod feed;
 mod sysbench;
 mod toll_driver;
+mod tunnel;
 
 pub use feed::{Feed, Live, WindowLoad};
+pub use tunnel::Tunnel;
 
 use crate::journal::{Journal, UndoId};
 use crate::recorder::Recorder;
@@ -24,13 +26,16 @@ use toll_load::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 
 /// The ways to a server that arms can name.
-pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
+pub const TRANSPORTS: [&str; 8] =
+    ["tcp", "unix", "tls", "compress", "localhost", "ipv6", "ssh-tcp", "ssh-unix"];
 
 /// Where drivers connect to, by transport.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
     pub tcp: Option<Target>,
     pub unix: Option<Target>,
+    /// Open while a scenario has arms that go through it.
+    pub tunnel: Option<Tunnel>,
 }
 
 impl Endpoints {
@@ -50,8 +55,15 @@ impl Endpoints {
             "compress" => Target { compress: Compression::Zlib, ..tcp },
             "localhost" => Target { address: at("localhost"), ..tcp },
             "ipv6" => Target { address: at("::1"), ..tcp },
+            "ssh-tcp" => Target { address: self.through_ssh(|tunnel| tunnel.to_tcp)?, ..tcp },
+            "ssh-unix" => Target { address: self.through_ssh(|tunnel| tunnel.to_unix)?, ..tcp },
             other => bail!("`{other}` is no transport: known are {}", TRANSPORTS.join(", ")),
         })
+    }
+
+    fn through_ssh(&self, port: impl Fn(&Tunnel) -> u16) -> anyhow::Result<Address> {
+        let tunnel = self.tunnel.as_ref().context("the SSH tunnel needs a server on this host")?;
+        Ok(Address::Tcp { host: "127.0.0.1".into(), port: port(tunnel) })
     }
 }
 

@@ -38,8 +38,8 @@ fn answers_are_followed(server: &Server) {
         "select repeat('x', 200000)",
         "select id from sbtest1",
         "update sbtest1 set k = k + 1 where id <= 10",
+        // The last: the client says nothing but goodbye after an error.
         "select nosuch from sbtest1",
-        "select 2",
     ];
     for way in WAYS {
         let events = said(server, way, &statements.join(";"));
@@ -48,7 +48,6 @@ fn answers_are_followed(server: &Server) {
         assert_eq!(rows, [Some(1), Some(1), Some(1000)], "{way:?}");
         assert_eq!(found[3].rows_affected, Some(10), "{way:?}");
         assert_eq!(found[4].error.as_ref().map(|error| error.0), Some(1054), "{way:?}");
-        assert_eq!(found[5].rows_sent, Some(1), "{way:?}");
     }
 }
 
@@ -64,6 +63,7 @@ fn a_file_is_one_statement(server: &Server) {
         let mut session = server.session();
         session.exec_drop("drop table if exists lines_of_a_file").unwrap();
         session.exec_drop("create table lines_of_a_file (id int primary key, words varchar(100))").unwrap();
+        drop(session);
         let events = said(server, way, &statements.join(";"));
         let found = following(&events, &statements);
         assert_eq!(found[0].rows_affected, Some(LINES), "{way:?}: {:?}", found[0].error);
@@ -81,7 +81,7 @@ fn encrypted_sessions_hold_no_events(server: &Server) {
     assert_eq!((events.ledger.sessions.seen, events.ledger.sessions.encrypted), (4, 4));
     let digest = printed::digest(&server.capture_file(), server.port());
     assert_eq!(digest["totals"]["commands"], 0);
-    assert_eq!(digest["ledger"]["capture"]["sessions"]["encrypted"], 4);
+    assert_eq!(digest["ledger"]["sessions"]["encrypted"], 4);
     assert_eq!(digest["ledger"]["adds_up"], true);
 }
 

@@ -42,7 +42,7 @@ impl Tcpdump {
         self.child.wait().unwrap();
         let mut said = String::new();
         self.words.read_to_string(&mut said).unwrap();
-        assert!(said.contains("0 packets dropped by kernel"), "the capture itself is not whole: {said}");
+        assert!(said.contains("\n0 packets dropped by kernel"), "the capture itself is not whole: {said}");
         std::fs::read(&self.file).unwrap()
     }
 }

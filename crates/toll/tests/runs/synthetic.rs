@@ -142,6 +142,7 @@ impl Synthetic {
                     command: format!("collect --as {}", arm.name),
                     workload: workload.clone(),
                     against: None,
+                    curve: None,
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,

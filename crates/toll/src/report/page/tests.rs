@@ -24,6 +24,7 @@ fn an_arm(name: &str) -> Arm {
         },
         artefact: None,
         against: None,
+        curve: None,
         unavailable: None,
         burn_share: None,
     }

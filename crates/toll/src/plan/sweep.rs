@@ -1,0 +1,72 @@
+//! How does one arm become a load-latency curve?
+//!
+//! Each arm that has a load of its own pace stays as it is, and comes again at every rate.
+
+use crate::scenario::{Arm, Rate, Sweep};
+use toll_record::Role;
+
+/// The arms, and after them those that can be swept at each rate of the sweep.
+///
+/// At a rate, an arm is compared with its counterpart at the same rate.
+pub fn swept(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
+    let of = sweep.of.as_deref().unwrap_or(baseline);
+    let curves: Vec<&Arm> = arms.iter().filter(|arm| can_be_swept(arm)).collect();
+    let mut points = Vec::new();
+    for percent in &sweep.percents {
+        let at = |name: &str| format!("{name}-{percent}");
+        for arm in &curves {
+            let other = arm.against.as_deref().or((arm.name != baseline).then_some(baseline));
+            let counterpart = other.filter(|name| curves.iter().any(|c| c.name == *name));
+            let mut point = (*arm).clone();
+            point.name = at(&arm.name);
+            point.title = format!("{}, at {percent}% of what {of} attains", arm.title);
+            point.against = counterpart.map(at);
+            point.curve = Some(arm.name.clone());
+            point.workload.rate = Some(Rate::Share { share: f64::from(*percent) / 100.0, of: of.to_owned() });
+            points.push(point);
+        }
+    }
+    let mut all = arms;
+    all.extend(points);
+    all
+}
+
+/// Controls have no curve of interest, and what already runs at a rate is not given another.
+fn can_be_swept(arm: &Arm) -> bool {
+    matches!(arm.role, Role::Baseline | Role::Treatment)
+        && arm.workload.rate.is_none()
+        && arm.workload.driver.as_deref() != Some("none")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Settled, Wishes};
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn a_swept_arm_is_compared_with_its_counterpart_at_the_same_rate() {
+        let (scenario, _) = Scenario::load("load-curve").unwrap();
+        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let arm = |name: &str| settled.arms.iter().find(|a| a.name == name).unwrap();
+        assert_eq!(settled.arms.len(), 2 * 12);
+        assert_eq!(arm("tcp-10").against.as_deref(), Some("unix-10"));
+        assert_eq!(arm("tcp-10").curve.as_deref(), Some("tcp"));
+        assert_eq!(arm("unix-110").against, None);
+        assert_eq!(arm("unix-110").role, Role::Baseline);
+        assert_eq!(settled.capacities_wanted(), ["tcp"]);
+    }
+
+    #[test]
+    fn any_scenario_can_be_swept_and_its_controls_are_left_alone() {
+        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let wishes = Wishes {
+            arms: Some(vec!["none2".into(), "burn".into(), "B".into()]),
+            sweep: Some(vec![50]),
+            ..Wishes::default()
+        };
+        let names: Vec<_> =
+            Settled::new(scenario, &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
+        assert_eq!(names, ["none", "none2", "burn", "B", "none-50", "B-50"]);
+    }
+}
