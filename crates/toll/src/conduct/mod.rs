@@ -159,7 +159,7 @@ impl<'a> Conductor<'a> {
                 means.push(load.latency_us_sum as f64 / load.events as f64);
             }
         }
-        self.calm = Calm::of(unwritten);
+        self.calm = Calm::of(unwritten, Duration::from_secs_f64(self.plan.window_s));
         Ok(means)
     }
 
