@@ -1,8 +1,9 @@
 //! Can an arm run here, and if not, why not?
 
 use crate::scenario::{Arm, Kind};
+use crate::server::program::on_path;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What the host and the server offer.
 #[derive(Debug, Clone)]
@@ -23,7 +24,7 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
         .filter_map(|stage| stage.split_ascii_whitespace().next())
         .filter(|word| !word.starts_with('{'));
     for program in programs.chain(arm.requires.iter().map(String::as_str)) {
-        if find_program(program).is_none() {
+        if !is_there(program) {
             return Some(format!("{program} is not installed: `toll doctor` says how to get it"));
         }
     }
@@ -54,15 +55,7 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     None
 }
 
-/// Looks a program up as a shell would, and in the places where Debian keeps servers.
-pub fn find_program(name: &str) -> Option<PathBuf> {
-    if name.contains('/') {
-        let path = Path::new(name);
-        return path.exists().then(|| path.to_owned());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
-        .map(|dir| dir.join(name))
-        .find(|p| p.is_file())
+/// A program by its name, a file by its path.
+fn is_there(name: &str) -> bool {
+    if name.contains('/') { Path::new(name).exists() } else { on_path(name).is_some() }
 }

@@ -6,7 +6,7 @@
 mod available;
 mod sweep;
 
-pub use available::{Facts, find_program, unavailable};
+pub use available::{Facts, unavailable};
 
 use crate::clock;
 use crate::scenario::{Arm, Profile, Rate, Scenario, Seconds, Sweep, Workload as Written};

@@ -5,6 +5,7 @@ use crate::host;
 use crate::journal::{Journal, Undo, quoted_name};
 use crate::plan::{Facts, Settled, unavailable};
 use crate::scenario::ServerWish;
+use crate::server::private;
 use crate::server::{DataSpec, External, Sandbox, SandboxSpec, ServerProgram};
 use crate::treatment::{Admin, Fill, Remote};
 use crate::workload::{Endpoints, Tunnel};
@@ -201,18 +202,10 @@ fn wants_tunnel(settled: &Settled, facts: &Facts) -> bool {
 
 /// An option file for client programs among the treatments, readable by its owner only.
 fn write_client_defaults(path: &Path, target: &Target) -> anyhow::Result<()> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
     // Inside double quotes the clients undo a backslash before these two.
     let password = target.password.expose().replace('\\', "\\\\").replace('"', "\\\"");
     let text = format!("[client]\nuser=\"{}\"\npassword=\"{password}\"\n", target.user);
-    std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))
+    private::write(path, &text)
 }
 
 /// The options that the scenario wishes for this flavour, `name=value`.

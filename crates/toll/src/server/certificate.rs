@@ -19,7 +19,7 @@ pub(super) fn settings(program: &ServerProgram, home: &Path) -> Result<Vec<Strin
         ("ssl_key", "server-key.pem", made.signing_key.serialize_pem()),
     ] {
         let path = home.join(file);
-        super::sandbox::write_private(&path, &pem)?;
+        super::private::write(&path, &pem)?;
         settings.push(format!("{setting}={}", path.display()));
     }
     Ok(settings)

@@ -7,6 +7,7 @@ mod datadir;
 mod external;
 pub mod port;
 mod prepared;
+pub mod private;
 pub mod program;
 mod sandbox;
 

@@ -73,7 +73,8 @@ pub struct ServerProgram {
 }
 
 /// Servers are daemons: distributions put them where a user's PATH does not look.
-const BEYOND_PATH: [&str; 4] = ["/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin"];
+const BEYOND_PATH: [&str; 5] =
+    ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin"];
 
 impl ServerProgram {
     /// The program given, else the first `mariadbd` or `mysqld` on PATH and in the usual places.

@@ -7,15 +7,16 @@ use super::config::{self, Files, Settings};
 use super::datadir::{self, tail};
 use super::port;
 use super::prepared::{self, DataSpec};
+use super::private;
 use super::program::{Flavour, ServerProgram, Version};
 use crate::journal::process::{self, Ending};
 use crate::journal::{Journal, ProcessId, Undo, UndoId};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::{DirBuilder, File};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -339,7 +340,7 @@ fn launch(
     journal: &Journal,
 ) -> Result<Launched> {
     let password = new_password()?;
-    write_private(&home.join("init.sql"), &config::accounts(program, &password))?;
+    private::write(&home.join("init.sql"), &config::accounts(program, &password))?;
     let datadir = home.join("data");
     let error_log = home.join("error.log");
     let tls = if spec.tls { certificate::settings(program, home)? } else { Vec::new() };
@@ -351,8 +352,8 @@ fn launch(
         };
         let files = Files { home, datadir: &datadir, socket, port, tls: &tls };
         let defaults = home.join("server.cnf");
-        write_private(&defaults, &config::file(program, &files, shown))?;
-        write_private(&home.join("client.cnf"), &client_file(socket, port, &password))?;
+        private::write(&defaults, &config::file(program, &files, shown))?;
+        private::write(&home.join("client.cnf"), &client_file(socket, port, &password))?;
         let log =
             File::create(&error_log).with_context(|| format!("cannot write {}", error_log.display()))?;
         let mut command = Command::new(&program.path);
@@ -453,17 +454,6 @@ fn client_file(socket: &Path, port: u16, password: &str) -> String {
         config::USER,
         socket.display()
     )
-}
-
-pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
-    OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// 128 bits from the kernel, in hex: no quoting in option files or SQL.

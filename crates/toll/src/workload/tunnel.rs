@@ -4,7 +4,7 @@
 //! The sshd and both keys are the run's own; never reads the user's keys, agent or configuration.
 
 use crate::journal::{Journal, Undo};
-use crate::plan::find_program;
+use crate::server::program::on_path;
 use anyhow::{Context, bail};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -105,7 +105,7 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<Child>
     );
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     // It starts itself anew for each connection, and wants to be called by its full path for that.
-    let program = find_program("sshd").context("no sshd: install openssh-server")?;
+    let program = on_path("sshd").context("no sshd: install openssh-server")?;
     let mut command = Command::new(program);
     command.args(["-D", "-e", "-f"]).arg(&config);
     spawn(journal, &mut command, "sshd", &dir.join("sshd.log"))
