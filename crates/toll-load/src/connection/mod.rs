@@ -108,7 +108,7 @@ impl Connection {
 
     /// A statement that stays silent for longer fails with [`Error::Lost`]; `None` waits for ever.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let set = self.wire.stream().set_timeouts(limit, limit);
+        let set = self.wire.stream_mut().set_timeouts(limit, limit);
         set.map_err(|source| Error::Lost { doing: "setting a timeout", source })
     }
 
@@ -125,6 +125,11 @@ impl Connection {
 
     pub(crate) fn stream(&self) -> &Stream {
         self.wire.stream()
+    }
+
+    /// From now on its calls answer at once, with what there is.
+    pub(crate) fn set_nonblocking(&mut self) -> std::io::Result<()> {
+        self.wire.stream_mut().set_nonblocking()
     }
 
     pub(crate) fn scanner(&self) -> Scanner {
@@ -147,7 +152,7 @@ impl Drop for Connection {
             return;
         }
         // The server may be gone; then there is nobody to say goodbye to, nor to wait for.
-        let _ = self.wire.stream().set_timeouts(None, Some(Duration::from_millis(100)));
+        let _ = self.wire.stream_mut().set_timeouts(None, Some(Duration::from_millis(100)));
         let _ = self.wire.send_command(&[COM_QUIT]);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use crate::target::{Address, Target, Tls};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject};
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub struct Socket {
     fd: Arc<OwnedFd>,
     unix: bool,
+    /// Reads block, for as long as the server takes.
+    patient: bool,
 }
 
 /// Ends a connection from outside, whatever call another thread is blocked in on it.
@@ -60,14 +63,15 @@ impl Socket {
             Address::Unix(path) => connect_unix(path, timeout),
             Address::Tcp { host, port } => connect_tcp(host, *port, timeout),
         };
-        let socket = Self { fd: Arc::new(connected.map_err(failed)?), unix };
+        let mut socket = Self { fd: Arc::new(connected.map_err(failed)?), unix, patient: false };
         socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed)?;
         Ok(socket)
     }
 
-    fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+    fn set_timeouts(&mut self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
         set_socket_timeout(&self.fd, Timeout::Recv, read)?;
         set_socket_timeout(&self.fd, Timeout::Send, write)?;
+        self.patient = read.is_none();
         Ok(())
     }
 }
@@ -99,6 +103,11 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<OwnedFd> 
 impl Read for Socket {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unix && self.patient {
+            // A read that blocks in a Unix socket is woken twice: the server's own read frees room to
+            // write, and only poll can tell that from an answer.
+            rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None)?;
+        }
         Ok(rustix::io::read(&self.fd, buffer)?)
     }
 }
@@ -123,6 +132,13 @@ impl Stream {
         }
     }
 
+    fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &mut stream.sock,
+        }
+    }
+
     /// Who could listen?
     pub fn channel(&self) -> Channel {
         match self {
@@ -132,12 +148,16 @@ impl Stream {
         }
     }
 
-    pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
-        self.socket().set_timeouts(read, write)
+    pub fn set_timeouts(&mut self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+        self.socket_mut().set_timeouts(read, write)
     }
 
-    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
-        Ok(rustix::io::ioctl_fionbio(&self.socket().fd, on)?)
+    /// From now on no read and no write blocks.
+    pub fn set_nonblocking(&mut self) -> io::Result<()> {
+        let socket = self.socket_mut();
+        rustix::io::ioctl_fionbio(&socket.fd, true)?;
+        socket.patient = false;
+        Ok(())
     }
 
     /// For whoever has to end the connection under a thread that is blocked in it.

@@ -50,6 +50,10 @@ impl Wire {
         &self.stream
     }
 
+    pub fn stream_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
     /// From here on both sides compress.
     pub fn compress(&mut self, frames: Frames) {
         self.frames = Some(Box::new(frames));

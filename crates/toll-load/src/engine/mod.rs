@@ -149,11 +149,18 @@ const REPORTS: usize = 64;
 /// What a worker's thread does from the beginning to the end.
 type Work = Box<dyn FnOnce() -> Result<(), RunError> + Send>;
 
-/// Threads that a number of connections is shared among, unless told otherwise: one loop keeps up
-/// with a few hundred thousand answers a second, and a quarter of the CPUs is left to it.
+/// Connections up to which each has a thread of its own, however few the CPUs.
+const LONE_MAX: usize = 8;
+/// Event loops that are at work at least: one alone sends what is due together in a burst, in which
+/// the server's threads trip over each other.
+const LOOPS_MIN: usize = 4;
+
+/// Threads that a number of connections is shared among, unless told otherwise. A thread that
+/// blocks in one connection answers it soonest; many connections cost less CPU in loops, of which
+/// one keeps up with a few hundred thousand answers a second.
 pub fn default_workers(connections: usize) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    (cpus / 4).clamp(1, connections.max(1))
+    if connections <= cpus.max(LONE_MAX) { connections.max(1) } else { LOOPS_MIN.max(cpus / 4) }
 }
 
 /// Carries the plan out. `see` is called with each bin in turn and may end the run early, as does

@@ -78,8 +78,8 @@ impl Slot {
         self.session.take()
     }
 
-    pub fn session(&self) -> Option<&Session> {
-        self.session.as_deref()
+    pub fn session(&mut self) -> Option<&mut Session> {
+        self.session.as_deref_mut()
     }
 
     /// Begins an event and sends its first statement.

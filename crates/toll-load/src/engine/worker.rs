@@ -46,7 +46,7 @@ impl Worker {
     ) -> Result<Self, RunError> {
         let slots: Vec<Slot> = sessions.into_iter().map(|s| Slot::new(Box::new(s))).collect();
         let (answer, answers) = channel();
-        let worker = Self {
+        let mut worker = Self {
             idle: (0..slots.len()).rev().collect(),
             poller: Poller::new(slots.len()).map_err(RunError::System)?,
             ledger: Ledger::new(shared.clone()),
@@ -65,11 +65,10 @@ impl Worker {
         Ok(worker)
     }
 
-    fn register(&self, key: usize) -> std::io::Result<()> {
+    fn register(&mut self, key: usize) -> std::io::Result<()> {
         let Some(session) = self.slots[key].session() else { return Ok(()) };
-        let stream = session.connection.stream();
-        stream.set_nonblocking(true)?;
-        self.poller.add(stream, key)
+        session.connection.set_nonblocking()?;
+        self.poller.add(session.connection.stream(), key)
     }
 
     /// Works until the end of the run, then sends its last report.
@@ -145,7 +144,7 @@ impl Worker {
         Ok(())
     }
 
-    fn want_write(&self, key: usize, want: bool) -> Result<(), RunError> {
+    fn want_write(&mut self, key: usize, want: bool) -> Result<(), RunError> {
         let Some(session) = self.slots[key].session() else { return Ok(()) };
         self.poller.want_write(session.connection.stream(), key, want).map_err(RunError::System)
     }

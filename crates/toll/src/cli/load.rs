@@ -36,7 +36,7 @@ pub struct Load {
     /// Connections, each with one event at a time
     #[arg(long, short = 't', default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     threads: u32,
-    /// Threads of the generator that share the connections [default: a quarter of the CPUs; with --reconnect one each]
+    /// Threads of the generator that share the connections [default: one each up to 8 or the CPUs, beyond that a quarter of the CPUs, at least 4; with --reconnect one each]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
     /// Make each connection anew after N events, 1: each event has its own; the first event's latency includes the connect [default: never]
