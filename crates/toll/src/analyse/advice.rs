@@ -64,6 +64,8 @@ fn capitalised(text: &str) -> String {
 pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(_, o)| o.toll_pct.is_some()).collect();
     let mut advice = Vec::new();
+    // Load-latency curves share what there is to say of them.
+    advice.extend(run.charts.first().map(|curve| curve.note.clone()));
     advice.extend(full_picture(run, &asked));
     advice.extend(least_cost(run, &asked));
     advice.extend(dominated(&asked));
@@ -135,8 +137,12 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
     ))
 }
 
-/// The first, that is cheapest, arm that catches anything; where nothing is to be caught, simply the first.
+/// The first, that is cheapest, arm that catches anything; where nothing is to be caught, simply the
+/// first. None: arms that are held against different ones are no choice of each other.
 fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
+    if asked.windows(2).any(|pair| pair[0].0.against != pair[1].0.against) {
+        return None;
+    }
     let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
     let any = asked.iter().any(|(arm, _)| catches(arm));
     asked.iter().copied().find(|(arm, _)| !any || catches(arm))

@@ -35,7 +35,9 @@ impl<'a> Arms<'a> {
             arms[window.arm].by_round[window.round as usize] = Some(measured);
             arms[window.arm].histograms[window.round as usize] = histogram;
         }
-        let stalls = stalls::find(recorded, windows, baseline, &arms[baseline].merged());
+        let held_against: Vec<usize> =
+            (0..arms.len()).map(|i| baseline_of(plan, i, baseline).unwrap_or(i)).collect();
+        let stalls = stalls::find(recorded, windows, baseline, &held_against, |arm| arms[arm].merged());
         for (window, found) in windows.iter().zip(&stalls.of_window) {
             let stalled_s = stalls::totals([found].into_iter()).total_s;
             if let Some(measured) = &mut arms[window.arm].by_round[window.round as usize] {

@@ -61,34 +61,105 @@ fn way(workload: &Workload) -> String {
     format!("{}{protocol}{connections}", workload.transport)
 }
 
+/// One latency by rate. Ends with the first rate that is not met: beyond it, latencies say only how
+/// long the window was.
 fn curve(points: &[(f64, &ArmResult)], outcome: &str) -> Vec<(f64, f64, Option<f64>, Option<f64>)> {
+    let met = points.iter().take_while(|(rate, arm)| missed(*rate, arm).is_none()).count();
     points
         .iter()
+        .take(met + 1)
         .filter_map(|(rate, arm)| Some((*rate, arm.outcomes.get(outcome)?.mean, None, None)))
         .collect()
 }
 
-/// Where a curve bends upwards, or where the rate can no longer be met.
+/// The rate achieved, where that is not the rate asked for.
+fn missed(rate: f64, arm: &ArmResult) -> Option<f64> {
+    arm.outcomes.get("tps").map(|tps| tps.mean).filter(|tps| *tps < MET * rate)
+}
+
+/// Where a curve bends upwards, and where the rate can no longer be met.
 fn knee(way: &str, points: &[(f64, &ArmResult)]) -> String {
-    let p99 = |arm: &ArmResult| arm.outcomes.get("latency_us_p99").map(|o| o.mean);
-    let achieved = |arm: &ArmResult| arm.outcomes.get("tps").map(|o| o.mean);
+    // The median round: one in which the host stood still bends no curve.
+    let p99 = |arm: &ArmResult| arm.outcomes.get("latency_us_p99").map(|o| toll_stats::median(&o.values));
     let Some(lowest) = points.first().and_then(|(_, arm)| p99(arm)) else {
         return format!("{way}: no p99 at the lowest rate.");
     };
-    for (rate, arm) in points {
-        if let Some(tps) = achieved(arm)
-            && tps < MET * rate
-        {
-            return format!(
-                "{way}: {rate:.0}/s is beyond its capacity ({tps:.0}/s achieved): the backlog grows for as long \
-                 as it lasts, so latencies there only say how long the window was."
-            );
+    let bend = points.iter().find(|(_, arm)| p99(arm).is_some_and(|us| us > KNEE * lowest));
+    let bend = match bend {
+        Some((rate, _)) => {
+            format!("the knee lies at or below {rate:.0}/s, where p99 is over {KNEE:.0} times its lowest")
         }
-        if p99(arm).is_some_and(|us| us > KNEE * lowest) {
-            return format!(
-                "{way}: the knee lies at or below {rate:.0}/s, where p99 is over {KNEE:.0} times its lowest."
-            );
+        None => "no knee up to the highest rate".into(),
+    };
+    match points.iter().find_map(|(rate, arm)| Some((rate, missed(*rate, arm)?))) {
+        Some((rate, tps)) => format!(
+            "{way}: {bend}; {rate:.0}/s is beyond its capacity ({tps:.0}/s achieved), where the backlog grows \
+             for as long as the load lasts."
+        ),
+        None => format!("{way}: {bend}."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_record::{Outcome, Role, StallTotals, Verdict};
+
+    fn outcome(values: &[f64]) -> Outcome {
+        Outcome {
+            unit: "us".into(),
+            higher_is_better: false,
+            mean: toll_stats::mean(values),
+            sd: 0.0,
+            values: values.to_vec(),
+            toll_pct: None,
+            ci95_pct: None,
+            method: String::new(),
+            p: None,
+            p_holm: None,
+            verdict: Verdict::Baseline,
         }
     }
-    format!("{way}: no knee up to the highest rate.")
+
+    /// An arm that achieved so many events a second, with the p99 of each round.
+    fn arm(tps: f64, p99: &[f64]) -> ArmResult {
+        ArmResult {
+            name: String::new(),
+            title: String::new(),
+            role: Role::Treatment,
+            command: String::new(),
+            against: None,
+            unavailable: None,
+            windows: p99.len() as u32,
+            outcomes: [("tps", outcome(&[tps])), ("latency_us_p99", outcome(p99))]
+                .map(|(name, outcome)| (name.to_owned(), outcome))
+                .into(),
+            artefact: None,
+            executed: 0,
+            captured_ratio: None,
+            stalls: StallTotals::default(),
+            latency_curve: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_curve_bends_where_most_rounds_do_and_ends_where_its_rate_is_not_met() {
+        let arms = [
+            (100.0, arm(100.0, &[10.0, 11.0, 10.0])),
+            (200.0, arm(199.0, &[12.0, 900.0, 11.0])),
+            (300.0, arm(300.0, &[60.0, 70.0, 12.0])),
+            (400.0, arm(350.0, &[9_000.0, 9_000.0, 9_000.0])),
+            (500.0, arm(350.0, &[90_000.0, 90_000.0, 90_000.0])),
+        ];
+        let points: Vec<_> = arms.iter().map(|(rate, arm)| (*rate, arm)).collect();
+        assert_eq!(knee("tcp", &points[..2]), "tcp: no knee up to the highest rate.");
+        assert_eq!(
+            knee("tcp", &points),
+            "tcp: the knee lies at or below 300/s, where p99 is over 5 times its lowest; 400/s is beyond its \
+             capacity (350/s achieved), where the backlog grows for as long as the load lasts."
+        );
+        let rates: Vec<_> = curve(&points, "latency_us_p99").iter().map(|point| point.0).collect();
+        assert_eq!(rates, [100.0, 200.0, 300.0, 400.0]);
+    }
 }

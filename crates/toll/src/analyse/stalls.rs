@@ -6,6 +6,7 @@ use super::outcomes::quantile_of;
 use super::recorded::{Recorded, within};
 use super::windows::Window;
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use toll_record::{Bin, StallSpan, StallTotals};
 use toll_stats::{LoadBin, Stall, ThroughputRule, UnruledStalls};
 
@@ -22,29 +23,47 @@ pub struct Stalls {
     pub unruled: Option<UnruledStalls>,
 }
 
-/// Finds the stalls inside `windows`; those of the arm at `baseline` say what is normal.
+/// What is normal for an arm, by the windows of the arm that it is held against.
+struct Normal {
+    throughput: Result<ThroughputRule, UnruledStalls>,
+    latency_us: Option<u64>,
+}
+
+/// Finds the stalls inside `windows`. What is normal for an arm is told by the arm at `held_against`:
+/// a load that asks for a tenth of what another attains does not stand still. `latency`: of all
+/// windows of an arm. Why throughput could not be judged is told of the arm at `baseline`.
 pub fn find(
     recorded: &Recorded,
     windows: &[Window],
     baseline: usize,
-    baseline_latency: &Histogram<u64>,
+    held_against: &[usize],
+    latency: impl Fn(usize) -> Histogram<u64>,
 ) -> Stalls {
     let bins: Vec<Vec<LoadBin>> = windows
         .iter()
         .map(|w| within(&recorded.bins, w.begin_us, w.end_us).iter().map(load_bin).collect())
         .collect();
-    let normal: Vec<&[LoadBin]> =
-        windows.iter().zip(&bins).filter(|(w, _)| w.arm == baseline).map(|(_, b)| b.as_slice()).collect();
-    let rule = ThroughputRule::from_baseline(&normal);
-    let threshold_us = baseline_p99_us(recorded, windows, baseline, baseline_latency)
-        .map(toll_stats::latency_stall_threshold_us);
+    let normal_of = |arm: usize| {
+        let own = windows.iter().zip(&bins).filter(|(w, _)| w.arm == arm);
+        let own: Vec<&[LoadBin]> = own.map(|(_, bins)| bins.as_slice()).collect();
+        Normal {
+            throughput: ThroughputRule::from_baseline(&own),
+            latency_us: p99_us(recorded, windows, arm, &latency(arm))
+                .map(toll_stats::latency_stall_threshold_us),
+        }
+    };
+    let mut normal: BTreeMap<usize, Normal> = BTreeMap::new();
+    for &arm in held_against.iter().chain([&baseline]) {
+        normal.entry(arm).or_insert_with(|| normal_of(arm));
+    }
 
     let ticks: Vec<(u64, u64)> = recorded.ticks.iter().map(|t| (t.mono_us, t.late_us)).collect();
     let late = toll_stats::harness_stalls(&ticks);
-    let mut stalls = Stalls { unruled: rule.err(), ..Stalls::default() };
+    let mut stalls = Stalls { unruled: normal[&baseline].throughput.err(), ..Stalls::default() };
     for (window, bins) in windows.iter().zip(&bins) {
-        let throughput = rule.map(|rule| rule.stalls(bins)).unwrap_or_default();
-        let latency = threshold_us.map(|us| toll_stats::latency_stalls(bins, us)).unwrap_or_default();
+        let normal = &normal[&held_against[window.arm]];
+        let throughput = normal.throughput.map(|rule| rule.stalls(bins)).unwrap_or_default();
+        let latency = normal.latency_us.map(|us| toll_stats::latency_stalls(bins, us)).unwrap_or_default();
         let whole = Stall { begin_us: window.begin_us, end_us: window.end_us };
         let harness: Vec<Stall> = late.iter().copied().filter(|s| s.overlaps(whole)).collect();
         for (kind, found) in [("throughput", &throughput), ("latency", &latency), ("harness", &harness)] {
@@ -79,18 +98,13 @@ fn load_bin(bin: &Bin) -> LoadBin {
 }
 
 /// From the distribution where the driver gives one, else the mean of the seconds' p99.
-fn baseline_p99_us(
-    recorded: &Recorded,
-    windows: &[Window],
-    baseline: usize,
-    latency: &Histogram<u64>,
-) -> Option<u64> {
+fn p99_us(recorded: &Recorded, windows: &[Window], arm: usize, latency: &Histogram<u64>) -> Option<u64> {
     if !latency.is_empty() {
         return quantile_of("latency_us_p99").map(|q| latency.value_at_quantile(q));
     }
     let known: Vec<u64> = windows
         .iter()
-        .filter(|w| w.arm == baseline)
+        .filter(|w| w.arm == arm)
         .flat_map(|w| within(&recorded.seconds, w.begin_us, w.end_us))
         .filter_map(|s| s.latency_us_p99)
         .collect();

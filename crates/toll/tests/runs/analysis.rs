@@ -74,6 +74,20 @@ fn stalls_are_found_with_what_stood_beside_them() {
 }
 
 #[test]
+fn an_arm_that_is_held_against_a_slow_one_does_not_stand_still() {
+    let mut slow = SyntheticArm::new("slow", Role::Baseline, 15.0);
+    let like_it = SyntheticArm::new("like it", Role::Treatment, 15.0);
+    let mut recorded = Synthetic::with(5, 8, vec![slow.clone(), like_it]).record();
+    recorded.plan.arms[2].against = Some("slow".into());
+    let run = analyse::analyse(&recorded);
+    assert_eq!((arm(&run, "slow").stalls.count, arm(&run, "like it").stalls.count), (0, 0));
+    // Held against the fast one, it would.
+    slow.role = Role::Treatment;
+    let run = analyse::analyse(&Synthetic::with(5, 8, vec![slow]).record());
+    assert!(arm(&run, "slow").stalls.count > 0);
+}
+
+#[test]
 fn what_an_artefact_caught_is_held_against_what_was_executed() {
     let run = analyse::analyse(&Synthetic::with(5, 8, SyntheticArm::usual()).record());
     let b = arm(&run, "B");
@@ -87,6 +101,15 @@ fn what_an_artefact_caught_is_held_against_what_was_executed() {
         run.advice
     );
     assert!(run.advice.iter().any(|a| a.contains("K (B does more for less)")), "{:?}", run.advice);
+}
+
+#[test]
+fn arms_held_against_different_ones_are_no_choice_of_each_other() {
+    let mut recorded = Synthetic::with(5, 8, SyntheticArm::usual()).record();
+    recorded.plan.arms.iter_mut().find(|arm| arm.name == "K").unwrap().against = Some("C".into());
+    let run = analyse::analyse(&recorded);
+    assert!(run.advice.iter().any(|a| a.starts_with("Full picture: B catches 99.5%")), "{:?}", run.advice);
+    assert!(!run.advice.iter().any(|a| a.to_lowercase().contains("least cost")), "{:?}", run.advice);
 }
 
 #[test]
