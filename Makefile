@@ -29,6 +29,7 @@ test: setup check test-rust test-viewer ## all checks and tests, as CI does
 
 .PHONY: test-rust
 test-rust:
+	@scripts/connectors
 	@scripts/test-rust
 
 .PHONY: test-viewer

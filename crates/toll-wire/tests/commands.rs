@@ -297,6 +297,21 @@ fn types_are_sent_once_and_used_again() {
 }
 
 #[test]
+fn bytes_behind_values_are_minded_where_their_types_are_only_remembered() {
+    let mut talk = Conversation::logged_in();
+    talk.client(&prepare("select ?, ?"));
+    talk.server(&prepared(7, 2, 2));
+    // A byte too many for the NULL, as mysql2 sends it; then the same without types.
+    for values in [&[2, 1, 3, 0, 6, 0, 5, 0, 0, 0, 0][..], &[2, 0, 6, 0, 0, 0], &[2, 0, 6, 0, 0, 0, 0]] {
+        talk.client(&execute(values));
+        talk.server(&result(&["1", "2"]));
+    }
+    let events = events(&talk);
+    let params: Vec<_> = events.list[2..].iter().map(|event| event.params.as_str()).collect();
+    assert_eq!(params, ["5, NULL", "6, NULL", "..."]);
+}
+
+#[test]
 fn long_data_stands_for_a_value_and_has_no_reply() {
     let mut talk = Conversation::logged_in();
     talk.client(&prepare("insert into t values (?, ?)"));

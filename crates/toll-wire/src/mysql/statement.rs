@@ -290,7 +290,8 @@ impl Statement {
             return;
         }
         let Some(nulls) = fields.bytes(count.div_ceil(8)) else { return };
-        if fields.u8() == Some(1) {
+        let sends_types = fields.u8() == Some(1);
+        if sends_types {
             self.types.clear();
             for at in 0..count {
                 let Some(kind) = fields.u16() else { return };
@@ -321,8 +322,9 @@ impl Statement {
                 return;
             }
         }
-        // Attributes may follow; anything else means that the values were not these.
-        if count == usize::from(self.params) && !fields.is_empty() {
+        // Attributes may follow, and mysql2 (Node.js) sends a byte too many for each NULL. Behind values
+        // whose types were sent earlier, anything else means that the values were not these.
+        if !sends_types && count == usize::from(self.params) && !fields.is_empty() {
             command.kept.truncate(command.text_len);
             scene.keep(command, b"...");
         }

@@ -19,7 +19,7 @@ fn said(server: &Server, way: &[&str], sql: &str) -> Events {
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert_eq!(commands.complete, commands.seen, "{way:?}: {complaint}");
     let understood = if way.is_empty() { sessions.plain } else { sessions.compressed };
-    assert_eq!((sessions.seen, understood), (1, 1), "{way:?}: {complaint}");
+    assert_eq!((sessions.seen, understood), (1, 1), "{way:?}: {sessions:?} {complaint}");
     events
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clients;
+mod connectors;
 mod forms;
 mod loads;
 mod loss;

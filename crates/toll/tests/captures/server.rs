@@ -85,6 +85,11 @@ impl Server {
         self.sandbox.port()
     }
 
+    /// Whom clients log in as.
+    pub fn account(&self) -> Target {
+        self.sandbox.target()
+    }
+
     pub fn config(&self) -> Config {
         Config { ports: vec![self.port()], ..Config::default() }
     }
@@ -155,12 +160,12 @@ impl Server {
         serde_json::from_str(lines.lines().last().unwrap()).unwrap()
     }
 
-    /// The mariadb client over TCP.
+    /// The mariadb client over TCP, in clear: it encrypts where a server offers that.
     pub fn client(&self) -> Command {
         let target = self.sandbox.target();
         let mut command = Command::new("mariadb");
         command
-            .args(["--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--database=sbtest"])
+            .args(["--no-defaults", "--skip-ssl", "--protocol=tcp", "--host=127.0.0.1", "--database=sbtest"])
             .arg(format!("--port={}", self.port()))
             .arg(format!("--user={}", target.user))
             .env("MYSQL_PWD", target.password.expose());
