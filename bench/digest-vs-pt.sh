@@ -3,7 +3,8 @@
 #
 # Makes both on a private server under sysbench. Within each pair the tools run one right after
 # the other, in turn first. pt-query-digest gets a slice of the capture and of the log, since the
-# whole would take hours; rates are bytes of capture (or log) a second, so slices compare.
+# whole would take hours; rates are bytes of capture (or log) a second, so slices compare. The log is
+# repeated up to the size of the capture: what a load logs while it is captured is soon read.
 #
 # Usage: bench/digest-vs-pt.sh [CAPTURE_MB] [PAIRS] [SLICE_MB]
 #   TOLL: the program. KEEP: a directory to keep the inputs in, and to find them again.
@@ -45,13 +46,18 @@ make_inputs() {
   stop_server
 }
 [ -s "$capture" ] && [ -s "$log" ] || make_inputs
+capture_bytes=$(stat -c %s "$capture") once_bytes=$(stat -c %s "$log")
+long_log=$scratch/long.log
+for ((done_bytes = 0; done_bytes < capture_bytes; done_bytes += once_bytes)); do cat "$log"; done >"$long_log"
 
 # Seconds and peak KiB of a command, whose output goes nowhere.
 measure() {
-  /usr/bin/time -o "$scratch/time" -f '%e %M' "$@" >/dev/null 2>"$scratch/stderr" || { cat "$scratch/stderr"; exit 1; }
-  cat "$scratch/time"
+  local begun=$EPOCHREALTIME ended
+  /usr/bin/time -o "$scratch/time" -f '%M' "$@" >/dev/null 2>"$scratch/stderr" || { cat "$scratch/stderr"; exit 1; }
+  ended=$EPOCHREALTIME
+  awk -v begun="$begun" -v ended="$ended" '{printf "%.4f %d", ended - begun, $1}' "$scratch/time"
 }
-rate() { awk -v bytes="$1" -v seconds="$2" 'BEGIN {printf "%.2f", bytes / 1e6 / (seconds > 0.005 ? seconds : 0.005)}'; }
+rate() { awk -v bytes="$1" -v seconds="$2" 'BEGIN {printf "%.2f", bytes / 1e6 / seconds}'; }
 
 head -c $((slice << 20)) "$capture" >"$scratch/slice.pcap"
 head -c $((slice << 20)) "$log" >"$scratch/slice.log"
@@ -61,15 +67,15 @@ tcpdump -r "$scratch/slice.pcap" -s 65535 -x -nn -q -tttt 2>/dev/null |
   pt-query-digest --no-version-check --type tcpdump --watch-server 127.0.0.1:$port --progress time,86400
 PIPE
 echo "$(nproc) CPUs, $("$toll" --version), $(pt-query-digest --version), $(tcpdump --version 2>&1 | head -1)"
-capture_bytes=$(stat -c %s "$capture") log_bytes=$(stat -c %s "$log")
+log_bytes=$(stat -c %s "$long_log")
 slice_bytes=$(stat -c %s "$scratch/slice.pcap") log_slice_bytes=$(stat -c %s "$scratch/slice.log")
-echo "capture $capture_bytes bytes, log $log_bytes bytes, slices for pt-query-digest $slice_bytes and $log_slice_bytes bytes"
+echo "capture $capture_bytes bytes, log $once_bytes bytes repeated to $log_bytes, slices for pt-query-digest $slice_bytes and $log_slice_bytes bytes"
 
-: >"$scratch/rows"
 compare() { # name, input of toll, its bytes, bytes of the slice, command of the other...
   local name=$1 input=$2 bytes=$3 slice_bytes=$4
   shift 4
-  local pair order ours theirs a b
+  local pair ours theirs a b
+  : >"$scratch/ratios"
   for pair in $(seq "$pairs"); do
     if [ $((pair % 2)) = 1 ]; then
       ours=$(measure "$toll" digest --port $port "$input") theirs=$(measure "$@")
@@ -77,11 +83,13 @@ compare() { # name, input of toll, its bytes, bytes of the slice, command of the
       theirs=$(measure "$@") ours=$(measure "$toll" digest --port $port "$input")
     fi
     a=$(rate "$bytes" "${ours% *}") b=$(rate "$slice_bytes" "${theirs% *}")
-    echo "$name pair $pair: toll $a MB/s (peak ${ours#* } KiB), pt-query-digest $b MB/s: $(awk -v a="$a" -v b="$b" 'BEGIN {printf "%.0f", a / b}') times"
+    awk -v a="$a" -v b="$b" 'BEGIN {printf "%.1f\n", a / b}' >>"$scratch/ratios"
+    echo "$name pair $pair: toll $a MB/s (peak ${ours#* } KiB), pt-query-digest $b MB/s: $(tail -1 "$scratch/ratios") times"
   done
+  summary "$name: times as fast" <"$scratch/ratios"
 }
 compare capture "$capture" "$capture_bytes" "$slice_bytes" bash "$scratch/pipeline"
-compare "slow log" "$log" "$log_bytes" "$log_slice_bytes" \
+compare "slow log" "$long_log" "$log_bytes" "$log_slice_bytes" \
   pt-query-digest --no-version-check --type slowlog --progress time,86400 "$scratch/slice.log"
 reference=$(measure cat "$capture")
 echo "reference: cat, which only reads: $(rate "$capture_bytes" "${reference% *}") MB/s"
