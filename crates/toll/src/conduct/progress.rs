@@ -57,6 +57,8 @@ impl Progress {
                 trial + 1,
                 self.trials
             );
+            // What is known is of the arm before.
+            place.load.clear();
             self.show(&mut place);
         }
     }
@@ -76,7 +78,8 @@ impl Progress {
         if !self.plain {
             self.bar.set_message(format!("{:>22}  {left}", place.load));
         } else if place.last_line.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
-            eprintln!("toll: {}, {}  {left}", place.what, place.load);
+            let load = if place.load.is_empty() { "its load begins" } else { &place.load };
+            eprintln!("toll: {}, {load}  {left}", place.what);
             place.last_line = Some(Instant::now());
         }
     }
