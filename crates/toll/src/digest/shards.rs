@@ -19,8 +19,11 @@ use toll_wire::digest::{Digest, GroupBy};
 
 /// Smaller parts are not worth a thread.
 const PART_MIN: u64 = 8 << 20;
-/// How far from where a part should begin an entry with a time is looked for.
-const LOOK: usize = 4 << 20;
+/// What ends an entry that one with a time follows, and how much of it is that end.
+const ENTRY: &[u8] = b";\n# Time: ";
+const ENTRY_END: u64 = 2;
+/// Bytes that such an entry is looked for in at once.
+const PIECE: usize = 1 << 20;
 
 /// One thread's share of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,25 +67,36 @@ fn asks_for_db(request: &Request) -> bool {
 
 fn byte_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> {
     let mut file = File::open(path)?;
-    let mut buffer = vec![0; LOOK];
     let mut bounds = vec![0];
     for n in 1..jobs {
-        let at = bytes / jobs * n;
-        file.seek(SeekFrom::Start(at))?;
-        let mut filled = 0;
-        while filled < LOOK {
-            match file.read(&mut buffer[filled..])? {
-                0 => break,
-                read => filled += read,
-            }
-        }
-        if let Some(found) = memchr::memmem::find(&buffer[..filled], b";\n# Time: ") {
-            bounds.push(at + found as u64 + 2);
-        }
+        // Beyond the next part's begin, that one's bound is found.
+        bounds.extend(timed_entry(&mut file, bytes / jobs * n, bytes / jobs)?);
     }
-    bounds.dedup();
     bounds.push(bytes);
     Ok(bounds.windows(2).map(|pair| Part::Bytes { from: pair[0], to: pair[1] }).collect())
+}
+
+/// Where, from `at` on and within `length` bytes, an entry begins that tells its own time. A server
+/// tells it once a second, however much it writes in that.
+fn timed_entry(file: &mut File, at: u64, length: u64) -> anyhow::Result<Option<u64>> {
+    let finder = memchr::memmem::Finder::new(ENTRY);
+    file.seek(SeekFrom::Start(at))?;
+    let mut rest = file.take(length);
+    let mut buffer = Vec::with_capacity(PIECE);
+    let mut passed = at;
+    loop {
+        let kept = buffer.len();
+        if rest.by_ref().take((PIECE - kept) as u64).read_to_end(&mut buffer)? == 0 {
+            return Ok(None);
+        }
+        if let Some(found) = finder.find(&buffer) {
+            return Ok(Some(passed + found as u64 + ENTRY_END));
+        }
+        // The last bytes may be the first of what is looked for.
+        let done = buffer.len().saturating_sub(ENTRY.len() - 1);
+        passed += done as u64;
+        buffer.drain(..done);
+    }
 }
 
 /// Digests all parts at once, in the order of the parts.
@@ -121,4 +135,40 @@ fn one(request: &Request, path: &Path, kind: Type, part: &Part, stop: &AtomicBoo
     let mut sink = Select::new(request, &mut digest);
     let pumped = pump(reader, false, &mut decode, &mut sink, stop)?;
     Ok(Done { digest, ledger: decode.ledger(), pumped, db: decode.db().to_vec() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds of the parts of a log whose entries are a byte long, but for those with a time.
+    fn bounds(length: usize, timed: &[usize], jobs: u64) -> Vec<(u64, u64)> {
+        let mut log = b";".repeat(length);
+        for &at in timed {
+            log[at..at + ENTRY.len()].copy_from_slice(ENTRY);
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), log).unwrap();
+        let parts = byte_parts(file.path(), length as u64, jobs).unwrap();
+        let bytes = |part: &Part| match part {
+            Part::Bytes { from, to } => (*from, *to),
+            Part::Connections(_) => panic!("{part:?}"),
+        };
+        parts.iter().map(bytes).collect()
+    }
+
+    #[test]
+    fn a_log_is_split_at_the_next_entry_with_a_time_however_far_it_is() {
+        let mib = 1 << 20;
+        let at = |n: usize| (n + 2) as u64;
+        let end = 12 * mib as u64;
+        assert_eq!(bounds(12 * mib, &[11 * mib], 2), [(0, at(11 * mib)), (at(11 * mib), end)]);
+        // Where one piece that is read ends and the next begins.
+        for seam in 7 * mib - 12..7 * mib + 2 {
+            assert_eq!(bounds(12 * mib, &[seam], 2), [(0, at(seam)), (at(seam), end)], "{seam}");
+        }
+        // The first half has none from its middle on, and ends with the second's.
+        assert_eq!(bounds(12 * mib, &[100, 10 * mib], 4), [(0, at(10 * mib)), (at(10 * mib), end)]);
+        assert_eq!(bounds(12 * mib, &[100], 3), [(0, end)]);
+    }
 }
