@@ -18,7 +18,7 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     let files: Vec<&str> = done.inputs.iter().map(|input| input.name.as_str()).collect();
     writeln!(out, "# Files: {}", files.join(", "))?;
     if digest.totals.commands == 0 {
-        writeln!(out, "# No events.")?;
+        writeln!(out, "# No events.{}", elsewhere(request, done))?;
         return done.ledger.print(out);
     }
     overall(done, out)?;
@@ -37,6 +37,21 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     }
     writeln!(out)?;
     done.ledger.print(out)
+}
+
+/// Why a sound capture may hold none: the server listens elsewhere.
+fn elsewhere(request: &Request, done: &Digested) -> String {
+    let Some(capture) = &done.ledger.capture else { return String::new() };
+    let frames = &capture.counts.frames;
+    if frames.read == 0 || frames.not_ours < frames.read {
+        return String::new();
+    }
+    let ports: Vec<String> = request.capture.ports.iter().map(u16::to_string).collect();
+    format!(
+        " None of the {} frames goes to or comes from port {}: name the server's port with --port.",
+        frames.read,
+        ports.join(" or ")
+    )
 }
 
 fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Is a capture read alike, whichever file, compression and link layer it comes in?
 
-use crate::printed::events;
+use crate::printed::{events, report};
 use crate::wire::{Captured, Conversation, ok, packet, prepared, result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -231,4 +231,14 @@ fn every_link_layer_and_both_versions_of_ip_hold_the_same_events_and_times() {
         }
         assert_eq!(seen, expected, "{link:?}, IPv6");
     }
+}
+
+#[test]
+fn a_capture_of_another_port_says_what_to_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let talk = talk();
+    let capture = file(dir.path(), "capture", &pcap(Order::Little, 1000, Link::Ethernet, talk.frames()));
+    let hint = "frames goes to or comes from port 3307: name the server's port with --port.";
+    assert!(report(&capture, 3307).contains(hint));
+    assert!(!report(&capture, 3306).contains("--port"));
 }

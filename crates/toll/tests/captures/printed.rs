@@ -27,3 +27,8 @@ pub fn events(file: &Path, zone: &str) -> Vec<Value> {
     let lines = printed(&["--events", "--literals", "--format", "ndjson"], file, zone);
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
+
+/// What people read of a capture of servers on `port`.
+pub fn report(file: &Path, port: u16) -> String {
+    printed(&["--port", &port.to_string()], file, "UTC")
+}
