@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    #[error("cannot read {path}: {source}")]
-    Io { path: PathBuf, source: std::io::Error },
-    #[error("{path}, line {line}: {source}")]
-    Json { path: PathBuf, line: usize, source: serde_json::Error },
+    #[error("cannot read {path}: {cause}")]
+    Io { path: PathBuf, cause: std::io::Error },
+    #[error("{path}, line {line}: {cause}")]
+    Json { path: PathBuf, line: usize, cause: serde_json::Error },
     #[error("{path} has run format {found}, this toll reads up to {FORMAT}: use a newer toll")]
     TooNew { path: PathBuf, found: u32 },
-    #[error("{path}: {source}")]
-    Latency { path: PathBuf, source: crate::LatencyError },
+    #[error("{path}: {cause}")]
+    Latency { path: PathBuf, cause: crate::LatencyError },
     #[error("{path}: {what}: this plan was not written by toll")]
     Plan { path: PathBuf, what: String },
     #[error("{path} is not a run directory: it has no plan.json")]
@@ -86,22 +86,22 @@ impl RunDir {
         let path = self.root.join("latency.hlog");
         let text = match std::fs::read_to_string(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|source| ReadError::Io { path: path.clone(), source })?,
+            other => other.map_err(|cause| ReadError::Io { path: path.clone(), cause })?,
         };
-        crate::latency::parse(&text).map_err(|source| ReadError::Latency { path, source })
+        crate::latency::parse(&text).map_err(|cause| ReadError::Latency { path, cause })
     }
 
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReadError> {
         let path = self.root.join(name);
-        let text = std::fs::read(&path).map_err(|source| ReadError::Io { path: path.clone(), source })?;
-        serde_json::from_slice(&text).map_err(|source| ReadError::Json { path, line: source.line(), source })
+        let text = std::fs::read(&path).map_err(|cause| ReadError::Io { path: path.clone(), cause })?;
+        serde_json::from_slice(&text).map_err(|cause| ReadError::Json { path, line: cause.line(), cause })
     }
 
     fn lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, ReadError> {
         let path = self.root.join(name);
         let file = match File::open(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => return Err(ReadError::Io { path, source }),
+            Err(cause) => return Err(ReadError::Io { path, cause }),
             Ok(file) => file,
         };
         let mut reader = BufReader::with_capacity(1 << 18, file);
@@ -112,7 +112,7 @@ impl RunDir {
             line.clear();
             let n = reader
                 .read_until(b'\n', &mut line)
-                .map_err(|source| ReadError::Io { path: path.clone(), source })?;
+                .map_err(|cause| ReadError::Io { path: path.clone(), cause })?;
             if n == 0 {
                 return Ok(rows);
             }
@@ -123,10 +123,10 @@ impl RunDir {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let row = serde_json::from_slice(&line).map_err(|source| ReadError::Json {
+            let row = serde_json::from_slice(&line).map_err(|cause| ReadError::Json {
                 path: path.clone(),
                 line: number,
-                source,
+                cause,
             })?;
             rows.push(row);
         }

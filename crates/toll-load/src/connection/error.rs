@@ -12,13 +12,14 @@ pub struct ServerError {
     pub message: String,
 }
 
+/// Each says its cause itself, so that a chain of errors names nothing twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot connect to {address} ({source}): is the server running, and is this its address?")]
-    Connect { address: String, unix: bool, source: io::Error },
-    #[error("lost the server while {doing} ({source}): its error log may say why")]
-    Lost { doing: &'static str, source: io::Error },
-    #[error("{0}")]
+    #[error("cannot connect to {address} ({cause}): is the server running, and is this its address?")]
+    Connect { address: String, unix: bool, cause: io::Error },
+    #[error("lost the server while {doing} ({cause}): its error log may say why")]
+    Lost { doing: &'static str, cause: io::Error },
+    #[error(transparent)]
     Server(#[from] ServerError),
     /// The peer broke the protocol, or is no MySQL server.
     #[error("unexpected bytes from the server while {doing}: {detail}; is this a MySQL or MariaDB port?")]

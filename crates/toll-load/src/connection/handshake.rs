@@ -102,8 +102,8 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     Ok((wire, Session { server_version: greeting.version, connection_id: greeting.connection_id, form }))
 }
 
-fn lost(source: std::io::Error) -> Error {
-    Error::Lost { doing: DOING, source }
+fn lost(cause: std::io::Error) -> Error {
+    Error::Lost { doing: DOING, cause }
 }
 
 fn read(wire: &mut Wire, payload: &mut Vec<u8>) -> Result<(), Error> {

@@ -109,7 +109,7 @@ impl Connection {
     /// A statement that stays silent for longer fails with [`Error::Lost`]; `None` waits for ever.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         let set = self.wire.stream_mut().set_timeouts(limit, limit);
-        set.map_err(|source| Error::Lost { doing: "setting a timeout", source })
+        set.map_err(|cause| Error::Lost { doing: "setting a timeout", cause })
     }
 
     /// Prepares a statement on the server; the answer is its id.
@@ -140,9 +140,7 @@ impl Connection {
         let mut payload = Vec::with_capacity(argument.len() + 1);
         payload.push(command);
         payload.extend_from_slice(argument);
-        self.wire
-            .send_command(&payload)
-            .map_err(|source| Error::Lost { doing: "sending a statement", source })
+        self.wire.send_command(&payload).map_err(|cause| Error::Lost { doing: "sending a statement", cause })
     }
 }
 

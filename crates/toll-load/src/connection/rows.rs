@@ -110,7 +110,7 @@ fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
     let bad = |detail: &str| Error::protocol(DOING, detail);
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
-        wire.read_payload(payload).map_err(|source| Error::Lost { doing: DOING, source })
+        wire.read_payload(payload).map_err(|cause| Error::Lost { doing: DOING, cause })
     };
     next(&mut payload)?;
     match payload.first() {
@@ -173,7 +173,7 @@ pub fn read_prepared(wire: &mut Wire, form: Form) -> Result<u32, Error> {
     const DOING: &str = "preparing a statement";
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
-        wire.read_payload(payload).map_err(|source| Error::Lost { doing: DOING, source })
+        wire.read_payload(payload).map_err(|cause| Error::Lost { doing: DOING, cause })
     };
     next(&mut payload)?;
     if payload.first() == Some(&0xff) {

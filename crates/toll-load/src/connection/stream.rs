@@ -58,7 +58,7 @@ impl Socket {
     /// Connects, with Nagle off (requests are single writes) and `timeout` on every step.
     pub fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
         let unix = matches!(address, Address::Unix(_));
-        let failed = |source: io::Error| Error::Connect { address: address.to_string(), unix, source };
+        let failed = |cause: io::Error| Error::Connect { address: address.to_string(), unix, cause };
         let connected = match address {
             Address::Unix(path) => connect_unix(path, timeout),
             Address::Tcp { host, port } => connect_tcp(host, *port, timeout),

@@ -72,7 +72,7 @@ pub enum BinGrid {
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{0}")]
+    #[error(transparent)]
     Server(#[from] Error),
     #[error("system call failed: {0}")]
     System(io::Error),

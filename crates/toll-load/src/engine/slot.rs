@@ -135,7 +135,7 @@ impl Slot {
                 self.state = State::Sending;
                 Progress::Blocked
             }
-            Err(source) => self.lost(Error::Lost { doing: "sending a statement", source }),
+            Err(cause) => self.lost(Error::Lost { doing: "sending a statement", cause }),
         }
     }
 
@@ -154,13 +154,13 @@ impl Slot {
         loop {
             match wire.fill() {
                 Ok(0) => {
-                    let source =
+                    let cause =
                         io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
-                    return self.lost(Error::Lost { doing: "waiting for an answer", source });
+                    return self.lost(Error::Lost { doing: "waiting for an answer", cause });
                 }
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Progress::Blocked,
-                Err(source) => return self.lost(Error::Lost { doing: "waiting for an answer", source }),
+                Err(cause) => return self.lost(Error::Lost { doing: "waiting for an answer", cause }),
             }
             let (consumed, end) = self.scanner.scan(wire.pending());
             wire.consume(consumed);
@@ -168,8 +168,8 @@ impl Slot {
                 Scan::Incomplete => {}
                 _ if self.state == State::Idle => {
                     // What nobody asked for is the server's farewell.
-                    let source = io::Error::new(io::ErrorKind::ConnectionAborted, "the server said goodbye");
-                    return self.lost(Error::Lost { doing: "idle", source });
+                    let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the server said goodbye");
+                    return self.lost(Error::Lost { doing: "idle", cause });
                 }
                 Scan::Ok => return self.answered(mix, rng),
                 Scan::Failed(error) => return self.failed(mix, error),

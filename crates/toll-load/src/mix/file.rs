@@ -84,7 +84,7 @@ impl Mix {
     pub fn from_toml_file(path: &Path) -> Result<Self, MixError> {
         let name = path.display().to_string();
         let text =
-            std::fs::read_to_string(path).map_err(|source| MixError::Io { path: name.clone(), source })?;
+            std::fs::read_to_string(path).map_err(|cause| MixError::Io { path: name.clone(), cause })?;
         Self::from_toml(&text).map_err(|error| match error {
             MixError::Invalid(reason) => MixError::Invalid(format!("{name}: {reason}")),
             other => other,

@@ -79,8 +79,8 @@ pub struct Mix {
 pub enum MixError {
     #[error("{0}")]
     Invalid(String),
-    #[error("cannot read {path}: {source}")]
-    Io { path: String, source: std::io::Error },
+    #[error("cannot read {path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
 }
 
 impl Mix {

@@ -54,21 +54,43 @@ struct Class {
 
 #[derive(Debug, Deserialize)]
 struct Line {
-    start_ns: u64,
-    text: String,
+    /// RFC 3339; absent where the recording tells no times.
+    time: Option<String>,
+    query: String,
     #[serde(default)]
     kind: Option<String>,
     #[serde(default)]
     params: Option<String>,
     #[serde(default)]
-    text_cut: u64,
+    query_cut: u64,
+}
+
+impl Line {
+    fn start_ns(&self) -> Option<i128> {
+        Some(self.time.as_ref()?.parse::<jiff::Timestamp>().ok()?.as_nanosecond())
+    }
+
+    /// The statement with its values, or why it cannot be sent.
+    fn statement(&self) -> Result<String, &'static str> {
+        if self.query_cut > 0 {
+            return Err("was not recorded whole");
+        }
+        if !matches!(self.kind.as_deref(), None | Some("query" | "execute")) || !stands_alone(&self.query) {
+            return Err("makes sense only inside its session");
+        }
+        if self.kind.as_deref() == Some("execute") && self.query.contains('?') {
+            let values = self.params.as_deref().unwrap_or_default();
+            return bind(&self.query, values).ok_or("has lost its parameters");
+        }
+        Ok(self.query.clone())
+    }
 }
 
 /// Reads the JSON of `toll digest`. A class with a sample sends the sample; one without sends its
 /// fingerprint, with ids of `table` for its values, where that still makes a statement.
 pub fn from_digest(path: &Path, table: Table) -> Result<Recorded, MixError> {
     let name = path.display().to_string();
-    let file = File::open(path).map_err(|source| MixError::Io { path: name.clone(), source })?;
+    let file = File::open(path).map_err(|cause| MixError::Io { path: name.clone(), cause })?;
     let digest: Digest = serde_json::from_reader(BufReader::new(file)).map_err(|e| {
         MixError::Invalid(format!(
             "{name} is no digest in JSON ({e}): make one with toll digest --format json"
@@ -112,13 +134,13 @@ pub fn from_digest(path: &Path, table: Table) -> Result<Recorded, MixError> {
     Ok(Recorded { mix: Mix::new(statements, events, 1)?, rate_per_s, offsets_ns: Vec::new(), left_out })
 }
 
-/// Reads events, a JSON object a line with `start_ns` and `text`; lines may be a little out of order.
+/// Reads the lines of `toll digest --events --literals --format ndjson`; they may be a little out of order.
 pub fn from_events(path: &Path) -> Result<Recorded, MixError> {
     let name = path.display().to_string();
-    let io = |source| MixError::Io { path: name.clone(), source };
+    let io = |cause| MixError::Io { path: name.clone(), cause };
     let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(io)?);
     let mut texts: HashMap<String, u32> = HashMap::new();
-    let mut arrivals: Vec<(u64, u32)> = Vec::new();
+    let mut arrivals: Vec<(i128, u32)> = Vec::new();
     let mut left_out: HashMap<&'static str, (u64, String)> = HashMap::new();
     let (mut line, mut number) = (String::new(), 0_u64);
     loop {
@@ -132,47 +154,32 @@ pub fn from_events(path: &Path) -> Result<Recorded, MixError> {
         }
         let event: Line = match serde_json::from_str(&line) {
             Ok(event) => event,
-            // A closing line of another kind (totals, ledger) has neither time nor text.
             Err(_) if number > 1 => {
                 left_out.entry("is no event").or_insert((0, shortened(&line))).0 += 1;
                 continue;
             }
             Err(e) => {
-                let reason = format!("{name}, line {number}: {e}; each line must hold start_ns and text");
+                let reason = format!(
+                    "{name}, line {number}: {e}; events come from toll digest --events --literals --format ndjson"
+                );
                 return Err(MixError::Invalid(reason));
             }
         };
-        let reason = if event.text_cut > 0 {
-            Some("was not recorded whole")
-        } else if !matches!(event.kind.as_deref(), None | Some("query" | "execute"))
-            || !stands_alone(&event.text)
-        {
-            Some("makes sense only inside its session")
-        } else {
-            None
-        };
-        let bound = match (&event.kind, &event.params) {
-            (Some(kind), params) if kind == "execute" && event.text.contains('?') => {
-                bind(&event.text, params.as_deref().unwrap_or_default())
+        let sent = event.statement().and_then(|text| Ok((event.start_ns().ok_or("has no time")?, text)));
+        let (start_ns, text) = match sent {
+            Ok(sent) => sent,
+            Err(reason) => {
+                left_out.entry(reason).or_insert((0, shortened(&event.query))).0 += 1;
+                continue;
             }
-            _ => Some(event.text.clone()),
         };
-        let (reason, text) = match (reason, bound) {
-            (None, Some(text)) => (None, text),
-            (None, None) => (Some("has lost its parameters"), String::new()),
-            (reason, _) => (reason, String::new()),
-        };
-        if let Some(reason) = reason {
-            left_out.entry(reason).or_insert((0, shortened(&event.text))).0 += 1;
-            continue;
-        }
         if arrivals.len() == MOST_EVENTS || (texts.len() == MOST_TEXTS && !texts.contains_key(&text)) {
             return Err(MixError::Invalid(format!(
                 "{name} holds more than {MOST_EVENTS} events or {MOST_TEXTS} different texts: replay a shorter stretch"
             )));
         }
         let next = texts.len() as u32;
-        arrivals.push((event.start_ns, *texts.entry(text).or_insert(next)));
+        arrivals.push((start_ns, *texts.entry(text).or_insert(next)));
     }
     if arrivals.is_empty() {
         return Err(MixError::Invalid(format!("{name} holds no event that can be sent")));
@@ -184,12 +191,13 @@ pub fn from_events(path: &Path) -> Result<Recorded, MixError> {
 
 fn recorded(
     texts: HashMap<String, u32>,
-    mut arrivals: Vec<(u64, u32)>,
+    mut arrivals: Vec<(i128, u32)>,
     left_out: Vec<(u64, String)>,
 ) -> Result<Recorded, MixError> {
     arrivals.sort_by_key(|(start_ns, _)| *start_ns);
     let first_ns = arrivals[0].0;
-    let offsets_ns: Vec<u64> = arrivals.iter().map(|(start_ns, _)| start_ns - first_ns).collect();
+    let since = |start_ns: i128| u64::try_from(start_ns - first_ns).unwrap_or(u64::MAX);
+    let offsets_ns: Vec<u64> = arrivals.iter().map(|(start_ns, _)| since(*start_ns)).collect();
     let length_s = offsets_ns.last().map_or(0.0, |last| *last as f64 / 1e9);
     let mut in_order: Vec<(u32, String)> = texts.into_iter().map(|(text, index)| (index, text)).collect();
     in_order.sort();
@@ -330,27 +338,22 @@ mod tests {
 
     #[test]
     fn events_keep_their_order_and_spacing() {
-        let events = file(concat!(
-            r#"{"start_ns": 1000, "kind": "query", "text": "SELECT 1"}"#,
-            "\n",
-            r#"{"start_ns": 5000, "kind": "execute", "text": "SELECT ? + ?", "params": "7, 'a,b'"}"#,
-            "\n",
-            r#"{"start_ns": 4000, "kind": "query", "text": "SELECT 1"}"#,
-            "\n",
-            r#"{"start_ns": 6000, "kind": "query", "text": "BEGIN"}"#,
-            "\n",
-            r#"{"start_ns": 7000, "kind": "execute", "text": "SELECT ?", "params": ""}"#,
-            "\n",
-            r#"{"start_ns": 8000, "kind": "query", "text": "SELECT '", "text_cut": 9}"#,
-            "\n",
-            r#"{"ledger": {}}"#,
-            "\n",
-        ));
+        let events = file(
+            r#"{"time": "2026-11-21T10:00:00.000001Z", "kind": "query", "query": "SELECT 1"}
+{"time": "2026-11-21T10:00:00.000005Z", "kind": "execute", "query": "SELECT ? + ?", "params": "7, 'a,b'"}
+{"time": "2026-11-21T10:00:00.000004Z", "kind": "query", "query": "SELECT 1"}
+{"time": "2026-11-21T10:00:00.000006Z", "kind": "query", "query": "BEGIN"}
+{"time": "2026-11-21T10:00:00.000007Z", "kind": "execute", "query": "SELECT ?"}
+{"time": "2026-11-21T10:00:00.000008Z", "kind": "query", "query": "SELECT '", "query_cut": 9}
+{"time": null, "kind": "query", "query": "SELECT 2"}
+{"ledger": {}}
+"#,
+        );
         let recorded = from_events(events.path()).unwrap();
         assert_eq!(recorded.offsets_ns, [0, 3000, 4000]);
         assert_eq!(recorded.mix.sequence.as_deref(), Some([0, 0, 1].as_slice()));
         assert_eq!(recorded.mix.statements[1].sql, "SELECT 7 + 'a,b'");
-        assert_eq!(recorded.left_out.iter().map(|(n, _)| n).sum::<u64>(), 4);
+        assert_eq!(recorded.left_out.iter().map(|(n, _)| n).sum::<u64>(), 5);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl Recorded {
     pub fn read(run: &RunDir) -> Result<Self, ReadError> {
         let mut recorded = Recorded::of(run.plan()?);
         recorded.host = match run.host() {
-            Err(ReadError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
+            Err(ReadError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => None,
             host => Some(host?),
         };
         recorded.trials = run.trials()?;

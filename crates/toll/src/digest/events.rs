@@ -1,6 +1,6 @@
 //! What does each event look like by itself? JSON lines, CSV rows or slow log entries, as they come.
 
-use super::json::{kind_name, moment, text};
+use super::json::{is_zero, kind_name, moment, text};
 use super::{Format, Request};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -25,6 +25,9 @@ struct JsonEvent {
     fingerprint: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     query: Option<String>,
+    /// Bytes of the statement that were not kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    query_cut: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     params: Option<String>,
     query_time_us: Option<f64>,
@@ -79,6 +82,7 @@ impl<'a> Events<'a> {
             id: QueryId::of(&self.fingerprint).to_string(),
             fingerprint: text(&self.fingerprint),
             query: self.literals.then(|| text(event.text)),
+            query_cut: if self.literals { event.text_cut } else { 0 },
             params: (self.literals && !event.params.is_empty()).then(|| text(event.params)),
             query_time_us: us(event.query_ns),
             first_byte_time_us: us(event.first_byte_ns),

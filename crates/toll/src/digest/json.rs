@@ -257,6 +257,6 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(n: &u64) -> bool {
+pub fn is_zero(n: &u64) -> bool {
     *n == 0
 }

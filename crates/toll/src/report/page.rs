@@ -172,11 +172,11 @@ fn listed<T>(part: &'static str, read: Result<Vec<T>, ReadError>, missing: &mut 
 /// The reason without the path: where the run lay is not for the page.
 fn why(error: &ReadError) -> String {
     match error {
-        ReadError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+        ReadError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
             "is not there".to_owned()
         }
-        ReadError::Io { source, .. } => format!("cannot be read: {source}"),
-        ReadError::Json { line, source, .. } => format!("is broken in line {line}: {source}"),
+        ReadError::Io { cause, .. } => format!("cannot be read: {cause}"),
+        ReadError::Json { line, cause, .. } => format!("is broken in line {line}: {cause}"),
         other => format!("cannot be read: {other}"),
     }
 }

@@ -10,6 +10,7 @@ mod loads;
 mod loss;
 mod midway;
 mod printed;
+mod replay;
 mod server;
 mod sysbench;
 mod tcpdump;

@@ -32,3 +32,8 @@ pub fn events(file: &Path, zone: &str) -> Vec<Value> {
 pub fn report(file: &Path, port: u16) -> String {
     printed(&["--port", &port.to_string()], file, "UTC")
 }
+
+/// Every event with its statement, a line each.
+pub fn lines(file: &Path, port: u16) -> String {
+    printed(&["--events", "--literals", "--format", "ndjson", "--port", &port.to_string()], file, "UTC")
+}
