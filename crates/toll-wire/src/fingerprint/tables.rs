@@ -26,6 +26,7 @@ pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
             let next = skip_space(&text, after);
             if next > after && !starts_ignore_case(&text[next..], b"into") {
                 text.splice(0..next, [verb, b" into "].concat());
+                break;
             }
         }
     }

@@ -23,6 +23,8 @@ fn texts_of_a_few_bytes_are_no_trouble() {
         "/*",
         "'",
         "0x",
+        // Longer than what becomes of it.
+        "                                  insert \r\r\r",
     ] {
         let mut out = Vec::new();
         fingerprint(text.as_bytes(), &mut out);

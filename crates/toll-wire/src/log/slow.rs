@@ -135,15 +135,18 @@ fn entry_end(bytes: &[u8], from: usize, end: bool) -> End {
             at = semicolon + 1;
             continue;
         }
-        let after = &bytes[next..];
-        if after.len() < LOOKAHEAD && !end && memchr::memchr(b'\n', after).is_none() {
+        // What is searched again begins that far before the last byte that was seen; with a longer sight,
+        // the semicolon could lie before it.
+        let sight = semicolon + LOOKAHEAD;
+        let after = &bytes[next..bytes.len().min(sight)];
+        if bytes.len() < sight && !end && memchr::memchr(b'\n', after).is_none() {
             return End::Unknown;
         }
         if after.first() == Some(&b'#') {
             if is_entry_start(after) || is_command_of_next(bytes, next) {
                 return End::At(next);
             }
-        } else if let Some(line) = memchr::memchr(b'\n', &after[..after.len().min(LOOKAHEAD)])
+        } else if let Some(line) = memchr::memchr(b'\n', after)
             && is_server_header(&after[..=line])
         {
             return End::At(next);
@@ -201,4 +204,29 @@ pub(super) fn is_server_header(line: &[u8]) -> bool {
         })
     };
     line.len() > 9 && line[..9].eq_ignore_ascii_case(b"tcp port:") || is_columns() || is_version()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::{Log, time::Utc};
+
+    struct Nobody;
+
+    impl Sink for Nobody {
+        fn event(&mut self, _: &Event<'_>) {}
+    }
+
+    #[test]
+    fn an_end_at_the_edge_of_sight_is_found_wherever_a_piece_ends() {
+        let first = b"# Query_time: 0.5\nselect 1;\n";
+        let second = [b"# Query_time: 0.5 ".as_slice(), &[b'x'; 2 * LOOKAHEAD], b"\nselect 2;\n"].concat();
+        let bytes = [first.as_slice(), &second].concat();
+        for piece in LOOKAHEAD..LOOKAHEAD + first.len() + 8 {
+            let mut log = SlowLog::new(Utc);
+            let taken = log.take(&bytes[..piece], false, &mut Nobody);
+            log.take(&bytes[taken..], true, &mut Nobody);
+            assert_eq!(log.ledger().entries_parsed, 2, "{piece}");
+        }
+    }
 }
