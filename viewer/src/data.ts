@@ -39,6 +39,8 @@ export interface Workload {
   tables: number;
   rows: number;
   prepared: boolean;
+  /** Events that a connection carries before a new one is made; 0: all of them. */
+  reconnect_every: number;
   rate_per_s: number | null;
 }
 

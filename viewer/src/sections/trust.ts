@@ -126,10 +126,17 @@ function conditions(run: Run): HTMLElement {
     ]);
   }
   if (load) {
+    const every = load.reconnect_every;
+    const connections =
+      every === 1
+        ? ', a connection for each event'
+        : every
+          ? `, a new connection after ${every} events`
+          : '';
     const rate = load.rate_per_s ? `, ${num(load.rate_per_s)} events/s intended` : ', closed loop';
     facts.push([
       'Load',
-      `${load.profile} by ${load.driver}, ${load.threads} threads over ${load.transport}, ${load.tables} tables of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${rate}`,
+      `${load.profile} by ${load.driver}, ${load.threads} threads over ${load.transport}, ${load.tables} tables of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${connections}${rate}`,
     ]);
   }
   if (host) facts.push(...hostFacts(host));

@@ -11,11 +11,21 @@ const FULL: f64 = 0.98;
 /// Links that artefacts are held against, with what can be used of them: Mb/s and name.
 const LINKS: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
 
-/// One sentence on the scenario's question.
-pub fn answer(run: &RunResult) -> String {
-    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).collect();
+/// A sentence on the scenario's question, and one on the curves where arms were swept.
+pub fn answer(run: &RunResult, plan: &Plan) -> String {
+    let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
+    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
+    let curves = run.charts.first().filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
+    match curves {
+        Some(curves) if asked.is_empty() => curves.note.clone(),
+        Some(curves) => format!("{} {}", tolls(run, &asked), curves.note),
+        None => tolls(run, &asked),
+    }
+}
+
+fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     let heading = capitalised(title(run));
-    match asked[..] {
+    match *asked {
         [] => return "No treatment was measured against the baseline.".into(),
         [(arm, outcome)] => {
             return format!("{heading} under {}: {}, {}.", arm.name, toll(outcome), word(outcome.verdict));
@@ -64,8 +74,9 @@ fn capitalised(text: &str) -> String {
 pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(_, o)| o.toll_pct.is_some()).collect();
     let mut advice = Vec::new();
-    // Load-latency curves share what there is to say of them.
-    advice.extend(run.charts.first().map(|curve| curve.note.clone()));
+    // Load-latency curves share what there is to say of them, if the answer has not said it.
+    advice
+        .extend(run.charts.first().map(|curve| curve.note.clone()).filter(|note| !run.answer.contains(note)));
     advice.extend(full_picture(run, &asked));
     advice.extend(least_cost(run, &asked));
     advice.extend(dominated(&asked));

@@ -103,7 +103,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         charts: Vec::new(),
     };
     result.charts = charts::charts(plan, &result.arms);
-    result.answer = advice::answer(&result);
+    result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result
 }

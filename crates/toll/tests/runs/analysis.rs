@@ -113,6 +113,24 @@ fn arms_held_against_different_ones_are_no_choice_of_each_other() {
 }
 
 #[test]
+fn swept_arms_are_answered_by_their_curve() {
+    let mut recorded = Synthetic::with(5, 8, SyntheticArm::usual()).record();
+    for (name, rate) in [("B", 10.0), ("C", 1e9)] {
+        let swept = recorded.plan.arms.iter_mut().find(|arm| arm.name == name).unwrap();
+        swept.curve = Some("none".into());
+        swept.workload.rate_per_s = Some(rate);
+    }
+    let run = analyse::analyse(&recorded);
+    assert!(run.answer.contains("under K: "), "{}", run.answer);
+    assert!(
+        run.answer.contains("none: no knee up to the highest rate; 1000000000/s is beyond"),
+        "{}",
+        run.answer
+    );
+    assert!(!run.advice.iter().any(|a| a.contains("knee")), "{:?}", run.advice);
+}
+
+#[test]
 fn more_than_all_queries_is_a_doubt_and_no_full_picture() {
     let mut arms = SyntheticArm::usual();
     arms[0].caught = Some((1.5, 1_100.0));
