@@ -134,6 +134,28 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
 }
 
 #[test]
+fn sysbench_drives_lasting_and_short_connections() {
+    if toll::server::program::on_path("sysbench").is_none() {
+        eprintln!("SKIPPED: this test needs sysbench");
+        return;
+    }
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let arms = "unix-64,tcp-64,unix-short,tcp-short";
+    let asked = ["run", "socket-vs-tcp", "--driver", "sysbench", "--profile", "quick", "--out", &out];
+    let options = ["--arms", arms, "--threads", "4", "--rounds", "1", "--window", "3s", "--rows", "500"];
+    let run = lab.toll(&[&asked[..], &options[..], &["--table-rows", "500"]].concat());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let result = result_of(&out);
+    for name in arms.split(',') {
+        assert_eq!(arm(&result, name)["windows"], 1, "{name}: {:#}", result["warnings"]);
+    }
+    let rate = |name: &str| arm(&result, name)["outcomes"]["tps"]["mean"].as_f64().unwrap();
+    assert!(rate("unix-short") > 0.0 && rate("tcp-short") > 0.0, "nothing was done");
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn a_sweep_runs_each_arm_again_at_every_rate_and_draws_its_curve() {
     let lab = Lab::new();
     let out = lab.path("run");

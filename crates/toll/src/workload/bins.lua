@@ -3,7 +3,7 @@
 
 require(os.getenv("TOLL_SYSBENCH_PROFILE"))
 
--- What sysbench 1.1 does for its own --reconnect; 1.0 has no such option.
+-- sysbench 1.1 has an option for this; the reconnect() of 1.0 never comes back with libmariadb.
 local every = tonumber(os.getenv("TOLL_SYSBENCH_RECONNECT"))
 if every > 0 then
    local once, carried = event, 0
@@ -12,7 +12,8 @@ if every > 0 then
       carried = carried + 1
       if carried % every == 0 then
          close_statements()
-         con:reconnect()
+         con:disconnect()
+         con = drv:connect()
          prepare_statements()
       end
    end
