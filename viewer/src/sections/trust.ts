@@ -128,11 +128,7 @@ function conditions(run: Run): HTMLElement {
   if (load) {
     const every = load.reconnect_every;
     const connections =
-      every === 1
-        ? ', a connection for each event'
-        : every
-          ? `, a new connection after ${every} events`
-          : '';
+      every === 1 ? ', a connection for each event' : every ? `, a new connection after ${every} events` : '';
     const rate = load.rate_per_s ? `, ${num(load.rate_per_s)} events/s intended` : ', closed loop';
     facts.push([
       'Load',
