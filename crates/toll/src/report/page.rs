@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use timeline::Timeline;
-use toll_record::{Artefact, ReadError, RunDir, RunResult};
+use toll_record::{Artefact, Plan, ReadError, RunDir, RunResult};
 
 /// Artefact lines shown one by one, for a run without a result; later ones are left to the run directory.
 const RAW_ARTEFACTS: usize = 2_000;
@@ -84,7 +84,13 @@ impl PageRun {
         let result = result(run, &mut missing);
         let trials = listed("trials.ndjson", run.trials(), &mut missing);
         let samples = listed("samples.ndjson", run.samples(), &mut missing);
-        let artefacts = listed("artefacts.ndjson", run.artefacts(), &mut missing);
+        // Without a plan there is no saying that none was due.
+        let due = |plan: &Plan| plan.arms.iter().any(|a| a.artefact.is_some() && a.unavailable.is_none());
+        let artefacts = if plan.as_ref().is_none_or(due) {
+            listed("artefacts.ndjson", run.artefacts(), &mut missing)
+        } else {
+            kept("artefacts.ndjson", run.artefacts(), &mut missing).unwrap_or_default()
+        };
         let raw = if result.is_none() { &artefacts[..artefacts.len().min(RAW_ARTEFACTS)] } else { &[] };
         Ok(Self {
             name: String::new(),

@@ -2,7 +2,9 @@
 
 use super::*;
 use std::path::Path;
-use toll_record::{Arm, Bin, Host, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Workload};
+use toll_record::{
+    Arm, ArtefactKind, Bin, Host, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Workload,
+};
 
 fn an_arm(name: &str) -> Arm {
     Arm {
@@ -22,7 +24,7 @@ fn an_arm(name: &str) -> Arm {
             reconnect_every: 0,
             rate_per_s: None,
         },
-        artefact: None,
+        artefact: (name != "none").then_some(ArtefactKind::Pcap),
         against: None,
         curve: None,
         unavailable: None,
@@ -125,6 +127,16 @@ fn a_run_that_died_half_way_names_what_it_lacks() {
         !page.to_string().contains(&dir.path().display().to_string()),
         "the page tells where the run lay"
     );
+}
+
+#[test]
+fn a_run_that_was_to_catch_nothing_lacks_no_artefacts() {
+    let dir = tempfile::tempdir().unwrap();
+    let writer = RunWriter::create(dir.path().join("run-1")).unwrap();
+    let arms = ["none", "B"].map(|name| Arm { artefact: None, ..an_arm(name) }).into();
+    writer.write_json("plan.json", &Plan { arms, ..a_plan() }).unwrap();
+    let missing = page_of(&dir.path().join("run-1"))["runs"][0]["missing"].to_string();
+    assert!(!missing.contains("artefacts.ndjson") && missing.contains("trials.ndjson"), "{missing}");
 }
 
 #[test]
