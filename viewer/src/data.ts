@@ -58,7 +58,14 @@ export interface Plan {
   window_s: number;
   started_wall_us: number;
   server: Server;
-  arms: { name: string; title: string; role: Role; command: string; unavailable: string | null }[];
+  arms: {
+    name: string;
+    title: string;
+    role: Role;
+    command: string;
+    artefact: string | null;
+    unavailable: string | null;
+  }[];
 }
 
 export interface Host {
@@ -249,4 +256,9 @@ export function analysed(page: Page): { run: Run; result: Result; index: number 
 /** Arm names over all runs, in the order in which plans name them. */
 export function armNames(page: Page): string[] {
   return [...new Set(analysed(page).flatMap(({ result }) => result.arms.map(arm => arm.name)))];
+}
+
+/** Is anything to be caught by any arm? Without a plan there is no saying that it is not. */
+export function catches(page: Page): boolean {
+  return page.runs.some(run => run.plan?.arms.some(arm => arm.artefact !== null) ?? true);
 }

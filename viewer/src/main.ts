@@ -3,7 +3,7 @@
 // Text first, then the charts from top to bottom, a few milliseconds at a time: the page answers while it
 // is still being drawn. Marks on the performance timeline say when each was done.
 
-import { readPage, type Page } from './data';
+import { catches, readPage, type Page } from './data';
 import { choices, el } from './dom';
 import { figures } from './figure';
 import { answerSection } from './sections/answer';
@@ -27,11 +27,11 @@ function show(page: Page): void {
   document.title = `toll: ${scenario}${page.runs.length > 1 ? `, ${page.runs.length} runs` : ''}`;
   const sections = [
     answerSection(page),
-    tradeoffSection(page),
+    catches(page) ? tradeoffSection(page) : null,
     forestSection(page),
     timelineSection(page),
     latencySection(page),
-    artefactSection(page),
+    catches(page) ? artefactSection(page) : null,
     chartsSection(page),
     trustSection(page),
   ].filter(section => section !== null);

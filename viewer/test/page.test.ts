@@ -1,7 +1,7 @@
 // Does a run open as a page that a reader can use, whatever the run holds?
 
 import assert from 'node:assert/strict';
-import { existsSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { absent, PAGES, painted, picture, withPage, type Opened } from './browser';
@@ -281,15 +281,32 @@ test('it prints: light, and no page but has something on it', { skip }, () =>
   }),
 );
 
-const noReal = existsSync(join(PAGES, 'real.html')) ? false : 'no real run was given in TOLL_TEST_RUN';
-test('a real run opens with every section that it has figures for', { skip: skip || noReal }, () =>
-  withPage('real.html', {}, async opened => {
-    const sections = await opened.page.$$eval('main > section', all => all.map(s => s.id));
-    for (const id of SECTIONS.filter(id => id !== 'figures'))
-      assert.ok(sections.includes(id), `${id} is missing`);
-    for (const id of ['tradeoff', 'tolls', 'throughput', 'response', 'cpu', 'latency']) {
-      assert.ok(await painted(opened.page, `#chart-${id}`), `${id} is blank`);
-    }
-    quiet(opened);
-  }),
-);
+const KEPT = [
+  {
+    run: 'quick',
+    without: ['figures'],
+    charts: ['tradeoff', 'tolls', 'throughput', 'response', 'cpu', 'latency'],
+  },
+  // Nothing was to be caught.
+  {
+    run: 'socket-vs-tcp',
+    without: ['tradeoff', 'artefacts'],
+    charts: ['tolls', 'throughput', 'latency', 'figure-load-latency-us-p99'],
+  },
+];
+for (const { run, without, charts } of KEPT) {
+  test(`the kept run ${run} opens with the sections that it has figures for`, { skip }, () =>
+    withPage(`kept-${run}.html`, {}, async opened => {
+      const sections = await opened.page.$$eval('main > section', all => all.map(s => s.id));
+      assert.deepEqual(
+        sections,
+        SECTIONS.filter(id => !without.includes(id)),
+      );
+      for (const id of charts) {
+        assert.ok(await painted(opened.page, `#chart-${id}`), `${id} is blank`);
+      }
+      assert.equal(await opened.page.getByText('Parts of this run are missing').count(), 0);
+      quiet(opened);
+    }),
+  );
+}

@@ -1,7 +1,7 @@
 // How are the page's tests run?
 //
-// Makes the pages that they open (by toll's own code, from invented runs), compiles the tests, and hands them
-// to node's test runner. `TOLL_TEST_RUN=DIR` has a run directory of a real run opened too.
+// Makes the pages that they open (by toll's own code, from invented runs and from two that were kept), compiles
+// the tests, and hands them to node's test runner.
 
 import { build } from 'esbuild';
 import { spawnSync } from 'node:child_process';
@@ -23,9 +23,10 @@ let status = 1;
 try {
   const cargo = (...args) => run('cargo', ['run', '--quiet', ...args], { cwd: here('../..') });
   status = cargo('-p', 'toll', '--example', 'fixture_pages', '--', pages);
-  const real = process.env.TOLL_TEST_RUN;
-  if (status === 0 && real) {
-    status = cargo('-p', 'toll', '--', 'report', real, '--format', 'html', '-o', join(pages, 'real.html'));
+  for (const kept of ['quick', 'socket-vs-tcp']) {
+    const page = join(pages, `kept-${kept}.html`);
+    const directory = here(`../../runs/2026-11-21-2-core-vm/${kept}`);
+    status ||= cargo('-p', 'toll', '--', 'report', directory, '--format', 'html', '-o', page);
   }
   if (status === 0) {
     const tests = readdirSync(here('.')).filter(name => name.endsWith('.test.ts'));

@@ -31,28 +31,28 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
         return Vec::new();
     }
     let note = by_way.iter().map(|(way, points)| knee(way, points)).collect::<Vec<_>>().join(" ");
-    [("latency_us_mean", "mean"), ("latency_us_p99", "p99"), ("latency_us_p999", "p99.9")]
-        .into_iter()
-        .map(|(outcome, word)| Chart {
-            id: format!("load-{outcome}"),
-            title: format!("Response time ({word}) by rate"),
-            kind: ChartKind::Line,
-            x: Axis { label: "rate asked for".into(), unit: "events/s".into(), ..Axis::default() },
-            y: Axis {
-                label: format!("{word} response time"),
-                unit: "us".into(),
-                log: true,
-                ..Axis::default()
-            },
-            series: by_way
-                .iter()
-                .map(|(way, points)| ChartSeries { name: way.clone(), points: curve(points, outcome) })
-                .filter(|series| !series.points.is_empty())
-                .collect(),
-            note: note.clone(),
-        })
-        .filter(|chart| !chart.series.is_empty())
-        .collect()
+    [
+        ("latency_us_p50", "median"),
+        ("latency_us_mean", "mean"),
+        ("latency_us_p99", "p99"),
+        ("latency_us_p999", "p99.9"),
+    ]
+    .into_iter()
+    .map(|(outcome, word)| Chart {
+        id: format!("load-{outcome}"),
+        title: format!("Response time ({word}) by rate"),
+        kind: ChartKind::Line,
+        x: Axis { label: "rate asked for".into(), unit: "events/s".into(), ..Axis::default() },
+        y: Axis { label: format!("{word} response time"), unit: "us".into(), log: true, ..Axis::default() },
+        series: by_way
+            .iter()
+            .map(|(way, points)| ChartSeries { name: way.clone(), points: curve(points, outcome) })
+            .filter(|series| !series.points.is_empty())
+            .collect(),
+        note: note.clone(),
+    })
+    .filter(|chart| !chart.series.is_empty())
+    .collect()
 }
 
 fn way(workload: &Workload) -> String {
