@@ -28,6 +28,8 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     match *asked {
         [] => return "No treatment was measured against the baseline.".into(),
         [(arm, outcome)] => {
+            let by_primary = arm.outcomes.contains_key(&run.primary);
+            let heading = if by_primary { heading } else { "Time until done".into() };
             return format!("{heading} under {}: {}, {}.", arm.name, toll(outcome), word(outcome.verdict));
         }
         _ => {}
