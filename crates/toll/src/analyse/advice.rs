@@ -100,10 +100,9 @@ fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
     arms.into_iter()
 }
 
-/// The outcome that an arm's verdict is drawn from: the run's primary one, or, for an arm without a
-/// load, the time until it was done.
+/// The outcome that an arm's verdict is drawn from.
 pub fn judged<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
-    arm.outcomes.get(&run.primary).or_else(|| arm.outcomes.get(outcomes::UNTIL_DONE))
+    arm.outcomes.get(outcomes::judged_by(&run.primary, |name| arm.outcomes.contains_key(name)))
 }
 
 /// The arm's name, with what it was judged by where that is not what the others were.

@@ -61,7 +61,10 @@ impl<'a> Arms<'a> {
         let asked: Vec<usize> = (0..all.len())
             .filter(|&i| plan.arms[i].role == Role::Treatment && plan.arms[i].unavailable.is_none())
             .collect();
-        let judged: Vec<&str> = asked.iter().map(|&i| judged_by(plan, &all[i])).collect();
+        let judged: Vec<&str> = asked
+            .iter()
+            .map(|&i| outcomes::judged_by(&plan.primary, |name| all[i].contains_key(name)))
+            .collect();
         let p: Vec<f64> = asked
             .iter()
             .zip(&judged)
@@ -145,12 +148,6 @@ pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
         .map(|&q| (q, all.value_at_quantile(q) as f64))
         .chain([(1.0, all.max() as f64)])
         .collect()
-}
-
-/// The outcome that an arm's verdict is drawn from. An arm without a load, such as a dump, has no
-/// response time but the time until it is done.
-fn judged_by<'a>(plan: &'a Plan, compared: &BTreeMap<&'static str, Compared>) -> &'a str {
-    if compared.contains_key(plan.primary.as_str()) { &plan.primary } else { outcomes::UNTIL_DONE }
 }
 
 /// Position of the arm that an arm is compared with; `None`: it is a baseline itself.

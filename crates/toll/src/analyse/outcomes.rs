@@ -41,6 +41,12 @@ pub const OUTCOMES: [Definition; 16] = [
 /// What arms without a load are judged by.
 pub const UNTIL_DONE: &str = "elapsed_s";
 
+/// Name of the outcome that an arm's verdict is drawn from: the primary one where the arm `has` it. An
+/// arm without a load, such as a dump, has no response time but the time until it is done.
+pub fn judged_by(primary: &str, has: impl Fn(&str) -> bool) -> &str {
+    if has(primary) { primary } else { UNTIL_DONE }
+}
+
 const fn better_high(name: &'static str, unit: &'static str, title: &'static str) -> Definition {
     Definition { name, unit, higher_is_better: true, title }
 }

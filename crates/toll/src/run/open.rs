@@ -166,7 +166,7 @@ fn stage(
         fill.set("pid", pid.to_string());
     }
     let dir = std::path::absolute(dir).context("cannot tell where the run directory is")?;
-    let work_dir = dir.join("work");
+    let work_dir = dir.join("private");
     journal.record(Undo::Path { path: work_dir.clone() })?;
     std::fs::create_dir_all(&work_dir).with_context(|| format!("cannot make {}", work_dir.display()))?;
     let defaults = work_dir.join("client.cnf");
