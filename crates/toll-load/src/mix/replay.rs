@@ -66,8 +66,8 @@ struct Line {
 }
 
 impl Line {
-    fn start_ns(&self) -> Option<i128> {
-        Some(self.time.as_ref()?.parse::<jiff::Timestamp>().ok()?.as_nanosecond())
+    fn start_ns(&self) -> Option<i64> {
+        i64::try_from(self.time.as_ref()?.parse::<jiff::Timestamp>().ok()?.as_nanosecond()).ok()
     }
 
     /// The statement with its values, or why it cannot be sent.
@@ -140,7 +140,7 @@ pub fn from_events(path: &Path) -> Result<Recorded, MixError> {
     let io = |cause| MixError::Io { path: name.clone(), cause };
     let mut reader = BufReader::with_capacity(1 << 18, File::open(path).map_err(io)?);
     let mut texts: HashMap<String, u32> = HashMap::new();
-    let mut arrivals: Vec<(i128, u32)> = Vec::new();
+    let mut arrivals: Vec<(i64, u32)> = Vec::new();
     let mut left_out: HashMap<&'static str, (u64, String)> = HashMap::new();
     let (mut line, mut number) = (String::new(), 0_u64);
     loop {
@@ -191,13 +191,12 @@ pub fn from_events(path: &Path) -> Result<Recorded, MixError> {
 
 fn recorded(
     texts: HashMap<String, u32>,
-    mut arrivals: Vec<(i128, u32)>,
+    mut arrivals: Vec<(i64, u32)>,
     left_out: Vec<(u64, String)>,
 ) -> Result<Recorded, MixError> {
     arrivals.sort_by_key(|(start_ns, _)| *start_ns);
     let first_ns = arrivals[0].0;
-    let since = |start_ns: i128| u64::try_from(start_ns - first_ns).unwrap_or(u64::MAX);
-    let offsets_ns: Vec<u64> = arrivals.iter().map(|(start_ns, _)| since(*start_ns)).collect();
+    let offsets_ns: Vec<u64> = arrivals.iter().map(|(start_ns, _)| start_ns.abs_diff(first_ns)).collect();
     let length_s = offsets_ns.last().map_or(0.0, |last| *last as f64 / 1e9);
     let mut in_order: Vec<(u32, String)> = texts.into_iter().map(|(text, index)| (index, text)).collect();
     in_order.sort();
