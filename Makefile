@@ -46,6 +46,10 @@ check: viewer/node_modules/.package-lock.json ## formatting and lints
 bench: build ## measure toll itself; results go to bench/runs/
 	@for bench in bench/*.sh; do echo "== $$bench"; "$$bench"; done
 
+.PHONY: fuzz
+fuzz: ## try every parser with invented input, 30 CPU minutes each; goes on where it was stopped
+	@scripts/fuzz
+
 .PHONY: viewer
 viewer: viewer/node_modules/.package-lock.json ## build the report's page into the Rust sources
 	cd viewer && npm run --silent build
