@@ -109,21 +109,27 @@ impl Target {
     /// Reads `mysql://user:password@host:port/schema?socket=/path&tls=required&compress=zlib`.
     ///
     /// Every part after `mysql://` may be missing; percent-encoding is undone; an IPv6 host stands
-    /// in brackets; `ca=/file.pem` asks for a verified certificate. An error never holds a password.
+    /// in brackets; `ca=/file.pem` asks for a verified certificate. The last `@` ends the password,
+    /// whatever stands in it; one in a parameter is written `%40`. An error never holds a password.
     pub fn parse_dsn(dsn: &str) -> Result<Self, TargetError> {
         let rest = dsn
             .strip_prefix("mysql://")
             .or_else(|| dsn.strip_prefix("mariadb://"))
             .ok_or_else(|| TargetError::NotADsn(without_password(dsn)))?;
         let mut target = Self::default();
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may hold '@' and '/': the last '@' ends it.
-        let (credentials, place) = match rest.rsplit_once('@') {
-            Some((credentials, place)) => (Some(credentials), place),
+        let (credentials, rest) = match rest.rsplit_once('@') {
+            Some((credentials, rest)) => (Some(credentials), rest),
             None => (None, rest),
         };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         if let Some(credentials) = credentials {
             let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
+            if user.contains(['/', '?']) {
+                return Err(TargetError::BadPart {
+                    what: "user (write @ in a parameter as %40)",
+                    value: user.into(),
+                });
+            }
             if !user.is_empty() {
                 target.user = percent_decoded("user", user)?;
             }
@@ -254,6 +260,10 @@ fn percent_decoded(what: &'static str, text: &str) -> Result<String, TargetError
             continue;
         }
         let hex = tail.get(..2).and_then(|h| std::str::from_utf8(h).ok()).ok_or_else(bad)?;
+        // The conversion would take a sign.
+        if !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(bad());
+        }
         bytes.push(u8::from_str_radix(hex, 16).map_err(|_| bad())?);
         rest = &tail[2..];
     }
@@ -289,6 +299,9 @@ mod tests {
         assert_eq!(t.address, Address::Tcp { host: "db.example".into(), port: 3307 });
         assert_eq!((t.user.as_str(), t.password.expose(), t.db.as_deref()), ("bob", "p@s:s/w", Some("shop")));
         assert!(!format!("{t:?}").contains("s:s"));
+        let odd = Target::parse_dsn("mysql://bob:a?b@c@h/x?socket=/a%40b").unwrap();
+        assert_eq!((odd.password.expose(), odd.db.as_deref()), ("a?b@c", Some("x")));
+        assert_eq!(odd.address, Address::Unix("/a@b".into()));
     }
 
     #[test]
@@ -307,6 +320,9 @@ mod tests {
             "127.0.0.1",
             "mysql://u:geheim@h:port/",
             "mysql://u:%zz@h/",
+            "mysql://u:%+5geheim@h/",
+            "mysql://u:geheim?x@h:port/",
+            "mysql://h/?socket=/a@b",
             "mysql://h/?colour=red",
             "mysql://[::1/",
         ] {
