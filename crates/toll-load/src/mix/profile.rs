@@ -54,8 +54,9 @@ impl Profile {
         }
     }
 
+    /// By our name or by sysbench's: `read-only`, `oltp_read_only`.
     pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|profile| profile.name() == name)
+        Self::ALL.into_iter().find(|profile| profile.name() == name || profile.sysbench_name() == name)
     }
 
     /// What sysbench calls it.
@@ -215,6 +216,7 @@ mod tests {
     fn a_name_finds_its_profile() {
         for profile in Profile::ALL {
             assert_eq!(Profile::named(profile.name()), Some(profile));
+            assert_eq!(Profile::named(&profile.sysbench_name()), Some(profile));
         }
         assert_eq!(Profile::named("oltp"), None);
         assert_eq!(Profile::UpdateNonIndex.sysbench_name(), "oltp_update_non_index");

@@ -20,7 +20,8 @@ use toll_load::tables::{self, Layout, Progress};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \
-    update-non-index, delete: statements, tables and key distribution as sysbench's oltp_*.\n\
+    update-non-index, delete, or by sysbench's names: oltp_read_only, ...; statements, tables and key \
+    distribution are sysbench's.\n\
     The password comes from MYSQL_PWD, a defaults file, TOLL_DSN or the prompt (--password).")]
 pub struct Load {
     /// A profile, prepare, cleanup, or a file: a mix (.toml), a digest (.json), events (.ndjson)
