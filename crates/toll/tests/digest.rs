@@ -284,3 +284,46 @@ fn events_as_a_slow_log_are_read_back_the_same() {
     assert_eq!(text.lines().count(), 3);
     assert!(!text.contains("Bob"));
 }
+
+#[test]
+fn on_a_terminal_a_stream_says_how_much_of_it_was_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("log");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let command = format!("{} digest --limit 1 {}", env!("CARGO_BIN_EXE_toll"), fifo.display());
+    // `script` gives the program a terminal and copies to its own output what appears there.
+    let mut terminal = Command::new("script")
+        .args(["-qefc", &command, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let watch = std::thread::spawn(move || {
+        let (mut seen, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            match std::io::Read::read(&mut screen, &mut piece).unwrap() {
+                0 => panic!("no progress in {}", String::from_utf8_lossy(&seen)),
+                n => seen.extend_from_slice(&piece[..n]),
+            }
+            if String::from_utf8_lossy(&seen).contains(" read, ") {
+                break;
+            }
+        }
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut screen, &mut rest).unwrap();
+        rest
+    });
+    let mut log = std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+    let entries = &SLOW[SLOW.find("# Time").unwrap()..];
+    // Well beyond the second in which nothing is shown.
+    for _ in 0..30 {
+        log.write_all(entries.as_bytes()).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    drop(log);
+    let rest = watch.join().unwrap();
+    assert!(terminal.wait().unwrap().success());
+    assert!(rest.contains("# Profile"), "{rest}");
+}

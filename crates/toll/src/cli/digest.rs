@@ -1,6 +1,6 @@
 //! `toll digest`: what is asked of it on the command line? Options only.
 
-use crate::digest::{self, Format, Request, Type, When};
+use crate::digest::{self, Format, Progress, Request, Type, When};
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGINT;
@@ -123,13 +123,19 @@ impl Digest {
         let stop = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
         signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
+        // Events on a terminal are progress enough.
+        let is_seen = events && std::io::stdout().is_terminal();
+        let progress = if is_seen { Progress::none() } else { Progress::over(&request.files) };
         let mut out = BufWriter::new(std::io::stdout().lock());
         if events {
-            let printed = digest::print_events(&request, &stop, &mut out);
+            let printed = digest::print_events(&request, &progress, &stop, &mut out);
+            progress.finish();
             let interrupted = printed.or_else(|error| ignore_closed_pipe(error).map(|()| false))?;
             return Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS });
         }
-        let done = digest::digest(&request, &stop)?;
+        let done = digest::digest(&request, &progress, &stop);
+        progress.finish();
+        let done = done?;
         digest::print(&request, &done, &mut out).or_else(ignore_closed_pipe)?;
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;

@@ -4,6 +4,7 @@
 use super::decode::Decode;
 use super::input::{Input, Type};
 use super::ledger::Ledger;
+use super::progress::Progress;
 use super::pump::pump;
 use anyhow::{Context, bail};
 use std::fs::File;
@@ -65,7 +66,7 @@ fn counted(path: &Path, kind: ArtefactKind, window: CountWindow, ports: &[u16]) 
         }
         CountWindow::Time { .. } | CountWindow::Whole => match kind {
             Some(kind) => {
-                let input = Input::open(path, Some(kind))?;
+                let input = Input::open(path, Some(kind), &Progress::none())?;
                 (input.reader, Some(input.kind))
             }
             None => (Box::new(File::open(path)?), None),

@@ -1,5 +1,6 @@
 //! What is in a file, and how is it read? Knows compression and types, not their contents.
 
+use super::progress::Progress;
 use anyhow::{Context, bail};
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -46,17 +47,17 @@ pub struct Input {
 
 impl Input {
     /// `-` is standard input.
-    pub fn open(path: &Path, kind: Option<Type>) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, kind: Option<Type>, progress: &Progress) -> anyhow::Result<Self> {
         let is_stdin = path.as_os_str() == "-";
         let (reader, length): (Box<dyn Read + Send>, Option<u64>) = if is_stdin {
-            (Box::new(io::stdin()), None)
+            (progress.metered(io::stdin(), 1), None)
         } else {
             let file = File::open(path).context("check the path and that you may read it")?;
             let metadata = file.metadata()?;
             if metadata.is_dir() {
                 bail!("it is a directory: name the files in it");
             }
-            (Box::new(file), metadata.is_file().then_some(metadata.len()))
+            (progress.metered(file, 1), metadata.is_file().then_some(metadata.len()))
         };
         let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
         let Plain { head, reader, was_compressed } = plain(reader)?;

@@ -8,6 +8,7 @@ mod input;
 mod json;
 mod ledger;
 mod lines;
+mod progress;
 mod pump;
 mod report;
 mod report_class;
@@ -19,6 +20,7 @@ mod zone;
 
 pub use input::Type;
 pub use ledger::Ledger;
+pub use progress::Progress;
 pub use when::When;
 
 use anyhow::Context;
@@ -96,11 +98,11 @@ impl Digested {
 }
 
 /// Reads everything that was asked for. `stop` ends it early with what was seen.
-pub fn digest(request: &Request, stop: &AtomicBool) -> anyhow::Result<Digested> {
+pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<Digested> {
     let mut done = Digested::new(request.settings);
     for path in &request.files {
-        let input =
-            Input::open(path, request.kind).with_context(|| format!("cannot digest {}", path.display()))?;
+        let input = Input::open(path, request.kind, progress)
+            .with_context(|| format!("cannot digest {}", path.display()))?;
         let kind = input.kind;
         let parts = match input.plain_bytes {
             Some(bytes) => shards::parts(request, path, kind, bytes)?,
@@ -112,7 +114,7 @@ pub fn digest(request: &Request, stop: &AtomicBool) -> anyhow::Result<Digested> 
             done.digest = digest;
             read?;
         } else {
-            digest_parts(request, path, input, &parts, &mut done, stop)?;
+            digest_parts(request, path, input, &parts, &mut done, progress, stop)?;
         }
         if done.interrupted {
             break;
@@ -146,11 +148,13 @@ fn digest_parts(
     input: Input,
     parts: &[Part],
     done: &mut Digested,
+    progress: &Progress,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut db = Vec::new();
     let mut bytes = 0;
-    for (part, result) in parts.iter().zip(shards::digest(request, path, input.kind, parts, stop)?) {
+    for (part, result) in parts.iter().zip(shards::digest(request, path, input.kind, parts, progress, stop)?)
+    {
         done.digest.merge_following(&result.digest, &db);
         if result.db != INHERITED_DB {
             db = result.db;
@@ -173,13 +177,18 @@ fn digest_parts(
 }
 
 /// Writes each event as it comes instead of digesting it. Returns whether it was interrupted.
-pub fn print_events(request: &Request, stop: &AtomicBool, out: &mut dyn Write) -> anyhow::Result<bool> {
+pub fn print_events(
+    request: &Request,
+    progress: &Progress,
+    stop: &AtomicBool,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
     let mut done = Digested::new(request.settings);
     let mut events = Events::new(request, out);
     events.head()?;
     for path in &request.files {
-        let input =
-            Input::open(path, request.kind).with_context(|| format!("cannot read {}", path.display()))?;
+        let input = Input::open(path, request.kind, progress)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         read(request, input, &mut events, &mut done, stop)?;
         if let Some(error) = events.error.take() {
             return Err(error.into());

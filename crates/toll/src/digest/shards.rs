@@ -7,6 +7,7 @@ use super::Request;
 use super::decode::Decode;
 use super::input::Type;
 use super::ledger::Ledger;
+use super::progress::Progress;
 use super::pump::{Pumped, pump};
 use super::select::Select;
 use anyhow::{Context, anyhow};
@@ -105,11 +106,14 @@ pub fn digest(
     path: &Path,
     kind: Type,
     parts: &[Part],
+    progress: &Progress,
     stop: &AtomicBool,
 ) -> anyhow::Result<Vec<Done>> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            parts.iter().map(|part| scope.spawn(move || one(request, path, kind, part, stop))).collect();
+        let threads: Vec<_> = parts
+            .iter()
+            .map(|part| scope.spawn(move || one(request, path, kind, part, progress, stop)))
+            .collect();
         threads
             .into_iter()
             .map(|thread| thread.join().map_err(|_| anyhow!("a thread that digests has failed"))?)
@@ -117,18 +121,25 @@ pub fn digest(
     })
 }
 
-fn one(request: &Request, path: &Path, kind: Type, part: &Part, stop: &AtomicBool) -> anyhow::Result<Done> {
+fn one(
+    request: &Request,
+    path: &Path,
+    kind: Type,
+    part: &Part,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> anyhow::Result<Done> {
     let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let (reader, mut decode): (Box<dyn Read + Send>, _) = match part {
         Part::Connections(shard) => {
             let config = Config { shard: *shard, ..request.capture.clone() };
-            (Box::new(file), Decode::new(kind, &config))
+            (progress.metered(file, shard.of.into()), Decode::new(kind, &config))
         }
         Part::Bytes { from, to } => {
             file.seek(SeekFrom::Start(*from))?;
             let decode =
                 if *from == 0 { Decode::new(kind, &request.capture) } else { Decode::slow_log_from_middle() };
-            (Box::new(file.take(to - from)), decode)
+            (progress.metered(file.take(to - from), 1), decode)
         }
     };
     let mut digest = Digest::new(request.settings);
