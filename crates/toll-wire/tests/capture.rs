@@ -52,3 +52,19 @@ fn a_capture_may_arrive_byte_by_byte() {
     assert_eq!(events.list, whole.list);
     assert_eq!(whole.list.last().unwrap().kind, CommandKind::Query);
 }
+
+/// Fuzzing begins from these: were they of another port, it would stop at the first header.
+#[test]
+fn the_captures_that_fuzzing_begins_from_hold_commands() {
+    let seeds: [(Format, &[u8]); 3] = [
+        (Format::Pcap, include_bytes!("../../../fuzz/corpus/pcap/sysbench")),
+        (Format::PcapNg, include_bytes!("../../../fuzz/corpus/pcapng/sysbench")),
+        (Format::TcpdumpText, include_bytes!("../../../fuzz/corpus/tcpdump_text/sysbench")),
+    ];
+    for (format, seed) in seeds {
+        let mut decoder = CaptureDecoder::new(format, &Config::default());
+        decoder.feed(seed, &mut Events::default()).unwrap();
+        decoder.finish(&mut Events::default());
+        assert_eq!(decoder.ledger().commands.seen, 7, "{format:?}");
+    }
+}
