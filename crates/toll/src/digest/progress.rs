@@ -67,15 +67,15 @@ impl Inner {
         let since_begin = self.begun.elapsed();
         let every = if self.bar.is_some() { SHORT } else { LINE_EVERY };
         let beat = (since_begin.as_nanos() / every.as_nanos()) as u64;
-        let is_first = self.shown.fetch_max(beat, Ordering::Relaxed) < beat;
+        let is_due = self.shown.fetch_max(beat, Ordering::Relaxed) < beat;
         match (&self.bar, self.whole) {
             (Some(bar), _) => {
-                if is_first && bar.is_hidden() {
+                if is_due && bar.is_hidden() {
                     bar.set_draw_target(ProgressDrawTarget::stderr());
                 }
                 bar.set_position(done);
             }
-            (None, Some(whole)) if is_first => eprintln!("toll: {}", line(done, whole, since_begin)),
+            (None, Some(whole)) if is_due => eprintln!("toll: {}", line(done, whole, since_begin)),
             (None, _) => {}
         }
     }
