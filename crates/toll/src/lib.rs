@@ -2,7 +2,12 @@
 //!
 //! The program as a library, so that tests and benches reach every room; `main.rs` only starts it.
 
+// A closed terminal must not end a run (`say.rs`), and no child may inherit a secret (`child.rs`).
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
 pub mod analyse;
+mod child;
 pub mod cli;
 mod clock;
 mod collector;
@@ -15,6 +20,7 @@ mod plan;
 mod recorder;
 pub mod report;
 mod run;
+mod say;
 pub mod scenario;
 pub mod server;
 mod treatment;

@@ -1,5 +1,6 @@
 //! `toll burn`: a process whose cost is known, for the positive control.
 
+use crate::child;
 use crate::clock;
 use crate::treatment::cpu_of_process_us;
 use clap::Args;
@@ -36,7 +37,7 @@ pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
 
 /// `renice` changes one value that belongs to this process alone; without root it changes nothing.
 fn raise_priority(own: u32) {
-    let _ = std::process::Command::new("renice")
+    let _ = child::command("renice")
         .args(["-n", "-19", "-p", &own.to_string()])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

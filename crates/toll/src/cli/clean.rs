@@ -2,6 +2,7 @@
 
 use crate::journal::{self, Cleaned, Credentials, State};
 use crate::places;
+use crate::say::{show, tell};
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
@@ -24,7 +25,7 @@ pub fn run(arguments: &Clean) -> Result<ExitCode> {
     let found = journal::clean(&places::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !show(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, State::Running { .. })) {
-        println!("nothing to clean");
+        show!("nothing to clean");
     }
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
@@ -33,28 +34,28 @@ pub fn run(arguments: &Clean) -> Result<ExitCode> {
 fn show(cleaned: &Cleaned) -> bool {
     let run = &cleaned.run_id;
     match &cleaned.state {
-        State::Running { pid } => println!("{run}: still running (pid {pid}), left alone"),
+        State::Running { pid } => show!("{run}: still running (pid {pid}), left alone"),
         State::Elsewhere { namespace } => {
-            println!("{run}: belongs to another PID namespace ({namespace}): run toll clean there");
+            show!("{run}: belongs to another PID namespace ({namespace}): run toll clean there");
         }
         State::Found { changes } => {
-            println!("{run}: would put back");
-            changes.iter().for_each(|change| println!("  {change}"));
+            show!("{run}: would put back");
+            changes.iter().for_each(|change| show!("  {change}"));
             if changes.is_empty() {
-                println!("  nothing");
+                show!("  nothing");
             }
         }
         State::Undone(undone) => {
-            println!("{run}: put back");
-            undone.actions.iter().for_each(|action| println!("  {action}"));
+            show!("{run}: put back");
+            undone.actions.iter().for_each(|action| show!("  {action}"));
             if undone.actions.is_empty() && undone.failures.is_empty() {
-                println!("  nothing was left");
+                show!("  nothing was left");
             }
-            undone.failures.iter().for_each(|failure| eprintln!("  FAILED: {failure}"));
+            undone.failures.iter().for_each(|failure| tell!("  FAILED: {failure}"));
             return undone.failures.is_empty();
         }
         State::Unreadable { reason } => {
-            eprintln!("{run}: {reason}");
+            tell!("{run}: {reason}");
             return false;
         }
     }

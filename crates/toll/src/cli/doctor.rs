@@ -1,6 +1,7 @@
 //! `toll doctor`: what can this host measure, what is missing, and how steady is it?
 
 use crate::host::{capability::Capability, disk, facts, memory, noise, noise::Noise, readiness};
+use crate::say::{show, tell};
 use crate::{places, server::program::on_path};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -53,7 +54,7 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
     let abilities = readiness::abilities(&host.tools);
     let noise = (!arguments.no_pilot).then(|| {
         if arguments.format == Format::Text {
-            eprintln!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
+            tell!("watching this host for {} s ...", arguments.pilot.as_secs_f64());
         }
         noise::pilot(arguments.pilot)
     });
@@ -69,7 +70,7 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
         noise,
     };
     match arguments.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&findings)?),
+        Format::Json => show!("{}", serde_json::to_string_pretty(&findings)?),
         Format::Text => show(&findings),
     }
     Ok(if findings.ready { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -77,47 +78,47 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
 
 fn show(findings: &Findings) {
     let host = &findings.host;
-    println!("host");
-    println!("  {}, {}, Linux {}", host.label, host.os, host.kernel);
-    println!("  cpu       {} x {}", host.cpus, host.cpu_model);
-    println!("  memory    {} of {} available", gib(findings.memory_available_bytes), gib(host.memory_bytes));
-    println!("  disk      {}", host.disk);
-    println!(
+    show!("host");
+    show!("  {}, {}, Linux {}", host.label, host.os, host.kernel);
+    show!("  cpu       {} x {}", host.cpus, host.cpu_model);
+    show!("  memory    {} of {} available", gib(findings.memory_available_bytes), gib(host.memory_bytes));
+    show!("  disk      {}", host.disk);
+    show!(
         "  cache     {} in {}, {} free",
         gib(findings.cache_used_bytes),
         findings.cache_dir.display(),
         gib(findings.cache_free_bytes)
     );
-    println!("  cgroup    {}", host.cgroup);
+    show!("  cgroup    {}", host.cgroup);
     let held = |wanted: bool| {
         let names = findings.capabilities.iter().filter(|(_, held)| **held == wanted).map(|(name, _)| *name);
         names.collect::<Vec<_>>().join(" ")
     };
-    println!("  may       {}", or_none(&held(true)));
-    println!("  may not   {}", or_none(&held(false)));
+    show!("  may       {}", or_none(&held(true)));
+    show!("  may not   {}", or_none(&held(false)));
 
-    println!("tools");
+    show!("tools");
     for tool in &host.tools {
-        println!("  {:<16} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
+        show!("  {:<16} {}", tool.name, tool.version.as_deref().unwrap_or("-"));
     }
 
-    println!("can be measured here");
+    show!("can be measured here");
     for ability in &findings.abilities {
         let mark = match (ability.available(), ability.essential) {
             (true, _) => "yes",
             (false, true) => "NO ",
             (false, false) => "no ",
         };
-        println!("  {mark}  {}", ability.what);
+        show!("  {mark}  {}", ability.what);
         for missing in &ability.missing {
-            println!("         needs {}: {}", missing.what, missing.remedy);
+            show!("         needs {}: {}", missing.what, missing.remedy);
         }
     }
 
     if let Some(noise) = &findings.noise {
-        println!("noise");
-        println!("  {}", noise.verdict());
-        println!(
+        show!("noise");
+        show!("  {}", noise.verdict());
+        show!(
             "  a fixed piece of work: median {:.2} ms, p95 {:.2} ms, max {:.2} ms, spread {:.1}% ({} times in {:.0} s)",
             noise.unit_us_median / 1e3,
             noise.unit_us_p95 / 1e3,
@@ -126,7 +127,7 @@ fn show(findings: &Findings) {
             noise.units,
             noise.seconds
         );
-        println!(
+        show!(
             "  timers late: p95 {:.2} ms, max {:.2} ms; stolen {:.1}%, busy with others {:.1}% of all CPUs",
             noise.late_us_p95 / 1e3,
             noise.late_us_max / 1e3,
@@ -135,11 +136,11 @@ fn show(findings: &Findings) {
         );
     }
     if findings.ready {
-        println!("ready: toll run tcpdump-impact --profile quick");
+        show!("ready: toll run tcpdump-impact --profile quick");
     } else if on_path("apt-get").is_some() {
-        println!("not ready: install or allow what is marked NO, then run toll doctor again");
+        show!("not ready: install or allow what is marked NO, then run toll doctor again");
     } else {
-        println!("not ready: what is marked NO is missing (package names are Debian's)");
+        show!("not ready: what is marked NO is missing (package names are Debian's)");
     }
 }
 

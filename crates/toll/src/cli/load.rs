@@ -4,6 +4,7 @@ mod output;
 mod target;
 mod units;
 
+use crate::say::{show, tell};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use output::Output;
@@ -103,7 +104,7 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
         "cleanup" => {
             let target = arguments.target.resolve()?;
             tables::cleanup(&target, arguments.tables)?;
-            println!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
+            show!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
             Ok(ExitCode::SUCCESS)
         }
         _ => drive(arguments, stop),
@@ -155,7 +156,7 @@ impl Load {
     /// A recording keeps its own times, or at least its own rate, unless told otherwise.
     fn replayed(&self, recorded: Recorded) -> (Mix, Pace) {
         for (count, what) in &recorded.left_out {
-            eprintln!("toll: left out {count} times: {what}");
+            tell!("toll: left out {count} times: {what}");
         }
         let pace = if recorded.offsets_ns.is_empty() || self.rate.is_some() || self.closed {
             self.pace(recorded.rate_per_s)
@@ -165,9 +166,9 @@ impl Load {
         match &pace {
             Pace::Recorded { offsets_ns } => {
                 let length_s = offsets_ns.last().map_or(0.0, |last| *last as f64 / 1e9);
-                eprintln!("toll: {} events over {length_s:.3} s, as recorded", offsets_ns.len());
+                tell!("toll: {} events over {length_s:.3} s, as recorded", offsets_ns.len());
             }
-            Pace::Open { rate_per_s, .. } => eprintln!("toll: {rate_per_s:.1} events/s"),
+            Pace::Open { rate_per_s, .. } => tell!("toll: {rate_per_s:.1} events/s"),
             Pace::Closed => {}
         }
         (recorded.mix, pace)
@@ -251,11 +252,6 @@ fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
             arguments.tables
         );
     }
-    println!(
-        "{} tables of {} rows in {:.1} s",
-        arguments.tables,
-        arguments.rows,
-        begin.elapsed().as_secs_f64()
-    );
+    show!("{} tables of {} rows in {:.1} s", arguments.tables, arguments.rows, begin.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ mod run;
 mod server;
 mod server_choice;
 
+use crate::say::tell;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -61,7 +62,7 @@ pub fn main() -> ExitCode {
     match dispatch(Cli::parse().verb) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("toll: {error:#}");
+            tell!("toll: {error:#}");
             ExitCode::from(1)
         }
     }

@@ -4,6 +4,7 @@ use crate::analyse;
 use crate::report::bound::Bound;
 use crate::report::text::Ink;
 use crate::report::{html, json, markdown, text};
+use crate::say::tell;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Write};
@@ -77,7 +78,7 @@ pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
     for run in runs {
         for bound in bounds {
             let judgement = bound.judge(run).with_context(|| format!("cannot judge --fail-if '{bound}'"))?;
-            eprintln!("{}", judgement.text);
+            tell!("{}", judgement.text);
             if judgement.broken {
                 code = ExitCode::from(3);
             }

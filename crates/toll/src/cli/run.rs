@@ -4,6 +4,7 @@ use super::report::Format;
 use crate::plan::Wishes;
 use crate::report::bound::Bound;
 use crate::run::{self, Asked, ServerChoice};
+use crate::say::tell;
 use crate::scenario::{Scenario, Seconds, sweep_percents};
 use clap::Args;
 use std::path::PathBuf;
@@ -114,10 +115,10 @@ pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) 
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
     super::report::print(&super::report::render(&dirs, &results, format, true)?)?;
-    eprintln!("toll: the run is in {0}; {0}/report.html shows it", finished.dir.display());
+    tell!("toll: the run is in {0}; {0}/report.html shows it", finished.dir.display());
     let mut code = super::report::judge(bounds, &results)?;
     if finished.ending == crate::conduct::Ending::Interrupted {
-        eprintln!("toll: interrupted; the report holds what was measured until then");
+        tell!("toll: interrupted; the report holds what was measured until then");
         code = ExitCode::from(130);
     }
     Ok(code)

@@ -1,5 +1,6 @@
 //! `toll server`: a private server by itself, to try things on.
 
+use crate::say::{show, tell};
 use crate::server::background::Background;
 use crate::server::{DataSpec, Sandbox, SandboxSpec};
 use crate::workload;
@@ -70,7 +71,7 @@ fn start(arguments: Start) -> Result<ExitCode> {
         settings: arguments.settings,
         ..SandboxSpec::default()
     };
-    let tell = |text: &str| eprintln!("toll: {text}");
+    let tell = |text: &str| tell!("toll: {text}");
     let (server, warnings) = Background::start(&spec, |spec, journal| {
         if data.rows == 0 {
             return Sandbox::start(spec, journal);
@@ -80,7 +81,7 @@ fn start(arguments: Start) -> Result<ExitCode> {
         })
     })?;
     for warning in warnings {
-        eprintln!("toll: warning: {warning}");
+        tell!("toll: warning: {warning}");
     }
     show(&server);
     Ok(ExitCode::SUCCESS)
@@ -89,11 +90,11 @@ fn start(arguments: Start) -> Result<ExitCode> {
 fn status(json: bool) -> Result<ExitCode> {
     let running = Background::running()?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&running)?);
+        show!("{}", serde_json::to_string_pretty(&running)?);
     } else {
         match &running {
             Some(server) => show(server),
-            None => println!("no sandbox server is running (toll server start)"),
+            None => show!("no sandbox server is running (toll server start)"),
         }
     }
     Ok(if running.is_some() { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -103,20 +104,20 @@ fn stop() -> Result<ExitCode> {
     match Background::running()? {
         Some(server) => {
             let pid = server.process.pid;
-            println!("sandbox server (pid {pid}): {}, its data removed", server.stop()?);
+            show!("sandbox server (pid {pid}): {}, its data removed", server.stop()?);
         }
-        None => println!("no sandbox server is running"),
+        None => show!("no sandbox server is running"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn show(server: &Background) {
     let client = if server.flavour == "mariadb" { "mariadb" } else { "mysql" };
-    println!("{} {}, pid {}", server.flavour, server.version, server.process.pid);
-    println!("  tcp       127.0.0.1:{}", server.port);
-    println!("  socket    {}", server.socket.display());
-    println!("  data      {}", server.datadir.display());
-    println!("  connect   {client} --defaults-extra-file={}", server.defaults_file.display());
-    println!("  measure   toll run tcpdump-impact --server {}", server.defaults_file.display());
-    println!("  end       toll server stop");
+    show!("{} {}, pid {}", server.flavour, server.version, server.process.pid);
+    show!("  tcp       127.0.0.1:{}", server.port);
+    show!("  socket    {}", server.socket.display());
+    show!("  data      {}", server.datadir.display());
+    show!("  connect   {client} --defaults-extra-file={}", server.defaults_file.display());
+    show!("  measure   toll run tcpdump-impact --server {}", server.defaults_file.display());
+    show!("  end       toll server stop");
 }

@@ -1,5 +1,6 @@
 //! What does the user see while the run goes on: where it is, how long yet, and the load?
 
+use crate::say::tell;
 use crate::workload::Live;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -79,7 +80,7 @@ impl Progress {
             self.bar.set_message(format!("{:>22}  {left}", place.load));
         } else if place.last_line.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
             let load = if place.load.is_empty() { "its load begins" } else { &place.load };
-            eprintln!("toll: {}, {load}  {left}", place.what);
+            tell!("toll: {}, {load}  {left}", place.what);
             place.last_line = Some(Instant::now());
         }
     }
@@ -87,7 +88,7 @@ impl Progress {
     /// A line that stays.
     pub fn say(&self, text: &str) {
         if self.plain {
-            eprintln!("toll: {text}");
+            tell!("toll: {text}");
         } else {
             self.bar.println(format!("toll: {text}"));
         }

@@ -3,6 +3,7 @@
 //! It reads a few megabytes a second, so it is given a stretch cut out of one window of each arm,
 //! and only after the last window of the run.
 
+use crate::child;
 use anyhow::Context;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -178,7 +179,7 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
 
 fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result<u64> {
     let server = format!("127.0.0.1:{port}");
-    let mut command = Command::new("pt-query-digest");
+    let mut command = child::command("pt-query-digest");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
     let mut decoder = None;
     match kind {
@@ -192,7 +193,7 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result
             command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(File::open(file)?);
         }
         _ => {
-            let mut tcpdump = Command::new("tcpdump")
+            let mut tcpdump = child::command("tcpdump")
                 .args(["-x", "-nn", "-q", "-tttt", "-r"])
                 .arg(file)
                 .stdin(Stdio::null())

@@ -1,6 +1,7 @@
 //! How far has reading come, and how long yet? Counts bytes as files are read; knows no decoder.
 
 use super::scale::magnitude;
+use crate::say::tell;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ impl Inner {
                 }
                 bar.set_position(done);
             }
-            (None, Some(whole)) if is_due => eprintln!("toll: {}", line(done, whole, since_begin)),
+            (None, Some(whole)) if is_due => tell!("toll: {}", line(done, whole, since_begin)),
             (None, _) => {}
         }
     }

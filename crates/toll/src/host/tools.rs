@@ -1,7 +1,8 @@
 //! Which programs that toll can use are installed, and which package brings them?
 
+use crate::child;
 use crate::server::program::on_path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toll_record::Tool;
 
@@ -53,7 +54,7 @@ pub fn found() -> Vec<Tool> {
 fn version(tool: &Known) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(5);
     let path = on_path(tool.name)?;
-    let mut command = Command::new(path);
+    let mut command = child::command(path);
     command.args(tool.ask).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().ok()?;
     let begun = Instant::now();

@@ -16,6 +16,7 @@ pub use undo::Undo;
 
 pub(crate) use undo::quoted_name;
 
+use crate::say::tell;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -248,7 +249,7 @@ impl Drop for Journal {
             return;
         }
         for failure in self.undo_all().failures {
-            eprintln!("toll: could not put back: {failure}; `toll clean` tries again");
+            tell!("toll: could not put back: {failure}; `toll clean` tries again");
         }
     }
 }

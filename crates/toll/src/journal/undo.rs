@@ -4,11 +4,12 @@
 
 use super::process::{self, Ending, ProcessId};
 use super::server::{self, Credentials, ServerRef};
+use crate::child;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// One change to the host or to a server. Journal lines hold these: a kind may be added, never
@@ -193,7 +194,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
 
 /// None when it went well, else what it complained of.
 fn run(program: &str, arguments: &[&str]) -> Result<Option<String>> {
-    let output = Command::new(program)
+    let output = child::command(program)
         .args(arguments)
         .stdin(Stdio::null())
         .output()

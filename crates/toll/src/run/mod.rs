@@ -16,6 +16,7 @@ use crate::conduct::{Conductor, Ending, Interrupt, Progress};
 use crate::journal::Journal;
 use crate::plan::{Facts, Settled, Wishes};
 use crate::recorder::{Recorder, Recording};
+use crate::say::tell;
 use crate::scenario::Scenario;
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
@@ -94,7 +95,7 @@ fn conduct(
         writer.write_json("host.json", &host).context("cannot write host.json")?;
         announce(settled, &plan, dir);
         if let Some(remote) = &stage.remote {
-            eprintln!("toll: far end of streamed captures: {}", remote.describe());
+            tell!("toll: far end of streamed captures: {}", remote.describe());
         }
         let counters = ServerCounters::new(stage.admin.sibling());
         let (recorder, recording) = Recorder::start(writer);
@@ -173,7 +174,7 @@ fn capacities(
     let measured = wanted.into_iter().try_for_each(|name| {
         let arm = settled.scenario.arms.iter().find(|a| a.name == name).context("no such arm")?;
         let per_s = conductor.capacity(&settled.arm_workload(arm))?;
-        eprintln!("toll: {name} attains {per_s:.0} events/s here");
+        tell!("toll: {name} attains {per_s:.0} events/s here");
         found.insert(name, per_s);
         anyhow::Ok(())
     });
@@ -187,7 +188,7 @@ fn capacities(
 /// A run that came to nothing before it had a plan leaves no directory to wonder about.
 fn forget_unplanned(dir: &Path) {
     if dir.join("plan.json").exists() {
-        eprintln!("toll: what was measured until then is in {}", dir.display());
+        tell!("toll: what was measured until then is in {}", dir.display());
         return;
     }
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
@@ -202,7 +203,7 @@ fn forget_unplanned(dir: &Path) {
 fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
     let arms = plan.order.first().map_or(0, Vec::len);
     let seconds = settled.profile.pilot.0 + settled.expected_s(arms);
-    eprintln!(
+    tell!(
         "toll: {} ({}): {arms} arms x {} rounds, windows of {} s, about {:.0}:{:02.0} min; seed {}; {}",
         plan.scenario,
         plan.profile,
@@ -215,7 +216,7 @@ fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
     );
     for arm in &plan.arms {
         if let Some(reason) = &arm.unavailable {
-            eprintln!("toll: arm {} is not available: {reason}", arm.name);
+            tell!("toll: arm {} is not available: {reason}", arm.name);
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::conduct::{Interrupt, Stage};
 use crate::host;
 use crate::journal::{Journal, Undo, quoted_name};
 use crate::plan::{Facts, Settled, unavailable};
+use crate::say::tell;
 use crate::scenario::ServerWish;
 use crate::server::private;
 use crate::server::{DataSpec, External, Sandbox, SandboxSpec, ServerProgram};
@@ -71,7 +72,7 @@ pub fn close(stage: Stage, sandbox: Option<Sandbox>) -> anyhow::Result<()> {
     let stopped = sandbox.map_or(Ok(()), |s| s.stop(&journal).map(drop));
     let undone = journal.undo_all();
     for failure in &undone.failures {
-        eprintln!("toll: could not put back: {failure}; `toll clean` tries again");
+        tell!("toll: could not put back: {failure}; `toll clean` tries again");
     }
     stopped
 }
@@ -102,7 +103,7 @@ fn sandbox(
         ..SandboxSpec::default()
     };
     let data = DataSpec { tables, rows, seed: DATA_SEED };
-    let tell = |text: &str| eprintln!("toll: {text}");
+    let tell = |text: &str| tell!("toll: {text}");
     let sandbox = Sandbox::start_prepared(&spec, data, &journal, &tell, |target| {
         crate::workload::prepare(target, tables, rows, DATA_SEED)
     })?;

@@ -4,11 +4,12 @@
 //! from. Never starts a server that listens.
 
 use super::program::{Flavour, ServerProgram};
+use crate::child;
 use crate::journal::Journal;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// MySQL writes and syncs some 150 MB; a slow disk takes a minute.
@@ -24,13 +25,13 @@ pub(super) fn initialise(program: &ServerProgram, home: &Path, journal: &Journal
                 "no mariadb-install-db beside the server or on PATH: it makes the data directory \
                  (apt-get install mariadb-server)",
             )?;
-            let mut command = Command::new(installer);
+            let mut command = child::command(installer);
             command.args(["--no-defaults", "--auth-root-authentication-method=socket"]);
             command.args(["--skip-test-db", "--skip-name-resolve"]);
             command
         }
         Flavour::Mysql | Flavour::Percona => {
-            let mut command = Command::new(&program.path);
+            let mut command = child::command(&program.path);
             command.args(["--no-defaults", "--initialize-insecure"]);
             command
         }

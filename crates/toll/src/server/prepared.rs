@@ -5,13 +5,14 @@
 
 use super::program::ServerProgram;
 use super::{Sandbox, SandboxSpec, config, datadir};
+use crate::child;
 use crate::journal::{Journal, Undo, quoted_name};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 use toll_load::{Connection, Target};
 
@@ -187,7 +188,7 @@ fn count_rows(target: &Target) -> Result<()> {
 /// the disk: written back later, it would be a stall in somebody's window.
 fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal) -> Result<()> {
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    let mut command = Command::new("cp");
+    let mut command = child::command("cp");
     command.args(["--recursive", "--reflink=auto", "--sparse=auto", "--preserve=mode", "--"]);
     command.arg(entry).arg(datadir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let (mut child, id) = journal.spawn(&mut command, "clone of the data", None, Duration::from_secs(1))?;

@@ -2,10 +2,10 @@
 //!
 //! Asks the program itself (`--version`); never starts a server.
 
+use crate::child;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The families that differ in options, variables and how a data directory is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ impl ServerProgram {
         let path = path
             .canonicalize()
             .with_context(|| format!("no server program at {}: check --server-bin", path.display()))?;
-        let output = Command::new(&path)
+        let output = child::command(&path)
             .args(["--no-defaults", "--version"])
             .output()
             .with_context(|| format!("cannot run {}", path.display()))?;

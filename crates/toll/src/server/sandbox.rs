@@ -9,6 +9,7 @@ use super::port;
 use super::prepared::{self, DataSpec};
 use super::private;
 use super::program::{Flavour, ServerProgram, Version};
+use crate::child;
 use crate::journal::process::{self, Ending};
 use crate::journal::{Journal, ProcessId, Undo, UndoId};
 use anyhow::{Context, Result, bail};
@@ -19,7 +20,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use toll_load::{Address, Secret, Target};
 
@@ -356,7 +357,7 @@ fn launch(
         private::write(&home.join("client.cnf"), &client_file(socket, port, &password))?;
         let log =
             File::create(&error_log).with_context(|| format!("cannot write {}", error_log.display()))?;
-        let mut command = Command::new(&program.path);
+        let mut command = child::command(&program.path);
         command.arg(format!("--defaults-file={}", defaults.display()));
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let what = format!("sandbox server on port {port}");

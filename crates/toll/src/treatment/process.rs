@@ -1,6 +1,7 @@
 //! How does a treatment's process group live and, without fail, end?
 
 use super::{Bench, packet_counts, proctree};
+use crate::child;
 use crate::journal::{Journal, MARKER, UndoId, process};
 use crate::scenario::StopSignal;
 use anyhow::{Context, bail};
@@ -9,7 +10,7 @@ use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use toll_record::PacketCounts;
 
@@ -87,7 +88,7 @@ impl Group {
                 }
                 (true, None) => Stdio::null(),
             };
-            let mut command = Command::new(&words[0]);
+            let mut command = child::command(&words[0]);
             command.args(&words[1..]).stdin(input).stdout(output).stderr(errors.try_clone()?);
             let spawned = if i == 0 {
                 let what = format!("{} of {stem}", words[0]);

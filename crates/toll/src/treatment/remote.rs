@@ -4,11 +4,12 @@
 //! Without: loopback, unshaped, and the run says so.
 
 use super::{Bench, Group};
+use crate::child;
 use crate::journal::{Journal, Undo};
 use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// The far end of a link.
@@ -85,7 +86,7 @@ impl Remote {
     /// Looks the port up in the far end's own socket table: connecting would use up the listener.
     fn listens(&self, port: u16) -> bool {
         let table = match &self.namespace {
-            Some(name) => Command::new("ip")
+            Some(name) => child::command("ip")
                 .args(["netns", "exec", name, "cat", "/proc/net/tcp"])
                 .output()
                 .map(|o| o.stdout),
@@ -107,7 +108,7 @@ fn ip(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new(program)
+    let output = child::command(program)
         .args(args)
         .stdin(Stdio::null())
         .output()

@@ -4,6 +4,7 @@
 
 use super::Ground;
 use super::feed::{BinReader, Reported};
+use crate::child;
 use crate::clock;
 use anyhow::Context;
 use serde::Deserialize;
@@ -36,7 +37,7 @@ pub fn command(
     std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
     let settings = ground.dir.join("sysbench.conf");
     write_settings(workload, target, ground.seed, &settings)?;
-    let mut command = Command::new("sysbench");
+    let mut command = child::command("sysbench");
     command
         .arg(format!("--config-file={}", settings.display()))
         .arg(&script)

@@ -2,6 +2,7 @@
 
 use super::Ground;
 use super::feed::{BinReader, Reported};
+use crate::child;
 use anyhow::Context;
 use std::process::Command;
 use toll_load::bins::BinLine;
@@ -14,7 +15,7 @@ pub fn command(
     ground: &Ground<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
     let program = std::env::current_exe().context("cannot find the toll binary itself")?;
-    let mut command = Command::new(program);
+    let mut command = child::command(program);
     command.arg("load").arg(&workload.profile).args(["--bins", "100ms", "--time", "0"]);
     match &target.address {
         Address::Tcp { host, port } => {

@@ -3,6 +3,7 @@
 //! As people do it with `ssh -L`: one port forwarded to the server's port, another to its socket.
 //! The sshd and both keys are the run's own; never reads the user's keys, agent or configuration.
 
+use crate::child;
 use crate::journal::{Journal, Undo};
 use crate::server::program::on_path;
 use anyhow::{Context, bail};
@@ -50,7 +51,7 @@ impl Tunnel {
         let host_key = std::fs::read_to_string(dir.join("host_key.pub"))?;
         std::fs::write(dir.join("known_hosts"), format!("[127.0.0.1]:{ssh_port} {host_key}"))?;
         let log = dir.join("ssh.log");
-        let mut command = Command::new("ssh");
+        let mut command = child::command("ssh");
         command.args(["-F", "none", "-N", "-T", "-p", &ssh_port.to_string()]);
         command.arg("-i").arg(dir.join("client_key"));
         for option in
@@ -69,7 +70,7 @@ impl Tunnel {
 }
 
 fn make_key(path: &Path) -> anyhow::Result<()> {
-    let made = Command::new("ssh-keygen")
+    let made = child::command("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "toll", "-f"])
         .arg(path)
         .stdin(Stdio::null())
@@ -106,7 +107,7 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<Child>
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     // It starts itself anew for each connection, and wants to be called by its full path for that.
     let program = on_path("sshd").context("no sshd: install openssh-server")?;
-    let mut command = Command::new(program);
+    let mut command = child::command(program);
     command.args(["-D", "-e", "-f"]).arg(&config);
     spawn(journal, &mut command, "sshd", &dir.join("sshd.log"))
 }

@@ -1,6 +1,7 @@
 //! What does `toll load` print: lines for people, JSON lines, or bins for a program?
 
 use super::Load;
+use crate::say::tell;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -49,7 +50,7 @@ impl Output {
         let start_ns = *self.start_ns.get_or_insert(bin.begin_ns);
         if bin.overloaded && !self.warned {
             self.warned = true;
-            eprintln!(
+            tell!(
                 "toll: the backlog grows without bound ({} events wait): this rate is beyond what the server does; \
                  latency now measures how long the run has lasted",
                 bin.backlog
@@ -65,7 +66,7 @@ impl Output {
             && !bin.warmup
             && let Err(error) = hdr.add(bin, start_ns)
         {
-            eprintln!("toll: the histogram log ends here: {error:#}");
+            tell!("toll: the histogram log ends here: {error:#}");
             self.hdr = None;
         }
         // The answers that came in after the end are in the totals; as a line they would only confuse.

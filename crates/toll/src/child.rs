@@ -1,0 +1,58 @@
+//! What does a process that toll starts inherit from it?
+//!
+//! Never a password: whatever is in toll's own environment (MYSQL_PWD, TOLL_DSN, a cloud's keys) is not
+//! for a capture tool or its helpers to read, nor for whoever may look into their environment.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+/// Where programs, files and words are looked for; nothing that gives access to anything.
+const KEPT: [&str; 14] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "TERM",
+    "COLUMNS",
+    "LINES",
+    "PERL5LIB",
+    "PYTHONPATH",
+];
+/// `LC_*` locale, `XDG_*` places, `LD_*` libraries of servers that were unpacked somewhere.
+const KEPT_PREFIXES: [&str; 3] = ["LC_", "XDG_", "LD_"];
+
+/// A command with an environment of names that are known to be harmless. What else it needs is
+/// given by name with [`Command::env`].
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    #[allow(clippy::disallowed_methods)] // the one place
+    let mut command = Command::new(program);
+    command.env_clear().envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_kept)));
+    command
+}
+
+fn is_kept(name: &str) -> bool {
+    KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_sees_no_variable_that_could_hold_a_secret() {
+        let environment = command("env").env("TOLL_TEST", "given").output().unwrap().stdout;
+        let environment = String::from_utf8_lossy(&environment);
+        assert!(environment.contains("PATH=") && environment.contains("TOLL_TEST=given"), "{environment}");
+        // Cargo sets dozens for its tests, none of which is on the list.
+        assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
+        assert!(!environment.contains("CARGO_MANIFEST_DIR"), "{environment}");
+        for secret in ["MYSQL_PWD", "TOLL_DSN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD"] {
+            assert!(!is_kept(secret));
+        }
+    }
+}
