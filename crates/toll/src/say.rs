@@ -5,6 +5,8 @@
 
 use std::fmt::Arguments;
 use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// A line to standard error.
 macro_rules! tell {
@@ -26,4 +28,22 @@ pub(crate) fn to_stderr(text: Arguments<'_>) {
 
 pub(crate) fn to_stdout(text: Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// A line that is told if something takes longer than it should; dropped once that is done.
+#[derive(Debug)]
+pub(crate) struct TellIfSlow {
+    _done: Sender<()>,
+}
+
+impl TellIfSlow {
+    pub fn after(patience: Duration, line: String) -> Self {
+        let (done, wait) = channel::<()>();
+        std::thread::spawn(move || {
+            if wait.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+                tell!("{line}");
+            }
+        });
+        Self { _done: done }
+    }
 }

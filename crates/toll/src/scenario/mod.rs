@@ -2,9 +2,11 @@
 
 mod duration;
 mod preset;
+mod rows;
 
 pub use duration::Seconds;
 pub use preset::{PRESETS, Preset};
+pub use rows::RowUpdate;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -151,6 +153,9 @@ pub struct Arm {
     /// The same, where the server knows the variable.
     #[serde(default)]
     pub set_if_known: BTreeMap<String, String>,
+    /// Rows of tables while the arm is on; put back afterwards.
+    #[serde(default)]
+    pub update: Vec<RowUpdate>,
     /// Statements when the arm goes on, and off.
     #[serde(default)]
     pub on: Vec<String>,
@@ -323,10 +328,11 @@ impl Arm {
             (_, (false, false)) => {}
             (kind, _) => bail!("kind = \"{}\" takes no command", kind.name()),
         }
-        let has_sql = !(self.set.is_empty() && self.on.is_empty());
+        let has_sql = !(self.set.is_empty() && self.update.is_empty() && self.on.is_empty());
         if matches!(self.kind, Kind::Sql | Kind::Log) && !has_sql {
-            bail!("kind = \"{}\" takes `set` or `on`", self.kind.name());
+            bail!("kind = \"{}\" takes `set`, `update` or `on`", self.kind.name());
         }
+        self.update.iter().try_for_each(RowUpdate::validate)?;
         if self.kind == Kind::Log && self.artefact.is_none() {
             bail!("kind = \"log\" takes `artefact`, the kind of log that the server writes");
         }

@@ -3,11 +3,13 @@
 //! Old values are read, and written to the undo journal, before anything is set.
 
 use super::Fill;
-use crate::journal::{Journal, ServerRef, Undo, UndoId};
-use crate::scenario::Arm;
+use crate::journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
+use crate::say::TellIfSlow;
+use crate::scenario::{Arm, RowUpdate};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
-use toll_load::{Connection, Target};
+use std::time::Duration;
+use toll_load::{Connection, Error, Target};
 
 /// toll's own session with the server, for settings and counters; reconnects when it was lost.
 #[derive(Debug)]
@@ -25,6 +27,12 @@ pub struct Switched {
     undo: Option<UndoId>,
 }
 
+/// A statement that a server does not answer within this is given up: a hung server must not hold
+/// toll, and what toll has switched on waits in the journal.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Silence that a user who waits should know of.
+const SILENCE: Duration = Duration::from_secs(1);
+
 impl Admin {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
         Self { target, server, connection: None }
@@ -35,17 +43,25 @@ impl Admin {
         Self { target: self.target.clone(), server: self.server.clone(), connection: None }
     }
 
-    fn connection(&mut self) -> anyhow::Result<&mut Connection> {
+    /// Does `work` in the session. One that went silent is not used again: its answer may still come,
+    /// and would be taken for the next statement's.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Error>) -> anyhow::Result<T> {
         if self.connection.as_mut().is_none_or(|c| c.ping().is_err()) {
-            let fresh = Connection::connect(&self.target)
-                .with_context(|| format!("cannot reach the server at {}", self.target.address))?;
+            self.connection = None;
+            let reach = || format!("cannot reach the server at {}", self.target.address);
+            let mut fresh = Connection::connect(&self.target).with_context(reach)?;
+            fresh.set_read_timeout(Some(ANSWER_WITHIN)).with_context(reach)?;
             self.connection = Some(fresh);
         }
-        self.connection.as_mut().context("no connection")
+        let done = work(self.connection.as_mut().context("no connection")?);
+        if matches!(done, Err(Error::Lost { .. })) {
+            self.connection = None;
+        }
+        Ok(done?)
     }
 
     pub fn run(&mut self, sql: &str) -> anyhow::Result<()> {
-        self.connection()?.exec_drop(sql).with_context(|| format!("the server refused `{sql}`"))
+        self.with(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
     }
 
     /// May this account change global variables? Tried with one that is set to what it already is.
@@ -61,43 +77,37 @@ impl Admin {
 
     /// Rows of two columns, as a map.
     pub fn pairs(&mut self, sql: &str) -> anyhow::Result<BTreeMap<String, String>> {
-        let rows = self.connection()?.query(sql).with_context(|| format!("the server refused `{sql}`"))?;
-        let pairs = rows.rows.into_iter().filter_map(|row| {
+        let pairs = self.rows(sql)?.into_iter().filter_map(|row| {
             let mut cells = row.into_iter();
             Some((cells.next()??, cells.next()?.unwrap_or_default()))
         });
         Ok(pairs.collect())
     }
 
+    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
+        let rows = self.with(|c| c.query(sql)).with_context(|| format!("the server did not do `{sql}`"))?;
+        Ok(rows.rows)
+    }
+
     /// The one number that a query answers with.
     pub fn number(&mut self, sql: &str) -> Option<u64> {
-        let rows = self.connection().ok()?.query(sql).ok()?;
-        let text = rows.rows.first()?.first()?.as_deref()?;
-        text.parse().ok()
+        self.rows(sql).ok()?.first()?.first()?.as_deref()?.parse().ok()
     }
 
     /// Puts an arm's settings in force.
     pub fn switch_on(&mut self, arm: &Arm, fill: &Fill, journal: &Journal) -> anyhow::Result<Switched> {
-        let mut forward = Vec::new();
-        let mut back = Vec::new();
-        let wished = arm.set.iter().map(|(n, v)| (n, v, true));
-        let optional = arm.set_if_known.iter().map(|(n, v)| (n, v, false));
-        for (name, value, needed) in wished.chain(optional) {
-            let Some(old) = self.variables(name)?.remove(name.as_str()) else {
-                if needed {
-                    bail!("the server does not know the variable {name}");
-                }
-                continue;
-            };
-            forward.push(format!("SET GLOBAL {name} = {}", literal(&fill.apply(value)?)));
-            back.push(format!("SET GLOBAL {name} = {}", literal(&old)));
-        }
-        // What switches a log on goes last, once its file and filters are in place, and off first.
-        let switches = |sql: &String| is_switch(sql);
-        let (last, first): (Vec<_>, Vec<_>) = forward.into_iter().partition(switches);
-        let (back_first, back_last): (Vec<_>, Vec<_>) = back.into_iter().partition(switches);
-        let forward: Vec<_> = first.into_iter().chain(last).chain(arm.on.iter().cloned()).collect();
-        let back: Vec<_> = arm.off.iter().cloned().chain(back_first).chain(back_last).collect();
+        let mut settings = self.settings(arm, fill)?;
+        settings.sort_by_key(|setting| setting.turn);
+        let updates =
+            arm.update.iter().map(|update| self.row_changes(update)).collect::<Result<Vec<_>, _>>()?;
+        let forward: Vec<String> = (settings.iter().map(|s| s.forward.clone()))
+            .chain(updates.iter().map(|u| u.forward.clone()))
+            .chain(arm.on.iter().cloned())
+            .collect();
+        let back: Vec<String> = (arm.off.iter().cloned())
+            .chain(updates.into_iter().rev().flat_map(|u| u.back))
+            .chain(settings.into_iter().rev().map(|s| s.back))
+            .collect();
         let undo = match &self.server {
             Some(server) => Some(journal.record(Undo::Settings {
                 server: server.clone(),
@@ -116,12 +126,75 @@ impl Admin {
         Ok(switched)
     }
 
+    /// The variables that an arm sets, with what they were.
+    fn settings(&mut self, arm: &Arm, fill: &Fill) -> anyhow::Result<Vec<Setting>> {
+        let mut settings = Vec::new();
+        let wished = arm.set.iter().map(|(n, v)| (n, v, true));
+        let optional = arm.set_if_known.iter().map(|(n, v)| (n, v, false));
+        for (name, value, needed) in wished.chain(optional) {
+            let Some(old) = self.variables(name)?.remove(name.as_str()) else {
+                if needed {
+                    bail!("the server does not know the variable {name}");
+                }
+                continue;
+            };
+            settings.push(Setting {
+                turn: Turn::of(name),
+                forward: format!("SET GLOBAL {name} = {}", literal(&fill.apply(value)?)),
+                back: format!("SET GLOBAL {name} = {}", literal(&old)),
+            });
+        }
+        Ok(settings)
+    }
+
+    /// One statement that changes the rows, and those that give each row that differs its own
+    /// values back.
+    fn row_changes(&mut self, update: &RowUpdate) -> anyhow::Result<RowChanges> {
+        let table = update.table.split('.').map(quoted_name).collect::<Vec<_>>().join(".");
+        let columns: Vec<String> =
+            update.key.iter().chain(update.set.keys()).map(|c| quoted_name(c)).collect();
+        let which = update.which.as_deref().map_or_else(String::new, |which| format!(" WHERE {which}"));
+        let rows = self.rows(&format!("SELECT {} FROM {table}{which}", columns.join(", ")))?;
+        let mut keys_by_old: BTreeMap<Vec<Option<String>>, Vec<String>> = BTreeMap::new();
+        for mut row in rows {
+            let old = row.split_off(update.key.len());
+            if old.iter().zip(update.set.values()).any(|(old, new)| old.as_ref() != Some(new)) {
+                let key: Vec<String> = row.iter().map(|cell| or_null(cell.as_deref())).collect();
+                keys_by_old.entry(old).or_default().push(format!("({})", key.join(", ")));
+            }
+        }
+        let assign = |values: &mut dyn Iterator<Item = String>| {
+            let pairs = update.set.keys().zip(values).map(|(c, v)| format!("{} = {v}", quoted_name(c)));
+            pairs.collect::<Vec<_>>().join(", ")
+        };
+        let keys = columns[..update.key.len()].join(", ");
+        let back = keys_by_old.into_iter().map(|(old, rows)| {
+            let old = assign(&mut old.iter().map(|value| or_null(value.as_deref())));
+            format!("UPDATE {table} SET {old} WHERE ({keys}) IN ({})", rows.join(", "))
+        });
+        let new = assign(&mut update.set.values().map(|value| quoted(value)));
+        Ok(RowChanges { forward: format!("UPDATE {table} SET {new}{which}"), back: back.collect() })
+    }
+
     /// Puts back what was there before; goes on past a failure and reports the first.
     pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> anyhow::Result<()> {
+        let _slow = TellIfSlow::after(
+            SILENCE,
+            format!(
+                "toll: the server at {} does not answer; waiting; `toll clean` puts its settings right \
+                 if it does not come back",
+                self.target.address
+            ),
+        );
         let mut first_error = None;
         for sql in &switched.back {
             if let Err(error) = self.run(sql) {
+                let lost = self.connection.is_none();
                 first_error.get_or_insert(error);
+                if lost {
+                    // It would say the same of every statement, each after its own time.
+                    break;
+                }
             }
         }
         match first_error {
@@ -131,13 +204,46 @@ impl Admin {
     }
 }
 
-/// A variable that starts or ends logging by itself.
-fn is_switch(sql: &str) -> bool {
-    ["slow_query_log =", "general_log =", "_logging ="].iter().any(|s| sql.contains(s))
+struct Setting {
+    turn: Turn,
+    forward: String,
+    back: String,
+}
+
+struct RowChanges {
+    forward: String,
+    back: Vec<String>,
+}
+
+/// When a variable is set; the way back is the reverse. Where a log goes comes before what it takes,
+/// or a log that is on already (and is somebody's) takes what is meant for toll's; what switches a log
+/// on comes last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Place,
+    Rest,
+    Switch,
+}
+
+impl Turn {
+    fn of(variable: &str) -> Self {
+        let ends = |endings: &[&str]| endings.iter().any(|ending| variable.ends_with(ending));
+        if ends(&["_file", "_file_path"]) {
+            Self::Place
+        } else if ends(&["slow_query_log", "general_log", "_logging"]) {
+            Self::Switch
+        } else {
+            Self::Rest
+        }
+    }
 }
 
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn or_null(value: Option<&str>) -> String {
+    value.map_or_else(|| "NULL".into(), quoted)
 }
 
 /// Numbers stay bare: the server refuses a quoted one for a numeric variable.
@@ -147,7 +253,7 @@ fn literal(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{literal, quoted};
+    use super::{Turn, literal, quoted};
 
     #[test]
     fn values_travel_as_the_server_wants_them() {
@@ -155,5 +261,13 @@ mod tests {
         assert_eq!(literal("FILE"), "'FILE'");
         assert_eq!(literal(""), "''");
         assert_eq!(quoted("a'b\\c"), "'a''b\\\\c'");
+    }
+
+    #[test]
+    fn a_log_gets_its_file_before_anything_that_fills_it() {
+        let mut names = ["slow_query_log", "log_output", "long_query_time", "slow_query_log_file"];
+        names.sort_by_key(|name| Turn::of(name));
+        assert_eq!(names, ["slow_query_log_file", "log_output", "long_query_time", "slow_query_log"]);
+        assert_eq!(Turn::of("server_audit_logging"), Turn::Switch);
     }
 }
