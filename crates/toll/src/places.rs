@@ -3,7 +3,7 @@
 //! Only names the places; never makes or removes anything in them.
 
 use anyhow::{Result, anyhow};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Prepared data that may be deleted at any time: `$XDG_CACHE_HOME/toll`, else `~/.cache/toll`.
 pub fn cache_dir() -> Result<PathBuf> {
@@ -19,6 +19,15 @@ pub fn state_dir() -> Result<PathBuf> {
 /// Undo journals, one for each run that is going on or was killed.
 pub fn journal_dir() -> Result<PathBuf> {
     Ok(state_dir()?.join("journal"))
+}
+
+/// The file that a run locks while it goes on: the same for every user of this host, unless
+/// `TOLL_LOCK_DIR` names another place (tests, which run side by side).
+pub fn lock_file() -> PathBuf {
+    let named = std::env::var_os("TOLL_LOCK_DIR").map(PathBuf::from).filter(|d| d.is_absolute());
+    let shared = Path::new("/run/lock");
+    let dir = named.unwrap_or_else(|| if shared.is_dir() { shared.into() } else { std::env::temp_dir() });
+    dir.join("toll.lock")
 }
 
 /// The XDG base directory specification tells applications to ignore relative paths.

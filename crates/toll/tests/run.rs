@@ -224,7 +224,7 @@ fn a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
         "50",
         "--server",
         &server.dsn(),
-        "--schema",
+        "--allow-schema",
         "toll_killed",
         "--out",
         &out,

@@ -53,6 +53,13 @@ impl Error {
         !matches!(self, Self::Server(_))
     }
 
+    /// Did the server say nothing in the time it was given, rather than go away? Then it hangs, or is
+    /// stopped, and will not answer another connection either.
+    pub fn is_silence(&self) -> bool {
+        let (Self::Connect { cause, .. } | Self::Lost { cause, .. }) = self else { return false };
+        matches!(cause.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+    }
+
     pub(crate) fn protocol(doing: &'static str, detail: impl Into<String>) -> Self {
         Self::Protocol { doing, detail: detail.into() }
     }

@@ -64,6 +64,11 @@ impl Profile {
         format!("oltp_{}", self.name().replace('-', "_"))
     }
 
+    /// Does it change rows?
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::ReadOnly | Self::PointSelect)
+    }
+
     pub fn mix(self, table: Table) -> Result<Mix, MixError> {
         let mut build = Builder { table, statements: Vec::new(), steps: Vec::new() };
         let transaction = matches!(self, Self::ReadOnly | Self::ReadWrite | Self::WriteOnly);

@@ -8,6 +8,7 @@ mod clean;
 mod cost;
 mod digest;
 mod doctor;
+mod enter;
 mod list;
 mod load;
 pub mod report;
@@ -15,6 +16,8 @@ mod run;
 mod server;
 mod server_choice;
 
+use crate::journal;
+use crate::places;
 use crate::say::tell;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -55,16 +58,44 @@ enum Verb {
     /// Use a share of one CPU: the control that a bench must find
     #[command(hide = true)]
     Burn(burn::Burn),
+    /// Run a program inside a control group
+    #[command(hide = true)]
+    Enter(enter::Enter),
 }
 
 /// Runs the verb that was asked for; every error ends here, as one line and what to do next.
 pub fn main() -> ExitCode {
-    match dispatch(Cli::parse().verb) {
+    let verb = Cli::parse().verb;
+    if verb.is_for_people() {
+        tell_of_waiting_journals();
+    }
+    match dispatch(verb) {
         Ok(code) => code,
         Err(error) => {
             tell!("toll: {error:#}");
             ExitCode::from(1)
         }
+    }
+}
+
+impl Verb {
+    /// Not a part of a run, nor one whose output is code; `clean` speaks of journals by itself.
+    fn is_for_people(&self) -> bool {
+        let started_by_a_run = std::env::var_os(journal::MARKER).is_some();
+        let other = matches!(
+            self,
+            Self::Clean(_) | Self::Completions { .. } | Self::Man | Self::Burn(_) | Self::Enter(_)
+        );
+        !started_by_a_run && !other
+    }
+}
+
+/// What a killed run has left on may matter more than whatever is asked for now.
+fn tell_of_waiting_journals() {
+    let Ok(dir) = places::journal_dir() else { return };
+    for waiting in journal::waiting(&dir) {
+        let (run, n) = (&waiting.run_id, waiting.changes.len());
+        tell!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");
     }
 }
 
@@ -74,6 +105,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Cost(arguments) => return cost::run(arguments),
         Verb::List(arguments) => return list::run(arguments),
         Verb::Burn(arguments) => return burn::run(arguments),
+        Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
         Verb::Report(arguments) => return report::run(&arguments),

@@ -1,6 +1,7 @@
 //! `toll run`: price the arms of a scenario.
 
 use super::report::Format;
+use crate::conduct::Ending;
 use crate::plan::Wishes;
 use crate::report::bound::Bound;
 use crate::run::{self, Asked, ServerChoice};
@@ -115,11 +116,22 @@ pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) 
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
     super::report::print(&super::report::render(&dirs, &results, format, true)?)?;
-    tell!("toll: the run is in {0}; {0}/report.html shows it", finished.dir.display());
-    let mut code = super::report::judge(bounds, &results)?;
-    if finished.ending == crate::conduct::Ending::Interrupted {
-        tell!("toll: interrupted; the report holds what was measured until then");
-        code = ExitCode::from(130);
+    let shown = finished.dir.display();
+    if let Some(error) = finished.unwritten {
+        tell!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
+        return Ok(ExitCode::from(1));
     }
-    Ok(code)
+    tell!("toll: the run is in {shown}; {shown}/report.html shows it");
+    let code = super::report::judge(bounds, &results)?;
+    match finished.ending {
+        Ending::Done | Ending::Early => Ok(code),
+        Ending::Interrupted => {
+            tell!("toll: interrupted; the report holds what was measured until then");
+            Ok(ExitCode::from(130))
+        }
+        Ending::Cut(why) => {
+            tell!("toll: the run ended early: {why}; the report holds what was measured until then");
+            Ok(ExitCode::from(1))
+        }
+    }
 }

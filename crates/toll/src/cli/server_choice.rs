@@ -1,6 +1,7 @@
 //! How does a user name the server that is measured?
 
 use crate::run::ServerChoice;
+use crate::server::Agreed;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -15,14 +16,29 @@ pub struct ServerArgs {
     /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
-    /// Schema that toll may create on a server that is there already
-    #[arg(long, default_value = "toll_load")]
-    schema: String,
+    /// Schema on a server that is there already whose tables the load uses as they are
+    #[arg(long, value_name = "NAME", conflicts_with = "allow_schema")]
+    schema: Option<String>,
+    /// Schema that toll may make and fill on a server that is there already, past the binary log;
+    /// dropped after the run
+    #[arg(long, value_name = "NAME")]
+    allow_schema: Option<String>,
+    /// Measure on a replica or a read-only server, without writing to it
+    #[arg(long)]
+    allow_replica: bool,
 }
 
 impl ServerArgs {
     pub fn resolve(self) -> anyhow::Result<ServerChoice> {
         if self.server == "sandbox" {
+            let options = [
+                (self.schema.is_some(), "--schema"),
+                (self.allow_schema.is_some(), "--allow-schema"),
+                (self.allow_replica, "--allow-replica"),
+            ];
+            if let Some((_, option)) = options.into_iter().find(|(given, _)| *given) {
+                bail!("{option} goes with a server that is there already: name it with --server");
+            }
             return Ok(ServerChoice::Sandbox { program: self.server_bin });
         }
         if self.server_bin.is_some() {
@@ -48,7 +64,10 @@ impl ServerArgs {
         {
             target.password = Secret::new(password);
         }
-        let schema = target.db.take().unwrap_or(self.schema);
-        Ok(ServerChoice::External { target, defaults_file, schema })
+        let may_make_schema = self.allow_schema.is_some();
+        let named = target.db.take();
+        let schema = self.allow_schema.or(self.schema).or(named);
+        let agreed = Agreed { schema, may_make_schema, replica: self.allow_replica };
+        Ok(ServerChoice::External { target: Box::new(target), defaults_file, agreed })
     }
 }

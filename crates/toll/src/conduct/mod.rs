@@ -9,38 +9,43 @@ mod readings;
 mod second_opinion;
 mod stage;
 mod trial;
+mod watched;
 
 pub use progress::Progress;
 pub use stage::Stage;
+pub use watched::Watched;
 
 use crate::clock;
 use crate::host::memory::unwritten_bytes;
 use crate::recorder::{Recorder, step};
 use crate::scenario::Arm;
+use crate::treatment::NotPutBack;
 use crate::workload::{Driver, Ground};
 use anyhow::Context;
 use calm::Calm;
 use second_opinion::Cut;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use toll_record::{Plan, Step, Workload};
 
-/// Set by SIGINT and SIGTERM; looked at at least ten times a second.
-#[derive(Debug, Clone, Default)]
-pub struct Interrupt(Arc<AtomicBool>);
+/// Set by whatever signal asks toll to end; looked at at least ten times a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Interrupt(&'static AtomicBool);
+
+/// One that nobody raises, for tests.
+#[cfg(test)]
+impl Default for Interrupt {
+    fn default() -> Self {
+        static NEVER: AtomicBool = AtomicBool::new(false);
+        Self(&NEVER)
+    }
+}
 
 impl Interrupt {
-    /// Listens to SIGINT and SIGTERM from now on; a second one ends the process at once.
     pub fn listen() -> anyhow::Result<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
-                .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
-                .context("cannot listen to signals")?;
-        }
-        Ok(Self(flag))
+        crate::signals::listen()?;
+        Ok(Self(&crate::signals::RAISED))
     }
 
     pub fn raised(&self) -> bool {
@@ -76,12 +81,29 @@ const CAPACITY_WARMUP_S: f64 = 1.0;
 const BINS_WITHIN: Duration = Duration::from_secs(5);
 
 /// How a run came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     Done,
     /// The confidence sequences had said enough.
     Early,
     Interrupted,
+    /// It could not go on, for this reason; what was measured until then holds.
+    Cut(String),
+}
+
+/// How an arm has fared so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tries {
+    windows: u32,
+    failures: u32,
+}
+
+impl Tries {
+    /// One failure may be chance; an arm that never worked costs every round its time.
+    fn hopeless(self) -> bool {
+        const ENOUGH: u32 = 2;
+        self.windows == 0 && self.failures >= ENOUGH
+    }
 }
 
 /// The run while it goes on.
@@ -202,15 +224,28 @@ impl<'a> Conductor<'a> {
     }
 
     /// All rounds, in the order of the plan.
+    ///
+    /// # Errors
+    /// What keeps the run from going on before anything was measured; later it is [`Ending::Cut`].
     pub fn run(&mut self) -> anyhow::Result<Ending> {
+        let mut tries: BTreeMap<&str, Tries> = BTreeMap::new();
+        match self.rounds(&mut tries) {
+            Err(error) if tries.values().any(|tries| tries.windows > 0) => {
+                Ok(Ending::Cut(format!("{error:#}")))
+            }
+            ending => ending,
+        }
+    }
+
+    fn rounds(&mut self, tries: &mut BTreeMap<&'a str, Tries>) -> anyhow::Result<Ending> {
         let mut number = 0u32;
-        let mut given_up = BTreeSet::new();
+        let plan = self.plan;
         let jitters = toll_stats::jitters(
-            self.plan.seed,
-            self.plan.order.iter().map(Vec::len).sum(),
-            self.plan.jitter * self.plan.window_s,
+            plan.seed,
+            plan.order.iter().map(Vec::len).sum(),
+            plan.jitter * plan.window_s,
         );
-        for (round, order) in self.plan.order.iter().enumerate() {
+        for (round, order) in plan.order.iter().enumerate() {
             for name in order {
                 if self.interrupt.raised() {
                     return Ok(Ending::Interrupted);
@@ -218,38 +253,79 @@ impl<'a> Conductor<'a> {
                 self.recorder.check()?;
                 let trial = number;
                 number += 1;
-                if given_up.contains(name) {
+                let tries = tries.entry(name).or_default();
+                if tries.hopeless() {
                     continue;
                 }
+                self.server_restarted()?;
                 self.progress.trial(round as u32, trial, name);
-                let outcome = self.trial(trial, round as u32, name, jitters[trial as usize]);
-                match outcome {
-                    Ok(true) => {}
+                match self.trial(trial, round as u32, name, jitters[trial as usize]) {
+                    Ok(true) => tries.windows += 1,
                     Ok(false) => return Ok(Ending::Interrupted),
-                    Err(error) => {
-                        let mut line = step(trial, round as u32, name, Step::Failed);
-                        line.note = Some(format!("{error:#}"));
-                        self.recorder.trial(line);
-                        self.stage.check_server().context("the run cannot go on")?;
-                        self.progress.say(&format!("arm {name} failed: {error:#}"));
-                        // The baseline is in every pair: without it there is nothing to go on for.
-                        if *name == self.plan.baseline {
-                            return Err(error.context("the baseline failed"));
-                        }
-                        if round == 0 {
-                            given_up.insert(name.clone());
-                        }
-                    }
+                    Err(error) => self.failed(trial, round as u32, name, error, tries)?,
                 }
-                if self.plan.gap_s > 0.0 && !self.interrupt.sleep(self.plan.gap_s) {
+                if plan.gap_s > 0.0 && !self.interrupt.sleep(plan.gap_s) {
                     return Ok(Ending::Interrupted);
                 }
             }
-            if self.plan.early_stop && (self.enough)()? {
+            if plan.early_stop && (self.enough)()? {
                 return Ok(Ending::Early);
             }
         }
         Ok(Ending::Done)
+    }
+
+    /// Writes down why a trial has no window; an error where the run cannot go on either.
+    fn failed(
+        &mut self,
+        trial: u32,
+        round: u32,
+        name: &str,
+        error: anyhow::Error,
+        tries: &mut Tries,
+    ) -> anyhow::Result<()> {
+        let mut line = step(trial, round, name, Step::Failed);
+        if self.interrupt.raised() {
+            line.note = Some(format!("{error:#}"));
+            self.recorder.trial(line);
+            return Ok(());
+        }
+        let restarted = self.server_restarted().with_context(|| format!("arm {name} failed ({error:#})"));
+        let why = match &restarted {
+            Ok(true) => format!("the server restarted: {error:#}"),
+            _ => format!("{error:#}"),
+        };
+        self.progress.say(&format!("arm {name} failed: {why}"));
+        line.note = Some(why);
+        self.recorder.trial(line);
+        if !restarted? {
+            tries.failures += 1;
+        }
+        match error.downcast::<NotPutBack>() {
+            // Every window from now on would be one of this arm too.
+            Ok(NotPutBack { switched, .. }) => {
+                let again = self.stage.admin.switch_off(switched, &self.stage.journal);
+                again.with_context(|| format!("arm {name} stays on"))
+            }
+            // The baseline is in every pair: without it there is nothing to go on for.
+            Err(error) if *name == self.plan.baseline && tries.windows == 0 => {
+                Err(error.context("the baseline failed"))
+            }
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Looks whether the server is still the same process; holds the lock on the one that is there now.
+    fn server_restarted(&mut self) -> anyhow::Result<bool> {
+        let stage = &mut *self.stage;
+        let restarted = stage.server.restarted(&mut stage.admin, self.interrupt)?;
+        if let Some(lock) = &mut stage.lock {
+            lock.keep()?;
+        }
+        if restarted {
+            self.progress.say("the server has restarted: windows that it cut are left out");
+        }
+        Ok(restarted)
     }
 
     fn arm(&self, name: &str) -> anyhow::Result<(&'a Arm, Workload)> {

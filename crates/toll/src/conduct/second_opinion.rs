@@ -4,6 +4,7 @@
 //! and only after the last window of the run.
 
 use crate::child;
+use crate::signals;
 use anyhow::Context;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -180,6 +181,8 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
 fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result<u64> {
     let server = format!("127.0.0.1:{port}");
     let mut command = child::command("pt-query-digest");
+    // It leaves a file of errors wherever its temporary files go; these go with the run.
+    command.env("TMPDIR", file.parent().context("the cut has no directory")?);
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
     let mut decoder = None;
     match kind {
@@ -241,9 +244,11 @@ fn bounded_output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
     });
     let begun = Instant::now();
     while !reader.is_finished() {
-        if begun.elapsed() > PATIENCE {
+        let interrupted = signals::check();
+        if interrupted.is_err() || begun.elapsed() > PATIENCE {
             child.kill()?;
             child.wait()?;
+            interrupted?;
             anyhow::bail!("given up after {} s", PATIENCE.as_secs());
         }
         std::thread::sleep(Duration::from_millis(20));

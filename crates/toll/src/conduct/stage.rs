@@ -1,7 +1,9 @@
 //! What stands ready before the first trial: server, far end, journal, places for files?
 
+use super::Watched;
 use crate::journal::Journal;
-use crate::treatment::{Admin, Bench, Fill, Remote};
+use crate::run::ServerLock;
+use crate::treatment::{Admin, Bench, Fill, LogPlace, Remote};
 use crate::workload::Endpoints;
 use std::path::PathBuf;
 
@@ -11,8 +13,13 @@ pub struct Stage {
     pub journal: Journal,
     pub admin: Admin,
     pub endpoints: Endpoints,
-    /// Absent for a server on another host or in another namespace.
-    pub server_pid: Option<u32>,
+    pub server: Watched,
+    /// Held for as long as the run lasts; a sandbox is nobody else's.
+    pub lock: Option<ServerLock>,
+    /// Where the server may write a log; absent where toll could not read it.
+    pub logs: Option<LogPlace>,
+    /// Holds every treatment's own, where one could be made.
+    pub cgroup: Option<PathBuf>,
     pub remote: Option<Remote>,
     pub fill: Fill,
     /// The driver's settings and words, gone after the run.
@@ -29,12 +36,9 @@ impl Stage {
             admin: &mut self.admin,
             journal: &self.journal,
             remote: self.remote.as_ref(),
+            logs: self.logs.as_ref(),
+            cgroup: self.cgroup.as_deref(),
             dir: &self.artefact_dir,
         }
-    }
-
-    /// An error once the server no longer answers.
-    pub fn check_server(&mut self) -> anyhow::Result<()> {
-        self.admin.run("DO 1")
     }
 }

@@ -57,11 +57,11 @@ impl Conductor<'_> {
         let mut treatment = Treatment::start(arm, &fill, trial, &mut bench)?;
         self.recorder.trial(step(trial, round, name, Step::Ready));
         let window = self.window(arm, trial, round, jitter_s, &mut treatment);
-        let mut bench = self.stage.bench();
-        let notes = treatment.stop(&mut bench);
-        let mut line = step(trial, round, name, Step::Stopped);
-        line.note = (!notes.is_empty()).then(|| notes.join("; "));
-        self.recorder.trial(line);
+        let stopped = self.stop_treatment(arm, trial, round, &mut treatment);
+        let window = stopped.and(window);
+        if window.is_err() {
+            self.discard(&treatment);
+        }
         let Some(window) = window? else {
             self.discard(&treatment);
             return Ok(false);
@@ -87,16 +87,27 @@ impl Conductor<'_> {
         let done = treatment.wait_done(&|| self.interrupt.raised());
         let mut end = step(trial, round, name, Step::WindowEnd);
         end.cpu = Some(readings::cpu(self.stage, None, &Treatment::none()));
-        let notes = treatment.stop(&mut self.stage.bench());
-        if !done? {
-            return Ok(false);
+        if matches!(done, Ok(true)) {
+            self.recorder.trial(end);
         }
-        self.recorder.trial(end);
-        let mut line = step(trial, round, name, Step::Stopped);
-        line.note = (!notes.is_empty()).then(|| notes.join("; "));
-        self.recorder.trial(line);
+        self.stop_treatment(arm, trial, round, &mut treatment)?;
         self.discard(&treatment);
-        Ok(true)
+        done
+    }
+
+    /// Switches the arm off and writes down what that took.
+    fn stop_treatment(
+        &mut self,
+        arm: &Arm,
+        trial: u32,
+        round: u32,
+        treatment: &mut Treatment,
+    ) -> anyhow::Result<()> {
+        let stopped = treatment.stop(&mut self.stage.bench());
+        let mut line = step(trial, round, &arm.name, Step::Stopped);
+        line.note = (!stopped.notes.is_empty()).then(|| stopped.notes.join("; "));
+        self.recorder.trial(line);
+        stopped.not_put_back.map_or(Ok(()), |not| Err(not.into()))
     }
 
     /// Settles, opens the window, closes it. `None`: interrupted.
@@ -205,10 +216,10 @@ impl Conductor<'_> {
             }
         }
         if self.keep_artefacts {
-            line.file = treatment
-                .artefact
-                .as_ref()
-                .and_then(|p| Some(format!("artefacts/{}", p.file_name()?.to_str()?)));
+            match treatment.keep(&self.stage.bench()) {
+                Ok(file) => line.file = file,
+                Err(error) => line.note = Some(format!("not kept: {error:#}")),
+            }
         } else {
             self.discard(treatment);
         }
@@ -217,11 +228,8 @@ impl Conductor<'_> {
     }
 
     fn discard(&self, treatment: &Treatment) {
-        if !self.keep_artefacts
-            && let Some(path) = &treatment.artefact
-        {
-            // A tool that wrote nothing made no file.
-            let _ = std::fs::remove_file(path);
+        if !self.keep_artefacts {
+            treatment.discard(&self.stage.journal);
         }
     }
 }

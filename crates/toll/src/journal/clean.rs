@@ -53,6 +53,23 @@ pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec
     Ok(paths.iter().map(|path| clean_one(path, dry_run, credentials)).collect())
 }
 
+/// What a killed run has left to be put back.
+#[derive(Debug)]
+pub struct Waiting {
+    pub run_id: String,
+    pub changes: Vec<Undo>,
+}
+
+/// Journals in `dir` whose owner has died, and that still hold something to put back. Only looks.
+pub fn waiting(dir: &Path) -> Vec<Waiting> {
+    let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let found = paths.filter(|path| path.extension().is_some_and(|e| e == "ndjson"));
+    let dead = found.filter_map(|path| Found::read(&path).ok()).filter(|found| !found.in_use());
+    dead.filter(|found| !found.pending.is_empty())
+        .map(|found| Waiting { run_id: found.run_id, changes: found.pending.into_values().collect() })
+        .collect()
+}
+
 /// Whose journal is (or was) being begun in this file, `PID-START-RUN.new`.
 fn begun_by(path: &Path) -> Option<ProcessId> {
     let mut parts = path.file_name()?.to_str()?.strip_suffix(".new")?.split('-');
@@ -121,6 +138,11 @@ struct Found {
 }
 
 impl Found {
+    /// Its owner lives, or cannot be told from here.
+    fn in_use(&self) -> bool {
+        self.boot_id == process::boot_id() && (self.namespace != process::namespace() || self.owner.alive())
+    }
+
     /// A last line cut short by a crash is left out: its change was not made.
     fn read(path: &Path) -> Result<Self> {
         let mut reader = BufReader::new(File::open(path)?);

@@ -4,24 +4,27 @@
 //! through what is not marked done. `toll clean` does the same for journals whose owner has died.
 //! Holds no password.
 
+pub mod cgroup;
 mod clean;
 pub mod process;
 mod server;
 mod undo;
 
-pub use clean::{Cleaned, State, clean, clean_run};
+pub use clean::{Cleaned, State, Waiting, clean, clean_run, waiting};
 pub use process::{MARKER, ProcessId};
 pub use server::{Credentials, ServerRef};
 pub use undo::Undo;
 
+pub(crate) use server::{MADE_BY_TOLL, UNLOGGED};
 pub(crate) use undo::quoted_name;
 
 use crate::say::tell;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -93,13 +96,22 @@ impl Journal {
 
     /// The same in a directory of the caller's choice.
     pub fn begin_in(dir: &Path, run_id: &str) -> Result<Self> {
-        std::fs::create_dir_all(dir)
+        // What it says of a server is for its owner alone.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
             .with_context(|| format!("cannot make {} for the undo journal", dir.display()))?;
         let path = dir.join(format!("{run_id}.ndjson"));
         let failed = || format!("cannot make the undo journal {}", path.display());
         let owner = ProcessId::own().context("cannot read /proc/self/stat: is /proc mounted?")?;
         let unnamed = dir.join(format!("{}-{}-{run_id}.new", owner.pid, owner.start_ticks));
-        let file = OpenOptions::new().create_new(true).append(true).open(&unnamed).with_context(failed)?;
+        let file = OpenOptions::new()
+            .create_new(true)
+            .append(true)
+            .mode(0o600)
+            .open(&unnamed)
+            .with_context(failed)?;
         let open = Open { file, next: 0, pending: BTreeMap::new(), closed: false };
         let journal = Self { run_id: run_id.to_owned(), path: path.clone(), open: Mutex::new(open) };
         let begin = Line::Begin {
@@ -271,8 +283,19 @@ impl Left<'_> {
         let mut changes: Vec<_> = self.changes.iter().collect();
         changes.sort_by_key(|(id, change)| (change.order(), std::cmp::Reverse(*id)));
         let treatments = changes.partition_point(|(_, change)| change.order() == 0);
+        let mut silent: Vec<String> = Vec::new();
         let mut put_back = |undone: &mut Undone, id: UndoId, change: &Undo| {
+            // Each change would wait for it anew.
+            let server = change.server().map(ToString::to_string);
+            if let Some(server) = server.as_ref().filter(|server| silent.contains(server)) {
+                undone.failures.push(format!("{change}: the server at {server} does not answer"));
+                return;
+            }
             let outcome = change.apply(self.run_id, self.same_boot, credentials);
+            let is_silent = |error: &toll_load::Error| error.is_silence();
+            if outcome.as_ref().is_err_and(|e| e.downcast_ref().is_some_and(is_silent)) {
+                silent.extend(server);
+            }
             undone.note(change, outcome.and_then(|said| done(id).map(|()| said)));
         };
         for (id, change) in &changes[..treatments] {

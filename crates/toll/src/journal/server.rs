@@ -4,9 +4,12 @@
 //! A journal line holds where the server is and who asked, never a password: that comes from the
 //! option file named there, from `toll clean --server`, or from MYSQL_PWD.
 
+use super::undo::quoted_name;
+use crate::say::TellIfSlow;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 use toll_load::{Address, Connection, Secret, Target, Tls};
 
 /// A server as a journal line names it.
@@ -48,6 +51,10 @@ impl ServerRef {
             ca,
             live: Some(Box::new(target.clone())),
         }
+    }
+
+    pub fn is_at_same_address(&self, other: &Self) -> bool {
+        self.address() == other.address()
     }
 
     fn address(&self) -> Address {
@@ -125,18 +132,83 @@ impl Credentials {
 /// what should be put back is not there any more, as after a restart of the server.
 const NOTHING_THERE: [u16; 3] = [1193, 1305, 1008];
 
-/// Sends all statements, going on past one that is refused.
-pub(super) fn run(server: &ServerRef, statements: &[String], credentials: &Credentials) -> Result<()> {
+/// Silence that a user who waits should know of.
+const SILENCE: Duration = Duration::from_secs(1);
+/// Dropping a schema of many gigabytes takes its time; a server that hangs is given up after it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// A server that does not even greet is not waited for as long: there may be several changes.
+const GREET_WITHIN: Duration = Duration::from_secs(5);
+
+/// A session for putting things back.
+fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection, TellIfSlow)> {
     let advice = || {
         format!("cannot put the server at {server} back: toll clean --server FILE.cnf (or MYSQL_PWD) logs in")
     };
+    let slow = TellIfSlow::after(
+        SILENCE,
+        format!("toll: the server at {server} does not answer; waiting; `toll clean` puts it right later"),
+    );
     let target = server.target(credentials).with_context(advice)?;
+    let target = Target { connect_timeout: GREET_WITHIN.min(target.connect_timeout), ..target };
     let mut connection = Connection::connect(&target).with_context(advice)?;
+    connection.set_read_timeout(Some(ANSWER_WITHIN)).with_context(advice)?;
+    Ok((connection, slow))
+}
+
+/// Drops a schema that toll made for the run `owner`. One that is not marked as such, and is not
+/// empty either, is somebody else's by now and is left alone. The answer says whether it was there.
+pub(super) fn drop_schema(
+    server: &ServerRef,
+    name: &str,
+    owner: Option<&str>,
+    unlogged: bool,
+    credentials: &Credentials,
+) -> Result<bool> {
+    let (mut connection, _slow) = connect(server, credentials)?;
+    let literal = format!("'{}'", name.replace('\\', "\\\\").replace('\'', "''"));
+    let mut scalar =
+        |sql: &str| -> Result<Option<String>> { Ok(connection.query(sql)?.scalar().map(str::to_owned)) };
+    let there =
+        scalar(&format!("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = {literal}"))?;
+    if there.as_deref() == Some("0") {
+        return Ok(false);
+    }
+    if let Some(owner) = owner {
+        let tables = format!("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {literal}");
+        let marked = format!("SELECT run FROM {}.{MADE_BY_TOLL}", quoted_name(name));
+        let is_ours = scalar(&tables)?.as_deref() == Some("0")
+            || connection.query(&marked).is_ok_and(|rows| rows.scalar() == Some(owner));
+        if !is_ours {
+            bail!(
+                "schema {name} at {server} is not the one that this run made: look at it, and drop it by hand"
+            );
+        }
+    }
+    if unlogged {
+        connection
+            .exec_drop(UNLOGGED)
+            .with_context(|| format!("schema {name} must be dropped past the binary log"))?;
+    }
+    connection.exec_drop(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))?;
+    Ok(true)
+}
+
+/// The table by which a schema is known to be a run's own.
+pub(crate) const MADE_BY_TOLL: &str = "made_by_toll";
+/// What a session does so that nothing it writes reaches the binary log and the replicas.
+pub(crate) const UNLOGGED: &str = "SET SESSION sql_log_bin = 0";
+
+/// Sends all statements, going on past one that is refused.
+pub(super) fn run(server: &ServerRef, statements: &[String], credentials: &Credentials) -> Result<()> {
+    let (mut connection, _slow) = connect(server, credentials)?;
     let mut refused = Vec::new();
     for sql in statements {
         match connection.exec_drop(sql) {
             Ok(()) => {}
             Err(error) if NOTHING_THERE.contains(&error.code()) => {}
+            Err(error @ toll_load::Error::Lost { .. }) => {
+                return Err(error).with_context(|| format!("the server at {server} did not do `{sql}`"));
+            }
             Err(error) => refused.push(format!("`{sql}`: {error}")),
         }
     }

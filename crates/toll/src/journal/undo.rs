@@ -2,6 +2,7 @@
 //!
 //! Each change is undone at most once with effect: undoing it again finds nothing to do.
 
+use super::cgroup;
 use super::process::{self, Ending, ProcessId};
 use super::server::{self, Credentials, ServerRef};
 use crate::child;
@@ -37,7 +38,16 @@ pub enum Undo {
     /// Settings of a server were changed; these statements bring the old ones back, in this order.
     Settings { server: ServerRef, statements: Vec<String>, what: String },
     /// A schema was made.
-    Schema { server: ServerRef, name: String },
+    Schema {
+        server: ServerRef,
+        name: String,
+        /// The run whose mark it bears; absent in journals of older versions.
+        #[serde(default)]
+        owner: Option<String>,
+        /// Past the binary log, and to be dropped so.
+        #[serde(default)]
+        unlogged: bool,
+    },
     /// A network namespace was made (`ip netns add`).
     Netns { name: String },
     /// A network interface was made (the near end of a veth pair takes the far end with it).
@@ -55,13 +65,23 @@ impl Undo {
     pub(super) fn order(&self) -> u8 {
         match self {
             Self::ProcessGroup { .. } => 0,
+            // After the groups, each of which ends in its own way; before whatever they use.
+            Self::Cgroup { .. } => 1,
             Self::Settings { .. }
             | Self::Schema { .. }
             | Self::Netns { .. }
             | Self::Link { .. }
-            | Self::Qdisc { .. } => 1,
-            Self::Sandbox { .. } => 2,
-            Self::Path { .. } | Self::Cgroup { .. } => 3,
+            | Self::Qdisc { .. } => 2,
+            Self::Sandbox { .. } => 3,
+            Self::Path { .. } => 4,
+        }
+    }
+
+    /// The server that was changed.
+    pub fn server(&self) -> Option<&ServerRef> {
+        match self {
+            Self::Settings { server, .. } | Self::Schema { server, .. } => Some(server),
+            _ => None,
         }
     }
 
@@ -99,17 +119,18 @@ impl Undo {
                 server::run(server, statements, credentials)?;
                 Ok(Some(format!("put back the {what}: {}", statements.join("; "))))
             }
-            Self::Schema { server, name } => {
-                let drop = format!("DROP DATABASE IF EXISTS {}", quoted_name(name));
-                server::run(server, &[drop], credentials)?;
-                Ok(Some(format!("dropped schema {name} at {server}")))
+            Self::Schema { server, name, owner, unlogged } => {
+                let was_there = server::drop_schema(server, name, owner.as_deref(), *unlogged, credentials)?;
+                Ok(was_there.then(|| format!("dropped schema {name} at {server}")))
             }
             Self::Path { path } => remove(path),
-            Self::Cgroup { path } => match std::fs::remove_dir(path) {
-                Ok(()) => Ok(Some(format!("removed control group {}", path.display()))),
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                Err(e) => Err(e).with_context(|| format!("cannot remove control group {}", path.display())),
-            },
+            Self::Cgroup { path } => {
+                let ended = cgroup::remove(path)?;
+                Ok(ended.map(|ended| match ended {
+                    0 => format!("removed control group {}", path.display()),
+                    n => format!("ended {n} processes of control group {} and removed it", path.display()),
+                }))
+            }
             Self::Netns { name } => {
                 if !Path::new("/run/netns").join(name).exists() {
                     return Ok(None);
@@ -146,7 +167,7 @@ impl std::fmt::Display for Undo {
             Self::Settings { server, statements, what } => {
                 write!(f, "{what} at {server}: {}", statements.join("; "))
             }
-            Self::Schema { server, name } => write!(f, "schema {name} at {server}"),
+            Self::Schema { server, name, .. } => write!(f, "schema {name} at {server}"),
             Self::Path { path } => write!(f, "{}", path.display()),
             Self::Cgroup { path } => write!(f, "control group {}", path.display()),
             Self::Netns { name } => write!(f, "network namespace {name}"),

@@ -13,6 +13,8 @@ pub struct Facts {
     pub is_root: bool,
     /// toll may change global variables (its own sandbox, or a user with the privilege).
     pub may_set: bool,
+    /// Why no log of the server's can be had; absent where one can.
+    pub no_logs: Option<String>,
 }
 
 /// The reason why an arm cannot run, with what would change that; `None`: it can.
@@ -33,6 +35,18 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     }
     if matches!(arm.kind, Kind::Sql | Kind::Log) && !facts.may_set {
         return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
+    }
+    if arm.kind == Kind::Log
+        && let Some(reason) = &facts.no_logs
+    {
+        return Some(reason.clone());
+    }
+    if facts.server.kind == "external" && !arm.on.is_empty() && arm.off.is_empty() {
+        return Some(
+            "its `on` has no `off`, and this server was there before: write how it is put back, or use `set` and \
+             `update`, which toll puts back by itself"
+                .into(),
+        );
     }
     for variable in arm.set.keys().chain(&arm.requires_variable) {
         match facts.variables.get(variable.as_str()) {

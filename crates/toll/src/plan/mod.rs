@@ -9,10 +9,11 @@ mod sweep;
 pub use available::{Facts, unavailable};
 
 use crate::clock;
-use crate::scenario::{Arm, Profile, Rate, Scenario, Seconds, Sweep, Workload as Written};
+use crate::scenario::{Arm, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written};
 use crate::treatment::Fill;
 use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
+use toll_load::mix::Profile;
 use toll_record::{FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
@@ -43,7 +44,7 @@ pub struct Wishes {
 pub struct Settled {
     pub scenario: Scenario,
     pub profile_name: String,
-    pub profile: Profile,
+    pub profile: Times,
     pub workload: Workload,
     pub arms: Vec<Arm>,
     pub seed: u64,
@@ -91,6 +92,17 @@ impl Settled {
         let loads = self.arms.iter().map(|arm| self.arm_workload(arm));
         let rows = self.profile.table_rows.unwrap_or(0);
         loads.fold((0, rows), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
+    }
+
+    /// Does any arm's load change rows? A mix of the user's own is taken to.
+    pub fn writes(&self) -> bool {
+        let loads = self.arms.iter().map(|arm| self.arm_workload(arm)).filter(|load| load.driver != "none");
+        loads.into_iter().any(|load| Profile::named(&load.profile).is_none_or(Profile::writes))
+    }
+
+    /// The programs that make the arms' loads.
+    pub fn drivers(&self) -> BTreeSet<String> {
+        self.arms.iter().map(|arm| self.arm_workload(arm).driver).collect()
     }
 
     /// The scenario's load with what this arm says of its own.
@@ -254,7 +266,7 @@ fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
     Some(Sweep { of: scenario.sweep.as_ref().and_then(|sweep| sweep.of.clone()), percents })
 }
 
-fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
+fn choose_arms(scenario: &Scenario, profile: &Times, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
     let Some(names) = wishes.arms.as_ref().or(profile.arms.as_ref()) else {
         return Ok(scenario.arms.clone());
     };

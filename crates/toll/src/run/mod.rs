@@ -5,9 +5,11 @@
 
 mod enough;
 mod foretell;
+mod lock;
 mod name;
 mod open;
 
+pub use lock::ServerLock;
 pub use open::{Opened, ServerChoice};
 
 use crate::analyse;
@@ -18,8 +20,12 @@ use crate::plan::{Facts, Settled, Wishes};
 use crate::recorder::{Recorder, Recording};
 use crate::say::tell;
 use crate::scenario::Scenario;
+use crate::server::private;
 use anyhow::{Context, bail};
+use lock::HostLock;
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_record::{Plan, RunDir, RunResult, RunWriter};
@@ -45,6 +51,8 @@ pub struct Finished {
     pub dir: PathBuf,
     pub result: RunResult,
     pub ending: Ending,
+    /// Why the reports could not be written, where all was measured.
+    pub unwritten: Option<anyhow::Error>,
 }
 
 /// Carries the run out. An interrupted run is finished too: what was measured is analysed.
@@ -52,10 +60,16 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     let mut settled = Settled::new(asked.scenario.clone(), &asked.wishes)?;
     let interrupt = Interrupt::listen()?;
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(&settled.scenario.name));
+    let run_id = name::run_id(&dir);
+    let _alone = HostLock::take(&run_id)?;
+    std::fs::create_dir_all(&dir)
+        .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
+    let readers = only_for_owner();
+    private::dir(&dir.join("artefacts"))?;
     let writer = RunWriter::create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
     std::fs::write(dir.join("scenario.toml"), &asked.text).context("cannot write scenario.toml")?;
-    let journal = Journal::begin(&name::run_id(&dir)).context("nothing was changed")?;
+    let journal = Journal::begin(&run_id).context("nothing was changed")?;
     let conducted = conduct(&asked, &mut settled, &dir, writer, journal, &interrupt);
     let ending = match conducted {
         Ok(ending) => ending,
@@ -66,12 +80,30 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     };
     let run = RunDir::open(&dir)?;
     let result = analyse::run(&run).context("the run is whole, its analysis failed")?;
-    toll_record::write_json(&dir, "result.json", &result)
-        .with_context(|| format!("cannot write {}/result.json", dir.display()))?;
-    let page = crate::report::html::html(std::slice::from_ref(&run))?;
-    std::fs::write(dir.join("report.html"), page)
-        .with_context(|| format!("cannot write {}/report.html", dir.display()))?;
-    Ok(Finished { dir, result, ending })
+    let unwritten = write_reports(&run, &result, readers).err();
+    Ok(Finished { dir, result, ending, unwritten })
+}
+
+/// From now on whatever toll or its children write is for this user alone: captures and logs hold what
+/// people's queries hold. The answer is what the user's own umask lets others do with a new file.
+fn only_for_owner() -> u32 {
+    let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    0o666 & !umask.bits()
+}
+
+/// The two files of a run that hold no literals and are for whoever the user lets read.
+fn write_reports(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
+    let written = |name: &str, write: &dyn Fn() -> anyhow::Result<()>| {
+        let path = run.root().join(name);
+        write()
+            .and_then(|()| Ok(std::fs::set_permissions(&path, Permissions::from_mode(readers))?))
+            .with_context(|| format!("cannot write {}", path.display()))
+    };
+    written("result.json", &|| Ok(toll_record::write_json(run.root(), "result.json", result)?))?;
+    written("report.html", &|| {
+        let page = crate::report::html::html(std::slice::from_ref(run))?;
+        Ok(std::fs::write(run.root().join("report.html"), page)?)
+    })
 }
 
 fn conduct(
@@ -106,7 +138,12 @@ fn conduct(
         ending.and_then(|ending| finished.map(|()| ending))
     })();
     let closed = open::close(stage, sandbox);
-    conducted.and_then(|ending| closed.map(|()| ending))
+    // What was measured holds even where something could not be put back; that is still an error.
+    match (conducted, closed) {
+        (conducted, Ok(())) => conducted,
+        (Ok(_), Err(left)) => Ok(Ending::Cut(format!("{left:#}"))),
+        (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+    }
 }
 
 fn trials(

@@ -1,16 +1,18 @@
 //! How does the server of a run come to stand ready, sandbox or not, and how is it left?
 
-use crate::conduct::{Interrupt, Stage};
+use super::lock::ServerLock;
+use crate::conduct::{Interrupt, Stage, Watched};
 use crate::host;
-use crate::journal::{Journal, Undo, quoted_name};
+use crate::journal::{self, Journal, Undo, cgroup, quoted_name};
+use crate::places;
 use crate::plan::{Facts, Settled, unavailable};
 use crate::say::tell;
 use crate::scenario::ServerWish;
 use crate::server::private;
-use crate::server::{DataSpec, External, Sandbox, SandboxSpec, ServerProgram};
-use crate::treatment::{Admin, Fill, Remote};
-use crate::workload::{Endpoints, Tunnel};
-use anyhow::Context;
+use crate::server::{Agreed, DataSpec, External, Sandbox, SandboxSpec, ServerProgram};
+use crate::treatment::{Admin, Fill, LogPlace, Remote};
+use crate::workload::{Endpoints, SCHEMA, Tunnel};
+use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use toll_load::{Address, Target};
 use toll_record::Host;
@@ -21,11 +23,11 @@ pub enum ServerChoice {
     Sandbox {
         program: Option<PathBuf>,
     },
-    /// One that is there already; toll may create `schema` on it, and nothing else.
+    /// One that is there already, and what may be done with it.
     External {
-        target: Target,
+        target: Box<Target>,
         defaults_file: Option<PathBuf>,
-        schema: String,
+        agreed: Agreed,
     },
 }
 
@@ -53,28 +55,33 @@ pub fn open(
 ) -> anyhow::Result<Opened> {
     let opened = match choice {
         ServerChoice::Sandbox { program } => sandbox(program.clone(), settled, dir, journal),
-        ServerChoice::External { target, defaults_file, schema } => {
-            external(target, defaults_file.clone(), schema, settled, dir, journal)
+        ServerChoice::External { target, defaults_file, agreed } => {
+            external(target, defaults_file.clone(), agreed, settled, dir, journal)
         }
     };
     opened.and_then(|mut opened| {
         if interrupt.raised() {
             close(opened.stage, opened.sandbox.take())?;
-            anyhow::bail!("interrupted before the first trial");
+            bail!("interrupted before the first trial");
         }
         Ok(opened)
     })
 }
 
 /// Puts everything back and ends the sandbox.
+///
+/// # Errors
+/// Names what could not be put back; it stays in the journal.
 pub fn close(stage: Stage, sandbox: Option<Sandbox>) -> anyhow::Result<()> {
-    let Stage { journal, .. } = stage;
+    // The lock outlives what it protects.
+    let Stage { journal, lock: _held, .. } = stage;
     let stopped = sandbox.map_or(Ok(()), |s| s.stop(&journal).map(drop));
     let undone = journal.undo_all();
-    for failure in &undone.failures {
-        tell!("toll: could not put back: {failure}; `toll clean` tries again");
+    stopped?;
+    if !undone.failures.is_empty() {
+        bail!("could not put back: {}; `toll clean` tries again", undone.failures.join("; "));
     }
-    stopped
+    Ok(())
 }
 
 fn sandbox(
@@ -119,7 +126,9 @@ fn sandbox(
     let admin = Admin::new(sandbox.unix_target(), None);
     let place = Place {
         server: sandbox.described(),
-        pid: u32::try_from(sandbox.pid()).ok(),
+        watched: Watched::sandbox(sandbox.process()),
+        lock: None,
+        logs: Ok(LogPlace::of_sandbox(&sandbox.datadir())),
         binary: sandbox.program().path.display().to_string(),
         datadir: sandbox.datadir().display().to_string(),
         socket: sandbox.socket().display().to_string(),
@@ -132,7 +141,9 @@ fn sandbox(
 /// Where a server is, as commands want to know it.
 struct Place {
     server: toll_record::Server,
-    pid: Option<u32>,
+    watched: Watched,
+    lock: Option<ServerLock>,
+    logs: Result<LogPlace, String>,
     binary: String,
     datadir: String,
     socket: String,
@@ -152,6 +163,7 @@ fn stage(
         server: place.server,
         is_root: nix::unistd::geteuid().is_root(),
         may_set: admin.may_set_global(),
+        no_logs: place.logs.as_ref().err().cloned(),
         variables,
     };
     let mut fill = Fill::new(&settled.scenario.define, &facts.server.flavour);
@@ -163,13 +175,14 @@ fn stage(
         "toll",
         std::env::current_exe().context("cannot find the toll binary itself")?.display().to_string(),
     );
-    if let Some(pid) = place.pid {
+    let pid = place.watched.pid();
+    if let Some(pid) = pid {
         fill.set("pid", pid.to_string());
     }
     let dir = std::path::absolute(dir).context("cannot tell where the run directory is")?;
     let work_dir = dir.join("private");
     journal.record(Undo::Path { path: work_dir.clone() })?;
-    std::fs::create_dir_all(&work_dir).with_context(|| format!("cannot make {}", work_dir.display()))?;
+    private::dir(&work_dir)?;
     let defaults = work_dir.join("client.cnf");
     let target = endpoints.unix.as_ref().or(endpoints.tcp.as_ref()).context("no way to the server")?;
     write_client_defaults(&defaults, target)?;
@@ -177,15 +190,19 @@ fn stage(
     fill.set("schema", target.db.clone().unwrap_or_default());
     let wants_remote = settled.arms.iter().any(|arm| arm.remote_port.is_some());
     let remote = if wants_remote { Some(Remote::make(&journal)?) } else { None };
-    if place.pid.is_some() && wants_tunnel(settled, &facts) {
+    if pid.is_some() && wants_tunnel(settled, &facts) {
         endpoints.tunnel = Some(Tunnel::open(&journal, &work_dir, place.port, &place.socket)?);
     }
     let host = host::facts(&dir, &facts.variables);
+    let cgroup = make_cgroup(&journal)?;
     let stage = Stage {
         journal,
         admin,
         endpoints,
-        server_pid: place.pid,
+        server: place.watched,
+        lock: place.lock,
+        logs: place.logs.ok(),
+        cgroup,
         remote,
         fill,
         work_dir,
@@ -193,6 +210,19 @@ fn stage(
         port: place.port,
     };
     Ok((stage, facts, host))
+}
+
+/// Where control groups cannot be had, process groups and marks have to do.
+fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
+    let Some(path) = cgroup::base().map(|base| base.join(format!("toll-{}", journal.run_id()))) else {
+        return Ok(None);
+    };
+    let undo = journal.record(Undo::Cgroup { path: path.clone() })?;
+    if std::fs::create_dir(&path).is_ok() {
+        return Ok(Some(path));
+    }
+    journal.done(undo)?;
+    Ok(None)
 }
 
 fn wants_tunnel(settled: &Settled, facts: &Facts) -> bool {
@@ -222,22 +252,23 @@ fn options(wish: &ServerWish, flavour: &str) -> Vec<String> {
 fn external(
     target: &Target,
     defaults_file: Option<PathBuf>,
-    schema: &str,
+    agreed: &Agreed,
     settled: &Settled,
     dir: &Path,
     journal: Journal,
 ) -> anyhow::Result<Opened> {
     let server = External::connect(target, defaults_file)?;
+    refuse_if_a_journal_waits(&server)?;
+    let lock = ServerLock::take(server.target())?;
     let mut admin = Admin::new(server.target().clone(), Some(server.server().clone()));
-    let within = Target { db: Some(schema.to_owned()), ..server.target().clone() };
-    fill_schema(&server, &mut admin, &within, schema, settled.data(), &journal)?;
-    let pid = server.pid().and_then(|pid| u32::try_from(pid).ok());
+    let within = schema(&server, &mut admin, agreed, settled, &journal)?;
+    let local = server.local();
     let over = |address: Address| Some(Target { address, ..within.clone() });
     // A server on this host can be reached both ways; one elsewhere only as it was given.
-    let endpoints = match (&target.address, pid) {
+    let endpoints = match (&target.address, local) {
         (Address::Tcp { .. }, None) => Endpoints { tcp: Some(within.clone()), unix: None, tunnel: None },
-        (Address::Tcp { .. }, Some(_)) => {
-            let socket = server.socket();
+        (Address::Tcp { .. }, Some(local)) => {
+            let socket = local.here(&server.socket());
             let unix = if socket.exists() { over(Address::Unix(socket)) } else { None };
             Endpoints { tcp: Some(within.clone()), unix, tunnel: None }
         }
@@ -247,42 +278,86 @@ fn external(
             tunnel: None,
         },
     };
-    let binary = pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
+    let here = |path: PathBuf| local.map_or(path.clone(), |local| local.here(&path)).display().to_string();
     let place = Place {
         server: server.described(),
-        pid,
-        binary: binary.map_or_else(String::new, |p| p.display().to_string()),
-        datadir: server.datadir().display().to_string(),
-        socket: server.socket().display().to_string(),
+        watched: Watched::external(local, server.target().clone(), server.variables().clone()),
+        lock: Some(lock),
+        logs: LogPlace::of(local, &server.datadir()),
+        binary: local.map_or_else(String::new, |local| local.binary().display().to_string()),
+        datadir: here(server.datadir()),
+        socket: here(server.socket()),
         port: server.port().unwrap_or(0),
     };
     let (stage, facts, host) = stage(place, admin, endpoints, settled, dir, journal)?;
     Ok(Opened { stage, facts, sandbox: None, host })
 }
 
-/// A schema that toll makes is filled, and dropped after the run; one that was there is used as it
-/// is, if its tables are large enough.
-fn fill_schema(
-    server: &External,
-    admin: &mut Admin,
-    target: &Target,
-    schema: &str,
-    (tables, rows): (u32, u64),
-    journal: &Journal,
-) -> anyhow::Result<()> {
-    if server.create_schema(schema, journal)?.is_some() {
-        return crate::workload::prepare(target, tables, rows, DATA_SEED);
-    }
-    let quoted = quoted_name(schema);
-    for number in 1..=tables {
-        let there = admin.number(&format!("SELECT COALESCE(MAX(id), 0) FROM {quoted}.sbtest{number}"));
-        if there.is_none_or(|there| there < rows) {
-            anyhow::bail!(
-                "the schema {schema} was there before, and its table sbtest{number} does not hold {rows} rows: \
-                 prepare it with `toll load prepare` or sysbench, or let toll make a schema of its own \
-                 with --schema NAME"
+/// What a killed run has left on would be taken for the server's own.
+fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
+    for waiting in journal::waiting(&places::journal_dir()?) {
+        if waiting
+            .changes
+            .iter()
+            .filter_map(Undo::server)
+            .any(|changed| changed.is_at_same_address(server.server()))
+        {
+            bail!(
+                "run {} was killed and has left changes on this server: put them back first with `toll clean`",
+                waiting.run_id
             );
         }
     }
     Ok(())
+}
+
+/// How loads connect: to a schema that toll makes and fills, and drops after the run; or to one that
+/// was there, which is used as it is if its tables are large enough.
+fn schema(
+    server: &External,
+    admin: &mut Admin,
+    agreed: &Agreed,
+    settled: &Settled,
+    journal: &Journal,
+) -> anyhow::Result<Target> {
+    let Some(name) = &agreed.schema else {
+        bail!(
+            "the load needs tables on the server at {}: let toll make a schema of its own and drop it \
+             afterwards (--allow-schema {SCHEMA}), or name one that holds them (--schema NAME)",
+            server.target().address
+        );
+    };
+    let make = agreed.may_make_schema && !server.has_schema(name)?;
+    let writes = settled.writes();
+    server.check_fit(agreed, make || writes)?;
+    let (tables, rows) = settled.data();
+    if make {
+        let made = server.create_schema(name, journal)?;
+        let unlogged = !made.session.is_empty();
+        if unlogged && writes && settled.drivers().contains("sysbench") {
+            bail!(
+                "sysbench cannot keep what it writes out of the binary log: use --driver toll, or a schema \
+                 that is there (--schema NAME)"
+            );
+        }
+        let target = Target { db: Some(name.clone()), ..made };
+        crate::workload::prepare(&target, tables, rows, DATA_SEED)?;
+        return Ok(target);
+    }
+    let quoted = quoted_name(name);
+    for number in 1..=tables {
+        let there = admin.number(&format!("SELECT COALESCE(MAX(id), 0) FROM {quoted}.sbtest{number}"));
+        if there.is_none_or(|there| there < rows) {
+            bail!(
+                "the schema {name} has no table sbtest{number} of {rows} rows: prepare it with `toll load prepare` \
+                 or sysbench, or let toll make a schema of its own with --allow-schema NAME"
+            );
+        }
+    }
+    if writes && server.variables().get("log_bin").is_some_and(|on| on == "ON") {
+        tell!(
+            "toll: what the load writes to {name} goes to the binary log and the replicas, as any client's writes"
+        );
+    }
+    Ok(Target { db: Some(name.clone()), ..server.target().clone() })
 }

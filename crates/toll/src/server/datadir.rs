@@ -6,6 +6,7 @@
 use super::program::{Flavour, ServerProgram};
 use crate::child;
 use crate::journal::Journal;
+use crate::signals;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::path::Path;
@@ -52,6 +53,11 @@ pub(super) fn initialise(program: &ServerProgram, home: &Path, journal: &Journal
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;
+        }
+        if let Err(interrupted) = signals::check() {
+            journal.undo(id)?;
+            child.wait()?;
+            return Err(interrupted);
         }
         if begun.elapsed() > TIMEOUT {
             journal.undo(id)?;

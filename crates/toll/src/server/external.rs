@@ -1,14 +1,15 @@
 //! Which server is there already, and what may toll do to it?
 //!
-//! Creates one schema if it is told its name, and drops it again if it made it. Never touches
-//! another; settings are changed by whoever journals the way back.
+//! Creates one schema if that was agreed to, past the binary log, and drops it again if it made it.
+//! Never touches another; settings are changed by whoever journals the way back.
 
+use super::Local;
 use super::program::{Flavour, Version};
-use crate::journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
+use crate::journal::{Journal, MADE_BY_TOLL, ServerRef, UNLOGGED, Undo, quoted_name};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use toll_load::{Address, Connection, Target};
+use std::path::PathBuf;
+use toll_load::{Connection, Target};
 
 /// A server that toll did not start.
 #[derive(Debug)]
@@ -18,7 +19,18 @@ pub struct External {
     flavour: Flavour,
     version: Version,
     variables: BTreeMap<String, String>,
-    pid: Option<i32>,
+    local: Option<Local>,
+    is_replica: bool,
+}
+
+/// What the user has agreed to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Agreed {
+    /// A schema that is there (`--schema`), or that toll may make (`--allow-schema`).
+    pub schema: Option<String>,
+    pub may_make_schema: bool,
+    /// To measure on a replica, or on a server that is read-only; nothing is written there.
+    pub replica: bool,
 }
 
 impl External {
@@ -40,7 +52,8 @@ impl External {
             server: ServerRef::of(&target, defaults_file),
             flavour: Flavour::of(&said),
             version,
-            pid: local_pid(&target, value("datadir"), value("pid_file")),
+            local: Local::find(&target, &variables),
+            is_replica: is_replica(&mut connection),
             variables,
             target,
         })
@@ -82,9 +95,13 @@ impl External {
         self.variable("port").parse().ok().filter(|&port| port != 0)
     }
 
-    /// Absent for a server on another host, or one whose pid file toll may not read.
+    /// Absent for a server on another host, or whose process toll may not look at.
+    pub fn local(&self) -> Option<Local> {
+        self.local
+    }
+
     pub fn pid(&self) -> Option<i32> {
-        self.pid
+        self.local.map(|local| local.process.pid)
     }
 
     /// As it stands in a plan.
@@ -98,30 +115,87 @@ impl External {
         }
     }
 
-    /// Makes the schema, to be dropped at the end. None: it is there already and is left as it is.
-    pub fn create_schema(&self, name: &str, journal: &Journal) -> Result<Option<UndoId>> {
-        let mut connection = Connection::connect(&self.target)?;
-        let literal = name.replace('\\', "\\\\").replace('\'', "''");
-        let there = connection
-            .query(&format!(
-                "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '{literal}'"
-            ))
-            .context("cannot ask which schemas there are")?;
-        if there.scalar() != Some("0") {
-            return Ok(None);
+    /// Refuses a replica or a read-only server, unless that was agreed to and nothing is written
+    /// (`writes`: the load changes rows, or a schema is to be made).
+    pub fn check_fit(&self, agreed: &Agreed, writes: bool) -> Result<()> {
+        let read_only = ["read_only", "super_read_only"].iter().any(|v| is_on(self.variable(v)));
+        let what = match (self.is_replica, read_only) {
+            (false, false) => return Ok(()),
+            (true, _) => "is a replica",
+            (false, true) => "is read-only",
+        };
+        let at = &self.target.address;
+        if !agreed.replica {
+            bail!(
+                "the server at {at} {what}: toll keeps away from it; with --allow-replica it measures there \
+                 without writing, on tables that are there (--schema NAME)"
+            );
         }
-        let id = journal.record(Undo::Schema { server: self.server.clone(), name: name.to_owned() })?;
-        if let Err(error) = connection.exec_drop(&format!("CREATE DATABASE {}", quoted_name(name))) {
+        if writes {
+            bail!(
+                "the server at {at} {what}, and toll would write to it: use a load that only reads, such as \
+                 read-only, on a schema that is there (--schema NAME)"
+            );
+        }
+        Ok(())
+    }
+
+    pub fn has_schema(&self, name: &str) -> Result<bool> {
+        let literal = name.replace('\\', "\\\\").replace('\'', "''");
+        let sql = format!("SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '{literal}'");
+        let there =
+            Connection::connect(&self.target)?.query(&sql).context("cannot ask which schemas there are")?;
+        Ok(there.scalar() != Some("0"))
+    }
+
+    /// Makes the schema, to be dropped at the end, and marks it as the run's own. The answer is how
+    /// to connect so that what is written there stays out of the binary log.
+    pub fn create_schema(&self, name: &str, journal: &Journal) -> Result<Target> {
+        // A cluster passes writes on whatever a session says of the binary log.
+        for member in ["wsrep_on", "group_replication_group_name"] {
+            if !["", "OFF"].contains(&self.variable(member)) {
+                bail!(
+                    "the server at {} is a member of a cluster ({member}), which would get toll's tables too: \
+                     load a schema by yourself and name it with --schema",
+                    self.target.address
+                );
+            }
+        }
+        let unlogged = is_on(self.variable("log_bin"));
+        let session = if unlogged { vec![UNLOGGED.to_owned()] } else { Vec::new() };
+        let target = Target { session, ..self.target.clone() };
+        let mut connection = Connection::connect(&target).with_context(|| {
+            format!(
+                "{} may not keep its writes out of the binary log, and the replicas would get them: \
+                 grant BINLOG ADMIN (MariaDB) or SYSTEM_VARIABLES_ADMIN (MySQL), or name a schema that is \
+                 there with --schema",
+                self.target.user
+            )
+        })?;
+        let id = journal.record(Undo::Schema {
+            server: self.server.clone(),
+            name: name.to_owned(),
+            owner: Some(journal.run_id().to_owned()),
+            unlogged,
+        })?;
+        let quoted = quoted_name(name);
+        if let Err(error) = connection.exec_drop(&format!("CREATE DATABASE {quoted}")) {
             // Somebody else's by now, or not allowed: either way not ours to drop.
             journal.done(id)?;
             return Err(error).with_context(|| {
-                format!(
-                    "cannot create schema {name}: name one with --schema that {} may create",
-                    self.target.user
-                )
+                format!("cannot create schema {name}: name one that {} may create", self.target.user)
             });
         }
-        Ok(Some(id))
+        let run = journal.run_id();
+        connection
+            .exec_drop(&format!(
+                "CREATE TABLE {quoted}.{MADE_BY_TOLL} (run VARCHAR(200) NOT NULL PRIMARY KEY)"
+            ))
+            .and_then(|()| {
+                connection.exec_drop(&format!("INSERT INTO {quoted}.{MADE_BY_TOLL} VALUES ('{run}')"))
+            })
+            .with_context(|| format!("cannot write to schema {name}, which toll has just made"))?;
+        Ok(target)
     }
 
     fn variable(&self, name: &str) -> &str {
@@ -129,20 +203,14 @@ impl External {
     }
 }
 
-/// Only a server on this host can be watched; its pid file says which process it is.
-fn local_pid(target: &Target, datadir: &str, pid_file: &str) -> Option<i32> {
-    let local = match &target.address {
-        Address::Unix(_) => true,
-        Address::Tcp { host, .. } => {
-            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
-        }
-    };
-    if !local {
-        return None;
-    }
-    let path = Path::new(datadir).join(pid_file);
-    let pid: i32 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    // A tunnel to another host also ends on loopback: the pid must be a server's.
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    ["mysqld", "mariadbd"].iter().any(|server| name.trim().starts_with(server)).then_some(pid)
+/// As variables are shown: `ON`, or MySQL's `1`.
+fn is_on(value: &str) -> bool {
+    ["ON", "1"].contains(&value)
+}
+
+/// Does it follow another server? Both families, old words and new; whoever may not ask is told no.
+fn is_replica(connection: &mut Connection) -> bool {
+    ["SHOW ALL REPLICAS STATUS", "SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS", "SHOW SLAVE STATUS"]
+        .iter()
+        .any(|sql| connection.query(sql).is_ok_and(|rows| !rows.rows.is_empty()))
 }

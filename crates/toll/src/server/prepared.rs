@@ -7,6 +7,7 @@ use super::program::ServerProgram;
 use super::{Sandbox, SandboxSpec, config, datadir};
 use crate::child;
 use crate::journal::{Journal, Undo, quoted_name};
+use crate::signals;
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use std::fs::File;
@@ -192,7 +193,18 @@ fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal) -> Result<
     command.args(["--recursive", "--reflink=auto", "--sparse=auto", "--preserve=mode", "--"]);
     command.arg(entry).arg(datadir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let (mut child, id) = journal.spawn(&mut command, "clone of the data", None, Duration::from_secs(1))?;
-    let status = child.wait()?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if let Err(interrupted) = signals::check() {
+            child.kill()?;
+            child.wait()?;
+            journal.done(id)?;
+            return Err(interrupted);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
     journal.done(id)?;
     if !status.success() {
         bail!("cannot clone {} to {}:\n{}", entry.display(), datadir.display(), datadir::tail(log));

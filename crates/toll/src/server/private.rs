@@ -1,9 +1,9 @@
-//! How is a file with a secret in it written, so that only its owner can read it?
+//! How is a file with a secret in it written, or a directory made, for its owner alone?
 
 use anyhow::{Context, Result};
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// Makes the file, or writes it anew.
@@ -16,4 +16,14 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Makes the directory, or takes one that is there away from everybody else.
+pub fn dir(path: &Path) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .and_then(|()| std::fs::set_permissions(path, Permissions::from_mode(0o700)))
+        .with_context(|| format!("cannot make {}", path.display()))
 }

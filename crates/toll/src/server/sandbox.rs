@@ -12,6 +12,7 @@ use super::program::{Flavour, ServerProgram, Version};
 use crate::child;
 use crate::journal::process::{self, Ending};
 use crate::journal::{Journal, ProcessId, Undo, UndoId};
+use crate::signals;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use std::fs::{DirBuilder, File};
@@ -390,6 +391,7 @@ fn wait_ready(child: &mut Child, socket: &Path, timeout: Duration) -> Result<()>
         if greets(socket) {
             return Ok(());
         }
+        signals::check()?;
         if begun.elapsed() > timeout {
             bail!("it did not answer within {} s", timeout.as_secs());
         }

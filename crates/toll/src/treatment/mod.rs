@@ -4,6 +4,7 @@
 //! conductor sees a [`Treatment`] that starts, answers a few questions, and always stops.
 
 mod fill;
+mod log_file;
 mod process;
 mod proctree;
 mod remote;
@@ -11,15 +12,17 @@ mod statements;
 mod words;
 
 pub use fill::{Fill, words_of};
+pub use log_file::LogPlace;
 pub use process::Group;
 pub use proctree::{cpu_of_group_us, cpu_of_process_us, resident_bytes};
 pub use remote::Remote;
-pub use statements::{Admin, Switched};
+pub use statements::{Admin, NotPutBack, Switched};
 pub use words::packet_counts;
 
 use crate::journal::Journal;
 use crate::scenario::{Arm, Kind};
 use anyhow::Context;
+use log_file::LogFile;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_record::PacketCounts;
@@ -29,6 +32,10 @@ pub struct Bench<'a> {
     pub admin: &'a mut Admin,
     pub journal: &'a Journal,
     pub remote: Option<&'a Remote>,
+    /// Where the server may write a log.
+    pub logs: Option<&'a LogPlace>,
+    /// The run's control group, where one could be made.
+    pub cgroup: Option<&'a Path>,
     /// Where artefacts and what the tools say go.
     pub dir: &'a Path,
 }
@@ -40,6 +47,8 @@ pub struct Treatment {
     far_end: Option<Group>,
     switched: Option<Switched>,
     count: Option<String>,
+    /// The artefact, where the server writes it.
+    log: Option<LogFile>,
     pub artefact: Option<PathBuf>,
     probe: Option<nix::sys::signal::Signal>,
     packets_at_begin: Option<PacketCounts>,
@@ -54,6 +63,15 @@ pub struct Reading {
     pub server_count: Option<u64>,
 }
 
+/// What came of switching a treatment off.
+#[derive(Debug, Default)]
+pub struct Stopped {
+    /// What was out of the ordinary.
+    pub notes: Vec<String>,
+    /// The server still has settings of this treatment: nothing can be measured on it.
+    pub not_put_back: Option<NotPutBack>,
+}
+
 /// How long a tool may take to say that it is on.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -61,21 +79,39 @@ impl Treatment {
     /// Switches the arm on and returns once it says that it is on.
     pub fn start(arm: &Arm, fill: &Fill, trial: u32, bench: &mut Bench<'_>) -> anyhow::Result<Self> {
         let stem = format!("{}-{trial}", arm.name);
-        let artefact = arm
+        let name = arm
             .artefact
             .filter(|kind| *kind != toll_record::ArtefactKind::Server)
-            .map(|kind| bench.dir.join(format!("{stem}.{}", extension(kind))));
+            .map(|kind| format!("{stem}.{}", extension(kind)));
         let mut fill = fill.clone();
-        if let Some(path) = &artefact {
-            fill.set("artefact", path.display().to_string());
+        let (mut log, mut artefact) = (None, None);
+        if let Some(name) = &name {
+            if arm.kind == Kind::Log {
+                let place = bench.logs.context("the server has no place for its log that toll may read")?;
+                let made = place.make(&format!("{}-{name}", bench.journal.run_id()), bench.journal)?;
+                fill.set("artefact", made.there.display().to_string());
+                artefact = Some(made.here.clone());
+                log = Some(made);
+            } else {
+                let path = bench.dir.join(name);
+                fill.set("artefact", path.display().to_string());
+                artefact = Some(path);
+            }
         }
-        let mut treatment =
-            Self { count: arm.count.clone(), artefact, probe: arm.probe.map(Into::into), ..Self::none() };
+        let mut treatment = Self {
+            count: arm.count.clone(),
+            log,
+            artefact,
+            probe: arm.probe.map(Into::into),
+            ..Self::none()
+        };
         match treatment.switch_on(arm, &mut fill, &stem, bench) {
             Ok(()) => Ok(treatment),
             Err(error) => {
-                treatment.stop(bench);
-                Err(error)
+                let stopped = treatment.stop(bench);
+                treatment.discard(bench.journal);
+                // That it stays on weighs more than that it did not come on.
+                Err(stopped.not_put_back.map_or(error, anyhow::Error::new))
             }
         }
     }
@@ -87,6 +123,7 @@ impl Treatment {
             far_end: None,
             switched: None,
             count: None,
+            log: None,
             artefact: None,
             probe: None,
             packets_at_begin: None,
@@ -165,21 +202,43 @@ impl Treatment {
         (of(&self.group), of(&self.far_end))
     }
 
-    /// Switches everything off, whatever it takes; says what was out of the ordinary.
-    pub fn stop(&mut self, bench: &mut Bench<'_>) -> Vec<String> {
-        let mut notes = Vec::new();
+    /// Switches everything off, whatever it takes.
+    pub fn stop(&mut self, bench: &mut Bench<'_>) -> Stopped {
+        let mut stopped = Stopped::default();
         if let Some(group) = &mut self.group {
-            notes.extend(group.stop(bench.journal).note());
+            stopped.notes.extend(group.stop(bench.journal).notes());
         }
-        if let Some(switched) = self.switched.take()
-            && let Err(error) = bench.admin.switch_off(switched, bench.journal)
-        {
-            notes.push(format!("could not put server settings back: {error:#}; run `toll clean`"));
+        if let Some(switched) = self.switched.take() {
+            stopped.not_put_back = bench.admin.switch_off(switched, bench.journal).err();
         }
         if let Some(far_end) = &mut self.far_end {
-            notes.extend(far_end.stop(bench.journal).note());
+            stopped.notes.extend(far_end.stop(bench.journal).notes());
         }
-        notes
+        stopped
+    }
+
+    /// Lets the artefact go.
+    pub fn discard(&self, journal: &Journal) {
+        match (&self.log, &self.artefact) {
+            // What cannot be removed now stays in the journal.
+            (Some(log), _) => drop(log.remove(journal)),
+            // A tool that wrote nothing made no file.
+            (None, Some(path)) => drop(std::fs::remove_file(path)),
+            (None, None) => {}
+        }
+    }
+
+    /// Leaves the artefact in the run; the answer is its name there.
+    pub fn keep(&self, bench: &Bench<'_>) -> anyhow::Result<Option<String>> {
+        let Some(name) = self.artefact.as_ref().and_then(|path| path.file_name()?.to_str()) else {
+            return Ok(None);
+        };
+        let prefix = format!("{}-", bench.journal.run_id());
+        let name = name.strip_prefix(&prefix).unwrap_or(name);
+        if let Some(log) = &self.log {
+            log.keep(bench.dir, name, bench.journal)?;
+        }
+        Ok(Some(format!("artefacts/{name}")))
     }
 
     /// The tool's last words on packets, over its whole life.

@@ -2,15 +2,17 @@
 
 use super::{Bench, packet_counts, proctree};
 use crate::child;
-use crate::journal::{Journal, MARKER, UndoId, process};
+use crate::journal::{Journal, MARKER, UndoId, cgroup, process};
 use crate::scenario::StopSignal;
+use crate::server::program::on_path;
+use crate::signals;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use toll_record::PacketCounts;
 
@@ -24,6 +26,8 @@ pub struct Group {
     stdout: Option<PathBuf>,
     stop: Stop,
     undo: Option<UndoId>,
+    /// Where one can be had; else the process group is all there is.
+    cgroup: Option<PathBuf>,
 }
 
 /// The signal that ends a group's first process.
@@ -36,6 +40,8 @@ pub struct StopReport {
     escalated_to: Option<Signal>,
     waited: Duration,
     survived: bool,
+    /// Processes that had left the group.
+    strays: usize,
 }
 
 /// A tool gets this long after each signal; then the next one is sent.
@@ -77,6 +83,7 @@ impl Group {
             stdout: stdout.map(Path::to_owned),
             stop,
             undo: None,
+            cgroup: bench.cgroup.map(|run| make_cgroup(run, stem)).transpose()?,
         };
         let mut input = Stdio::null();
         for (i, words) in stages.iter().enumerate() {
@@ -88,8 +95,8 @@ impl Group {
                 }
                 (true, None) => Stdio::null(),
             };
-            let mut command = child::command(&words[0]);
-            command.args(&words[1..]).stdin(input).stdout(output).stderr(errors.try_clone()?);
+            let mut command = group.command(words)?;
+            command.stdin(input).stdout(output).stderr(errors.try_clone()?);
             let spawned = if i == 0 {
                 let what = format!("{} of {stem}", words[0]);
                 bench.journal.spawn(&mut command, &what, Some(stop), PATIENCE).map(|(child, undo)| {
@@ -115,6 +122,23 @@ impl Group {
         Ok(group)
     }
 
+    /// A stage's command, so that it and all its children are found again.
+    fn command(&self, words: &[String]) -> anyhow::Result<Command> {
+        let name = &words[0];
+        let program = if name.contains('/') { Some(PathBuf::from(name)) } else { on_path(name) };
+        let program =
+            program.with_context(|| format!("{name} is not there: `toll doctor` says how to get it"))?;
+        let Some(cgroup) = &self.cgroup else {
+            let mut command = child::command(program);
+            command.args(&words[1..]);
+            return Ok(command);
+        };
+        // Itself, even if its file was replaced meanwhile.
+        let mut command = child::command("/proc/self/exe");
+        command.arg("enter").arg(cgroup).arg("--").arg(program).args(&words[1..]);
+        Ok(command)
+    }
+
     pub fn pgid(&self) -> i32 {
         self.pgid
     }
@@ -138,6 +162,7 @@ impl Group {
                 return Ok(());
             }
             self.check_alive()?;
+            signals::check()?;
             std::thread::sleep(Duration::from_millis(3));
         }
         bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
@@ -186,6 +211,10 @@ impl Group {
         let begun = Instant::now();
         let mut report = StopReport { name: self.name.clone(), ..StopReport::default() };
         if self.pgid == 0 {
+            // Nothing was started in it.
+            if let Some(cgroup) = self.cgroup.take() {
+                let _ = cgroup::remove(&cgroup);
+            }
             return report;
         }
         let pgid = Pid::from_raw(self.pgid);
@@ -205,8 +234,14 @@ impl Group {
             let _ = killpg(pgid, signal);
             ended = self.gone_within(patience);
         }
-        report.survived = !ended;
         report.waited = begun.elapsed();
+        if let Some(cgroup) = &self.cgroup {
+            match cgroup::remove(cgroup) {
+                Ok(strays) => report.strays = if ended { strays.unwrap_or(0) } else { 0 },
+                Err(_) => ended = false,
+            }
+        }
+        report.survived = !ended;
         if ended {
             // A journal that cannot be written keeps the entry; undoing it finds nothing to do.
             if let Some(undo) = self.undo.take() {
@@ -253,14 +288,31 @@ fn words_in(path: &Path, cap: u64) -> String {
 }
 
 impl StopReport {
-    /// One line when the group did not end by its own signal.
-    pub fn note(&self) -> Option<String> {
-        let signal = self.escalated_to?;
-        let waited = self.waited.as_secs_f64();
-        Some(if self.survived {
-            format!("{} survived {signal} for {waited:.1} s: see `toll clean`", self.name)
-        } else {
-            format!("{} ignored its signal and was ended by {signal} after {waited:.1} s", self.name)
-        })
+    /// What was out of the ordinary, one line each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(signal) = self.escalated_to {
+            let waited = self.waited.as_secs_f64();
+            notes.push(if self.survived {
+                format!("{} survived {signal} for {waited:.1} s: see `toll clean`", self.name)
+            } else {
+                format!("{} ignored its signal and was ended by {signal} after {waited:.1} s", self.name)
+            });
+        }
+        if self.strays > 0 {
+            notes.push(format!(
+                "{} left {} processes behind that had gone their own way: they were killed",
+                self.name, self.strays
+            ));
+        }
+        notes
     }
+}
+
+fn make_cgroup(run: &Path, stem: &str) -> anyhow::Result<PathBuf> {
+    let path = run.join(stem);
+    // The run's own with it, should somebody have tidied up in between.
+    std::fs::create_dir_all(&path)
+        .with_context(|| format!("cannot make control group {}", path.display()))?;
+    Ok(path)
 }

@@ -27,9 +27,19 @@ pub struct Switched {
     undo: Option<UndoId>,
 }
 
+/// Settings that could not be put back.
+#[derive(Debug, thiserror::Error)]
+#[error("could not put the server's settings back: {cause:#}")]
+pub struct NotPutBack {
+    pub switched: Switched,
+    cause: anyhow::Error,
+}
+
 /// A statement that a server does not answer within this is given up: a hung server must not hold
 /// toll, and what toll has switched on waits in the journal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// A server that does not even greet within this will not do a statement.
+const GREET_WITHIN: Duration = Duration::from_secs(5);
 /// Silence that a user who waits should know of.
 const SILENCE: Duration = Duration::from_secs(1);
 
@@ -46,18 +56,31 @@ impl Admin {
     /// Does `work` in the session. One that went silent is not used again: its answer may still come,
     /// and would be taken for the next statement's.
     fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Error>) -> anyhow::Result<T> {
-        if self.connection.as_mut().is_none_or(|c| c.ping().is_err()) {
-            self.connection = None;
-            let reach = || format!("cannot reach the server at {}", self.target.address);
-            let mut fresh = Connection::connect(&self.target).with_context(reach)?;
-            fresh.set_read_timeout(Some(ANSWER_WITHIN)).with_context(reach)?;
-            self.connection = Some(fresh);
-        }
-        let done = work(self.connection.as_mut().context("no connection")?);
-        if matches!(done, Err(Error::Lost { .. })) {
-            self.connection = None;
+        let mut connection = match self.connection.take() {
+            Some(mut kept) => {
+                kept.set_read_timeout(Some(GREET_WITHIN))?;
+                // Closed by the server or a restart; one that hangs would not answer another session either.
+                match kept.ping() {
+                    Ok(()) => kept,
+                    Err(error) if error.is_silence() => return Err(error.into()),
+                    Err(_) => self.connect()?,
+                }
+            }
+            None => self.connect()?,
+        };
+        connection.set_read_timeout(Some(ANSWER_WITHIN))?;
+        let done = work(&mut connection);
+        if !matches!(done, Err(Error::Lost { .. })) {
+            self.connection = Some(connection);
         }
         Ok(done?)
+    }
+
+    fn connect(&self) -> anyhow::Result<Connection> {
+        let target =
+            Target { connect_timeout: GREET_WITHIN.min(self.target.connect_timeout), ..self.target.clone() };
+        Connection::connect(&target)
+            .with_context(|| format!("cannot reach the server at {}", self.target.address))
     }
 
     pub fn run(&mut self, sql: &str) -> anyhow::Result<()> {
@@ -177,7 +200,7 @@ impl Admin {
     }
 
     /// Puts back what was there before; goes on past a failure and reports the first.
-    pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> anyhow::Result<()> {
+    pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> Result<(), NotPutBack> {
         let _slow = TellIfSlow::after(
             SILENCE,
             format!(
@@ -197,10 +220,11 @@ impl Admin {
                 }
             }
         }
-        match first_error {
+        let put_back = match first_error {
             Some(error) => Err(error),
             None => switched.undo.map_or(Ok(()), |undo| journal.done(undo)),
-        }
+        };
+        put_back.map_err(|cause| NotPutBack { switched, cause })
     }
 }
 

@@ -12,13 +12,13 @@ pub use tunnel::Tunnel;
 
 use crate::journal::{Journal, UndoId};
 use crate::recorder::Recorder;
+use crate::signals;
 use crate::treatment::cpu_of_process_us;
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
 use std::process::Child;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 use toll_load::mix::{Distribution, Table};
 use toll_load::tables::{self, Layout, Progress};
@@ -123,6 +123,10 @@ impl Driver {
                 let said = said.into_iter().rev().collect::<Vec<_>>().join(" / ");
                 bail!("the load driver {} delivers nothing; it said: {said}", workload.driver);
             }
+            if let Err(interrupted) = signals::check() {
+                driver.stop(ground.journal)?;
+                return Err(interrupted);
+            }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(driver)
@@ -182,12 +186,13 @@ pub fn prepare(target: &Target, tables: u32, rows: u64, seed: u64) -> anyhow::Re
         threads: std::thread::available_parallelism().map_or(2, usize::from),
     };
     let bar = indicatif::ProgressBar::new(rows * u64::from(tables));
-    let never = AtomicBool::new(false);
-    let prepared = tables::prepare(&target, &layout, &never, |progress| {
+    let prepared = tables::prepare(&target, &layout, &signals::RAISED, |progress| {
         if let Progress::Rows(rows) = progress {
             bar.set_position(rows);
         }
     });
     bar.finish_and_clear();
-    prepared.context("cannot fill the load's tables")
+    prepared.context("cannot fill the load's tables")?;
+    // Stopped in the middle, it has filled some of them only.
+    signals::check()
 }

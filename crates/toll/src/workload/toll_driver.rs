@@ -47,6 +47,9 @@ pub fn command(
     if target.compress != Compression::Off {
         command.arg("--compress");
     }
+    if !target.session.is_empty() {
+        command.arg("--no-binlog");
+    }
     if !workload.prepared {
         command.arg("--text");
     }

@@ -6,6 +6,7 @@
 use crate::child;
 use crate::journal::{Journal, Undo};
 use crate::server::program::on_path;
+use crate::signals;
 use anyhow::{Context, bail};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -130,6 +131,7 @@ fn wait(child: &mut Child, log: &Path, what: &str, mut ready: impl FnMut() -> bo
                 said.trim()
             );
         }
+        signals::check()?;
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

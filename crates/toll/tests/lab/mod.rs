@@ -1,5 +1,7 @@
 //! What do tests of whole runs need: the binary, places of its own, a server, and a look around?
 
+#![allow(dead_code)] // each test program uses its part
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +16,10 @@ const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 
 impl Lab {
     pub fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), is_root: nix::unistd::geteuid().is_root() }
+        let dir = tempfile::tempdir().unwrap();
+        // Servers of other users live in it; what is for toll alone says so by itself.
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        Self { dir, is_root: nix::unistd::geteuid().is_root() }
     }
 
     pub fn path(&self, name: &str) -> String {
@@ -32,6 +37,7 @@ impl Lab {
             .args(arguments)
             .current_dir(self.dir.path())
             .env("XDG_STATE_HOME", self.dir.path().join("state"))
+            .env("TOLL_LOCK_DIR", self.dir.path())
             .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
             .env_remove("MYSQL_PWD")
             .stdin(Stdio::null());
@@ -40,6 +46,29 @@ impl Lab {
 
     pub fn toll(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
+    }
+
+    pub fn toll_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
+        self.command(arguments).envs(environment.iter().copied()).output().unwrap()
+    }
+
+    /// Both of its outputs are pipes that nobody reads any more.
+    pub fn toll_without_reader(&self, arguments: &[&str]) -> std::process::ExitStatus {
+        let mut child =
+            self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        child.wait().unwrap()
+    }
+
+    /// Its words go to a file.
+    pub fn spawn_saying(&self, arguments: &[&str], words: &str) -> Child {
+        let file = std::fs::File::create(words).unwrap();
+        self.command(arguments).stdout(Stdio::null()).stderr(file).spawn().unwrap()
+    }
+
+    /// Can control groups be made here?
+    pub fn has_cgroups(&self) -> bool {
+        toll::journal::cgroup::base().is_some()
     }
 
     pub fn spawn(&self, arguments: &[&str]) -> Child {
@@ -102,58 +131,101 @@ pub fn result_of(run: &str) -> serde_json::Value {
     serde_json::from_slice(&text).unwrap()
 }
 
-/// A mariadbd that somebody else started, as far as toll knows.
+/// A mariadbd that somebody else started, as far as toll knows: as a user of its own where there is one,
+/// with a binary log and performance_schema.
 pub struct Server {
     child: Child,
-    socket: PathBuf,
+    home: PathBuf,
+    port: u16,
+}
+
+/// Whom distributions let the server run as.
+fn server_user() -> Option<nix::unistd::User> {
+    let root = nix::unistd::geteuid().is_root();
+    if root { nix::unistd::User::from_name("mysql").unwrap() } else { None }
 }
 
 impl Server {
     fn start(home: &Path) -> Self {
         std::fs::create_dir_all(home).unwrap();
-        let data = home.join("data");
+        let user = match server_user() {
+            Some(user) => {
+                std::os::unix::fs::chown(home, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+                user.name
+            }
+            None => nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name,
+        };
         let install = Command::new("mariadb-install-db")
             .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"])
-            .arg(format!("--datadir={}", data.display()))
-            .arg(format!(
-                "--user={}",
-                nix::unistd::User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name
-            ))
+            .arg(format!("--datadir={}", home.join("data").display()))
+            .arg(format!("--user={user}"))
             .env("TMPDIR", home) // in a shared one, servers delete each other's temporary tables
             .output()
             .unwrap();
         assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
-        let socket = home.join("s.sock");
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Self { child: Self::launch(home, port, &user), home: home.to_owned(), port };
+        server.wait();
+        server
+    }
+
+    fn launch(home: &Path, port: u16, user: &str) -> Child {
         let server =
             ["/usr/sbin/mariadbd", "/usr/local/sbin/mariadbd"].into_iter().find(|p| Path::new(p).exists());
         let mut command = Command::new(server.unwrap_or("mariadbd"));
         command
             .args(["--no-defaults", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"])
-            .arg(format!("--datadir={}", data.display()))
-            .arg(format!("--socket={}", socket.display()))
+            .args(["--performance-schema=ON", "--log-bin=binlog", "--server-id=1"])
+            .arg(format!("--datadir={}", home.join("data").display()))
+            .arg(format!("--socket={}", home.join("s.sock").display()))
             .arg(format!("--port={port}"))
             .arg(format!("--pid-file={}", home.join("pid").display()))
             .env("TMPDIR", home)
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         if nix::unistd::geteuid().is_root() {
-            command.arg("--user=root");
+            command.arg(format!("--user={user}"));
         }
-        let server = Self { child: command.spawn().unwrap(), socket };
+        command.spawn().unwrap()
+    }
+
+    fn wait(&mut self) {
         let begun = Instant::now();
-        while server.rows("SELECT 1").is_empty() {
+        while self.rows("SELECT 1").is_empty() {
             assert!(begun.elapsed() < Duration::from_secs(60), "the server does not start");
             std::thread::sleep(Duration::from_millis(50));
         }
-        server
+    }
+
+    /// As a supervisor does after a crash.
+    pub fn crash_and_start_again(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let user = server_user().map_or("root".to_owned(), |user| user.name);
+        self.child = Self::launch(&self.home, self.port, &user);
+        self.wait();
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();
+        assert!(sent.unwrap().success());
     }
 
     pub fn dsn(&self) -> String {
-        format!("mysql://root@localhost/?socket={}", self.socket.display())
+        format!("mysql://root@localhost/?socket={}", self.home.join("s.sock").display())
     }
 
-    fn rows(&self, sql: &str) -> String {
+    pub fn datadir(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    /// A statement for its effect.
+    pub fn run(&self, sql: &str) {
+        let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
+        toll_load::Connection::connect(&target).unwrap().exec_drop(sql).unwrap();
+    }
+
+    pub fn rows(&self, sql: &str) -> String {
         let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
         let Ok(mut connection) = toll_load::Connection::connect(&target) else { return String::new() };
         let rows = connection.query(sql).unwrap();

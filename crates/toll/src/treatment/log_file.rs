@@ -1,0 +1,90 @@
+//! Where does a server write a log for toll, and who may read it?
+//!
+//! In its data directory: there it may write whoever it runs as and whatever confines it. The file is
+//! made beforehand, for the server and root alone, since a log holds what people's queries hold.
+
+use crate::journal::{Journal, Undo, UndoId};
+use crate::server::Local;
+use anyhow::Context;
+use nix::unistd::{Gid, Uid, fchown, geteuid};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A directory that the server may write to.
+#[derive(Debug, Clone)]
+pub struct LogPlace {
+    /// As seen from here, and as the server calls it.
+    here: PathBuf,
+    there: PathBuf,
+    /// As whom the server runs; absent: as toll does.
+    owner: Option<(Uid, Gid)>,
+}
+
+/// A log that a server is about to write.
+#[derive(Debug)]
+pub struct LogFile {
+    pub here: PathBuf,
+    pub there: PathBuf,
+    undo: UndoId,
+}
+
+impl LogPlace {
+    /// In the data directory of a server of toll's own.
+    pub fn of_sandbox(datadir: &Path) -> Self {
+        Self { here: datadir.to_owned(), there: datadir.to_owned(), owner: None }
+    }
+
+    /// In that of a server that was there; the error is for the arms that cannot run for it.
+    pub fn of(local: Option<Local>, datadir: &Path) -> Result<Self, String> {
+        let local = local.ok_or(
+            "the server writes its log on its own host, where toll does not run or may not look: run toll \
+             there, as root",
+        )?;
+        let own = geteuid();
+        if !own.is_root() && own.as_raw() != local.uid {
+            return Err(format!(
+                "the server runs as user {}, and its log is for that user and root: run toll with sudo",
+                local.uid
+            ));
+        }
+        let owner = Some((Uid::from_raw(local.uid), Gid::from_raw(local.gid)));
+        Ok(Self { here: local.here(datadir), there: datadir.to_owned(), owner })
+    }
+
+    /// Makes the file `name`, empty.
+    pub fn make(&self, name: &str, journal: &Journal) -> anyhow::Result<LogFile> {
+        let (here, there) = (self.here.join(name), self.there.join(name));
+        let undo = journal.record(Undo::Path { path: here.clone() })?;
+        // Never opens what somebody else has put there.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&here);
+        let made = file.context("cannot make it").and_then(|file| match self.owner {
+            Some((uid, gid)) => fchown(&file, Some(uid), Some(gid)).context("cannot give it to the server"),
+            None => Ok(()),
+        });
+        match made {
+            Ok(()) => Ok(LogFile { here, there, undo }),
+            Err(error) => {
+                journal.undo(undo)?;
+                Err(error).with_context(|| format!("{}, for the server's log", here.display()))
+            }
+        }
+    }
+}
+
+impl LogFile {
+    /// Removes what was made.
+    pub fn remove(&self, journal: &Journal) -> anyhow::Result<()> {
+        journal.undo(self.undo).map(drop)
+    }
+
+    /// Moves it to `dir`, where only toll's user may look.
+    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<PathBuf> {
+        let kept = dir.join(name);
+        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
+        let mut source = std::fs::File::open(&self.here)?;
+        std::io::copy(&mut source, &mut target).with_context(|| format!("cannot keep {}", kept.display()))?;
+        self.remove(journal)?;
+        Ok(kept)
+    }
+}

@@ -1,0 +1,379 @@
+//! Is a server that matters as it was, whatever toll was asked and however it ended?
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
+mod lab;
+
+use lab::{Lab, Server, result_of};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+const ARMS: &str = "none,A,general,pfs,sleep";
+
+fn run<'a>(server: &'a str, out: &'a str, arms: &'a str) -> Vec<&'a str> {
+    let options = ["--window", "300ms", "--rows", "500", "--allow-schema", "toll_safe", "--settle", "100ms"];
+    let asked =
+        ["run", "tcpdump-impact", "--profile", "quick", "--server", server, "--out", out, "--arms", arms];
+    [&asked[..], &options].concat()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Everything of a server that a run could have changed.
+fn state(server: &Server) -> String {
+    let tables = server.rows(
+        "SELECT table_name FROM information_schema.tables \
+         WHERE table_schema = 'performance_schema' AND table_name LIKE 'setup\\_%' ORDER BY 1",
+    );
+    let setup: String = tables
+        .lines()
+        .filter_map(|line| line.split('"').nth(1))
+        .map(|table| {
+            format!("{table}\n{}", server.rows(&format!("SELECT * FROM performance_schema.{table}")))
+        })
+        .collect();
+    let files: Vec<_> = {
+        let entries = std::fs::read_dir(server.datadir()).unwrap().flatten();
+        let mut names: Vec<_> = entries.map(|e| e.file_name()).collect();
+        names.sort();
+        names
+    };
+    let binlog = server.rows("SHOW MASTER STATUS");
+    format!("{}{setup}{}{binlog}{files:?}", server.variables(), server.schemas())
+}
+
+#[track_caller]
+fn assert_same(before: &str, after: &str) {
+    let differs = before.lines().zip(after.lines()).find(|(a, b)| a != b);
+    assert!(before == after, "{differs:?}");
+}
+
+#[test]
+fn every_way_of_switching_leaves_the_server_as_it_was() {
+    let lab = Lab::new();
+    let server = lab.server();
+    // Monitoring of their own, in part.
+    server.run("UPDATE performance_schema.setup_consumers SET ENABLED = 'NO' WHERE NAME = 'events_statements_history'");
+    server.run(
+        "UPDATE performance_schema.setup_instruments SET ENABLED = 'NO' WHERE NAME = 'statement/sql/select'",
+    );
+    server.run("SET GLOBAL long_query_time = 2.5");
+    server.run("SET GLOBAL slow_query_log = ON");
+    let before = state(&server);
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let finished = lab.toll(&[&run(&dsn, &out, ARMS)[..], &["--rounds", "2"]].concat());
+    assert!(finished.status.success(), "{}", said(&finished));
+    let result = result_of(&out);
+    for name in ARMS.split(',') {
+        let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap();
+        assert_eq!(arm["windows"], 2, "{name}: {:#}", result["warnings"]);
+    }
+    assert_same(&before, &state(&server));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_signal_of_any_kind_once_or_twice_leaves_nothing_behind() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let before = state(&server);
+    for (i, signals) in [&["HUP"][..], &["QUIT"], &["INT"], &["TERM", "TERM"]].iter().enumerate() {
+        let (dsn, out) = (server.dsn(), lab.path(&format!("run{i}")));
+        let mut child = lab.spawn(&[&run(&dsn, &out, ARMS)[..], &["--rounds", "50"]].concat());
+        lab.wait_for_trials(&out, 8 + 3 * i);
+        for signal in *signals {
+            lab.signal(&child, signal);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signals:?}");
+        assert_same(&before, &state(&server));
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_ends_no_run() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let before = state(&server);
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let arguments = [&run(&dsn, &out, ARMS)[..], &["--rounds", "1"]].concat();
+    let status = lab.toll_without_reader(&arguments);
+    assert!(status.success(), "{status}");
+    assert_same(&before, &state(&server));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_second_run_is_refused_on_the_same_server_and_on_the_same_host() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let mut first = lab.spawn(&[&run(&dsn, &out, "A")[..], &["--rounds", "50"]].concat());
+    lab.wait_for_trials(&out, 3);
+    let second_out = lab.path("second");
+    let second = run(&dsn, &second_out, "general");
+    let here = lab.toll(&second);
+    assert!(
+        !here.status.success() && said(&here).contains("another run is going on on this host"),
+        "{}",
+        said(&here)
+    );
+    // As from another host, or by somebody who knows nothing of this one's lock.
+    let elsewhere = Lab::new();
+    let there = elsewhere.toll(&second);
+    let there = said(&there);
+    assert!(there.contains("another toll run is going on on the server"), "{there}");
+    assert!(!Path::new(&second_out).exists());
+    lab.signal(&first, "TERM");
+    first.wait().unwrap();
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn what_a_killed_run_has_left_is_said_by_whatever_comes_next_and_refuses_the_next_run() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let before = state(&server);
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let mut child = lab.spawn(&[&run(&dsn, &out, "A")[..], &["--rounds", "50"]].concat());
+    lab.wait_for_trials(&out, 6);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let list = lab.toll(&["list"]);
+    assert!(said(&list).contains("`toll clean` does it"), "{}", said(&list));
+    let next_out = lab.path("next");
+    let next = lab.toll(&run(&dsn, &next_out, "A"));
+    assert!(!next.status.success() && said(&next).contains("put them back first"), "{}", said(&next));
+    assert!(lab.toll(&["clean"]).status.success());
+    assert_same(&before, &state(&server));
+    assert!(!said(&lab.toll(&["list"])).contains("toll clean"));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_run_is_for_its_owner_alone_but_its_reports() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let arms = if lab.is_root { "none,A,B,K,general" } else { "none,A,general" };
+    let asked = ["run", "tcpdump-impact", "--profile", "quick", "--rounds", "1", "--window", "300ms"];
+    let options = ["--rows", "500", "--out", &out, "--keep-artefacts", "--arms", arms];
+    let mut child = lab.spawn(&[&asked[..], &options].concat());
+    let mut seen = 0;
+    while child.try_wait().unwrap().is_none() {
+        seen = seen.max(assert_private(Path::new(&out)));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(child.wait().unwrap().success());
+    assert!(seen > 5 && assert_private(Path::new(&out)) > 5);
+    let report = std::fs::metadata(Path::new(&out).join("report.html")).unwrap();
+    assert_eq!(report.permissions().mode() & 0o777, 0o644);
+}
+
+/// Looks at all there is below `dir`; the answer is how many files there are.
+fn assert_private(dir: &Path) -> usize {
+    let mut files = 0;
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
+        files += 1;
+        let for_readers = path.ends_with("result.json") || path.ends_with("report.html");
+        let others = meta.permissions().mode() & 0o077;
+        assert!(for_readers || others == 0, "{} is open to others: {others:o}", path.display());
+        if meta.is_dir() {
+            files += assert_private(&path);
+        }
+    }
+    files
+}
+
+#[test]
+fn no_secret_of_tolls_own_environment_reaches_a_treatment() {
+    let lab = Lab::new();
+    let (out, seen) = (lab.path("run"), lab.path("environment"));
+    let scenario = lab.write("env.toml", &small("sh -c 'env > {seen}; sleep 60'").replace("{seen}", &seen));
+    let run = lab.toll_with(
+        &[("MYSQL_PWD", "geheim-1"), ("AWS_SECRET_ACCESS_KEY", "geheim-2")],
+        &["run", &scenario, "--out", &out],
+    );
+    assert!(run.status.success(), "{}", said(&run));
+    let environment = std::fs::read_to_string(&seen).unwrap();
+    assert!(environment.contains("PATH=") && !environment.contains("geheim"), "{environment}");
+}
+
+/// A scenario with one command.
+fn small(command: &str) -> String {
+    format!(
+        r#"
+name = "small"
+question = "?"
+baseline = "none"
+primary = "latency_us_mean"
+[workload]
+threads = 2
+tables = 1
+[profile.quick]
+rounds = 4
+window = "300ms"
+settle = "100ms"
+rows = 500
+[[arm]]
+name = "none"
+title = "load alone"
+role = "baseline"
+[[arm]]
+name = "it"
+title = "a command"
+kind = "command"
+command = """{command}"""
+"#
+    )
+}
+
+#[test]
+fn processes_that_went_their_own_way_are_found_and_ended() {
+    let lab = Lab::new();
+    if !lab.has_cgroups() {
+        eprintln!("SKIPPED: control groups (cgroup v2) cannot be made here");
+        return;
+    }
+    let out = lab.path("run");
+    let mark = format!("7{}", std::process::id());
+    let scenario =
+        lab.write("stray.toml", &small(&format!("sh -c 'env -i setsid sleep {mark} & exec sleep 60'")));
+    let run = lab.toll(&["run", &scenario, "--out", &out]);
+    assert!(run.status.success(), "{}", said(&run));
+    let alive = std::fs::read_dir("/proc").unwrap().flatten().filter(|entry| {
+        std::fs::read(entry.path().join("cmdline"))
+            .is_ok_and(|text| text == format!("sleep\0{mark}\0").as_bytes())
+    });
+    assert_eq!(alive.count(), 0);
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    assert!(trials.contains("left 1 processes behind"), "{trials}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() {
+    let lab = Lab::new();
+    let (out, flag) = (lab.path("run"), lab.path("flag"));
+    let first = format!("sh -c 'test -e {flag} && exec sleep 60; touch {flag}; exit 3'");
+    let never =
+        "\n[[arm]]\nname = \"never\"\ntitle = \"never works\"\nkind = \"command\"\ncommand = \"false\"\n";
+    let scenario = lab.write("once.toml", &(small(&first) + never));
+    let run = lab.toll(&["run", &scenario, "--out", &out]);
+    assert!(run.status.success(), "{}", said(&run));
+    let result = result_of(&out);
+    let arm =
+        |name: &str| result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap().clone();
+    assert_eq!((arm("none")["windows"].as_u64(), arm("it")["windows"].as_u64()), (Some(4), Some(3)));
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    let failures = trials.lines().filter(|l| l.contains("\"never\"") && l.contains("\"failed\"")).count();
+    assert_eq!(failures, 2, "{trials}");
+}
+
+#[test]
+fn a_setting_that_cannot_be_put_back_ends_the_run_there() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let sql = "\n[[arm]]\nname = \"stuck\"\ntitle = \"no way back\"\nkind = \"sql\"\n\
+               on = [\"SET GLOBAL long_query_time = 1\"]\noff = [\"SET GLOBAL no_such_variable = 1\"]\n";
+    let scenario = lab.write("stuck.toml", &(small("sleep 60") + sql));
+    let run = lab.toll(&["run", &scenario, "--out", &out, "--seed", "1"]);
+    let text = said(&run);
+    assert_eq!(run.status.code(), Some(1), "{text}");
+    assert!(text.contains("arm stuck stays on") && text.contains("no_such_variable"), "{text}");
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    let last = trials.lines().rfind(|l| l.contains("\"start\"")).unwrap();
+    assert!(last.contains("\"stuck\""), "no trial follows it: {last}");
+}
+
+#[test]
+fn statements_without_a_way_back_are_refused_on_a_server_that_was_there() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let sql = "\n[[arm]]\nname = \"oneway\"\ntitle = \"no way back\"\nkind = \"sql\"\n\
+               on = [\"SET GLOBAL long_query_time = 1\"]\n";
+    let scenario = lab.write("oneway.toml", &(small("sleep 60") + sql));
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let run = lab.toll(&["run", &scenario, "--server", &dsn, "--allow-schema", "toll_safe", "--out", &out]);
+    assert!(run.status.success(), "{}", said(&run));
+    let result = result_of(&out);
+    let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "oneway").unwrap();
+    assert!(arm["unavailable"].as_str().unwrap().contains("has no `off`"), "{arm}");
+}
+
+#[test]
+fn toll_asks_before_it_makes_a_schema_and_keeps_away_from_what_is_read_only() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let dsn = server.dsn();
+    let before = state(&server);
+    let ask = lab.toll(&["run", "tcpdump-impact", "--arms", "none2", "--server", &dsn]);
+    assert!(!ask.status.success() && said(&ask).contains("--allow-schema"), "{}", said(&ask));
+    server.run("SET GLOBAL read_only = ON");
+    let out = lab.path("run");
+    let refused = lab.toll(&run(&dsn, &out, "none2"));
+    assert!(!refused.status.success() && said(&refused).contains("is read-only"), "{}", said(&refused));
+    let agreed = lab.toll(&[&run(&dsn, &out, "none2")[..], &["--allow-replica"]].concat());
+    assert!(!agreed.status.success() && said(&agreed).contains("would write to it"), "{}", said(&agreed));
+    server.run("SET GLOBAL read_only = OFF");
+    assert_same(&before, &state(&server));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_server_that_restarts_midway_is_noticed_and_the_run_goes_on_with_the_new_process() {
+    let lab = Lab::new();
+    let mut server = lab.server();
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let mut child = lab.spawn(&[&run(&dsn, &out, "sleep")[..], &["--rounds", "14"]].concat());
+    lab.wait_for_trials(&out, 12);
+    server.crash_and_start_again();
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(180), "the run does not end");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let result = result_of(&out);
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    let server_cpu: Vec<u64> = trials
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|line| line["step"] == "window-end")
+        .filter_map(|line| line["cpu"]["server_us"].as_u64())
+        .collect();
+    assert!(*server_cpu.last().unwrap() > 0, "the new process is read: {server_cpu:?}");
+    assert!(result["rounds_done"].as_u64().unwrap() >= 8, "{:#}", result["warnings"]);
+    assert!(!server.schemas().contains("toll_safe"));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_server_that_hangs_holds_up_neither_toll_nor_the_truth() {
+    let lab = Lab::new();
+    let server = lab.server();
+    let before = state(&server);
+    let (dsn, out, words) = (server.dsn(), lab.path("run"), lab.path("words"));
+    let child = lab.spawn_saying(&[&run(&dsn, &out, "A")[..], &["--rounds", "50"]].concat(), &words);
+    lab.wait_for_trials(&out, 8);
+    server.signal("STOP");
+    let mut child = child;
+    lab.signal(&child, "TERM");
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(170), "toll hangs with the server");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let text = std::fs::read_to_string(&words).unwrap();
+    server.signal("CONT");
+    assert!(text.contains("does not answer") && text.contains("toll clean"), "{text}");
+    let clean = lab.toll(&["clean"]);
+    assert!(clean.status.success(), "{}", said(&clean));
+    assert_same(&before, &state(&server));
+    lab.assert_nothing_left();
+}
