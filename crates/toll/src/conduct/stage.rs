@@ -36,6 +36,7 @@ impl Stage {
             admin: &mut self.admin,
             journal: &self.journal,
             remote: self.remote.as_ref(),
+            load: None,
             logs: self.logs.as_ref(),
             cgroup: self.cgroup.as_deref(),
             dir: &self.artefact_dir,

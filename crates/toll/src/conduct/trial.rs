@@ -7,8 +7,8 @@ use crate::clock;
 use crate::digest::count::{self, CountWindow};
 use crate::recorder::step;
 use crate::scenario::Arm;
-use crate::treatment::{Reading, Treatment};
-use crate::workload::WindowLoad;
+use crate::treatment::{Bench, Reading, Treatment};
+use crate::workload::{Driver, WindowLoad};
 use anyhow::Context;
 use toll_record::{Artefact, ArtefactKind, QueryCount, Step};
 
@@ -103,7 +103,8 @@ impl Conductor<'_> {
         round: u32,
         treatment: &mut Treatment,
     ) -> anyhow::Result<()> {
-        let stopped = treatment.stop(&mut self.stage.bench());
+        let load = self.driver.as_ref().and_then(Driver::pausable);
+        let stopped = treatment.stop(&mut Bench { load, ..self.stage.bench() });
         let mut line = step(trial, round, &arm.name, Step::Stopped);
         line.note = (!stopped.notes.is_empty()).then(|| stopped.notes.join("; "));
         self.recorder.trial(line);

@@ -109,6 +109,11 @@ pub fn members(group: i32) -> Vec<i32> {
     living().filter(|(_, stat)| stat.group == group).map(|(id, _)| id.pid).collect()
 }
 
+/// Does any living process of the group sleep in the kernel, where no signal reaches it?
+pub fn waits_in_kernel(group: i32) -> bool {
+    living().any(|(_, stat)| stat.group == group && stat.state == b'D')
+}
+
 fn living() -> impl Iterator<Item = (ProcessId, Stat)> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
@@ -155,7 +160,9 @@ pub fn end_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration
         || group(leader, run_id),
         |signal| {
             // Only while a member was just seen: the number of an empty group may be handed out again.
-            killpg(Pid::from_raw(leader.pid), signal)
+            killpg(Pid::from_raw(leader.pid), signal)?;
+            // One that was stopped hears nothing but KILL until it goes on.
+            killpg(Pid::from_raw(leader.pid), Signal::SIGCONT)
         },
     )
 }

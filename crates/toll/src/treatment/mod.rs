@@ -13,7 +13,7 @@ mod words;
 
 pub use fill::{Fill, words_of};
 pub use log_file::LogPlace;
-pub use process::Group;
+pub use process::{Group, Pausable};
 pub use proctree::{cpu_of_group_us, cpu_of_process_us, resident_bytes};
 pub use remote::Remote;
 pub use statements::{Admin, NotPutBack, Switched};
@@ -34,6 +34,8 @@ pub struct Bench<'a> {
     pub remote: Option<&'a Remote>,
     /// Where the server may write a log.
     pub logs: Option<&'a LogPlace>,
+    /// The load, where it may be held up for a moment.
+    pub load: Option<Pausable>,
     /// The run's control group, where one could be made.
     pub cgroup: Option<&'a Path>,
     /// Where artefacts and what the tools say go.
@@ -206,13 +208,13 @@ impl Treatment {
     pub fn stop(&mut self, bench: &mut Bench<'_>) -> Stopped {
         let mut stopped = Stopped::default();
         if let Some(group) = &mut self.group {
-            stopped.notes.extend(group.stop(bench.journal).notes());
+            stopped.notes.extend(group.stop(bench.journal, bench.load).notes());
         }
         if let Some(switched) = self.switched.take() {
             stopped.not_put_back = bench.admin.switch_off(switched, bench.journal).err();
         }
         if let Some(far_end) = &mut self.far_end {
-            stopped.notes.extend(far_end.stop(bench.journal).notes());
+            stopped.notes.extend(far_end.stop(bench.journal, None).notes());
         }
         stopped
     }

@@ -13,7 +13,7 @@ pub use tunnel::Tunnel;
 use crate::journal::{Journal, UndoId};
 use crate::recorder::Recorder;
 use crate::signals;
-use crate::treatment::cpu_of_process_us;
+use crate::treatment::{Pausable, cpu_of_process_us};
 use anyhow::{Context, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -134,6 +134,12 @@ impl Driver {
 
     pub fn cpu_us(&self) -> u64 {
         cpu_of_process_us(self.child.id()).max(self.cpu_us_at_end)
+    }
+
+    /// May be held up without harm to what comes after: a closed loop goes on where it was, an open
+    /// one would have to catch up with what was due meanwhile.
+    pub fn pausable(&self) -> Option<Pausable> {
+        self.workload.rate_per_s.is_none().then(|| Pausable(Pid::from_raw(self.child.id() as i32)))
     }
 
     pub fn ended(&mut self) -> bool {
