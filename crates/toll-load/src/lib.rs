@@ -15,4 +15,4 @@ pub mod tables;
 pub mod target;
 
 pub use connection::{Connection, Error, Rows, ServerError};
-pub use target::{Address, Compression, Secret, Target, TargetError, Tls};
+pub use target::{Address, Compression, NO_BINLOG, Secret, Target, TargetError, Tls};

@@ -76,7 +76,13 @@ pub struct Target {
     pub compress: Compression,
     /// For the connection and for each step of the handshake.
     pub connect_timeout: Duration,
+    /// Statements that every session runs right after its login, before anything else.
+    pub session: Vec<String>,
 }
+
+/// What a session runs so that nothing it writes reaches the binary log and the replicas. It needs
+/// SUPER, BINLOG ADMIN (MariaDB) or SESSION_VARIABLES_ADMIN (MySQL).
+pub const NO_BINLOG: &str = "SET SESSION sql_log_bin = 0";
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TargetError {
@@ -101,6 +107,7 @@ impl Default for Target {
             tls: Tls::Off,
             compress: Compression::Off,
             connect_timeout: Duration::from_secs(10),
+            session: Vec::new(),
         }
     }
 }

@@ -21,6 +21,9 @@ pub enum Error {
     Lost { doing: &'static str, cause: io::Error },
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// One of [`crate::Target::session`]: the session would not be what was asked for.
+    #[error("{statement:?}, which each session runs first, failed: {cause}")]
+    Session { statement: String, cause: Box<Error> },
     /// The peer broke the protocol, or is no MySQL server.
     #[error("unexpected bytes from the server while {doing}: {detail}; is this a MySQL or MariaDB port?")]
     Protocol { doing: &'static str, detail: String },
@@ -38,6 +41,7 @@ impl Error {
             Self::Connect { unix: false, .. } => 2003,
             Self::Lost { .. } => 2013,
             Self::Server(e) => e.code,
+            Self::Session { cause, .. } => cause.code(),
             Self::Protocol { .. } => 2027,
             Self::Unsupported(_) => 2059,
             Self::Tls(_) => 2026,

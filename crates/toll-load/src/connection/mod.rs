@@ -42,7 +42,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects and logs in. Afterwards a statement may take as long as it likes; see
+    /// Connects, logs in and runs the target's session statements. Afterwards a statement may take as long as it likes; see
     /// [`Self::set_read_timeout`].
     pub fn connect(target: &Target) -> Result<Self, Error> {
         let mut connection = Self::open(target, |_| {})?;
@@ -56,7 +56,13 @@ impl Connection {
         let stream = Stream::Plain(Socket::connect(&target.address, target.connect_timeout)?);
         seen(stream.cutter());
         let (wire, session) = handshake::shake_hands(Wire::new(stream), target)?;
-        Ok(Self { wire, session, said_goodbye: false })
+        let mut connection = Self { wire, session, said_goodbye: false };
+        for statement in &target.session {
+            connection
+                .exec_drop(statement)
+                .map_err(|cause| Error::Session { statement: statement.clone(), cause: Box::new(cause) })?;
+        }
+        Ok(connection)
     }
 
     /// Says goodbye and waits until the server has closed its side, so that over TCP the port that is

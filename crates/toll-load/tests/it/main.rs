@@ -11,5 +11,6 @@ mod load;
 mod mishaps;
 mod mysql;
 mod server;
+mod session;
 mod short;
 mod tables;

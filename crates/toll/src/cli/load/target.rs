@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use toll_load::{Address, Compression, Secret, Target, Tls};
+use toll_load::{Address, Compression, NO_BINLOG, Secret, Target, Tls};
 
 #[derive(Debug, Args)]
 pub struct TargetArgs {
@@ -42,6 +42,9 @@ pub struct TargetArgs {
     /// Compress the protocol
     #[arg(long, value_name = "ALGORITHM", num_args = 0..=1, require_equals = true, default_missing_value = "zlib")]
     compress: Option<Algorithm>,
+    /// Keep what is written out of the binary log and away from replicas (needs SUPER, BINLOG ADMIN or SESSION_VARIABLES_ADMIN)
+    #[arg(long)]
+    no_binlog: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -80,6 +83,9 @@ impl TargetArgs {
             Some(Algorithm::Zlib) => target.compress = Compression::Zlib,
             Some(Algorithm::Zstd) => target.compress = Compression::Zstd,
             None => {}
+        }
+        if self.no_binlog {
+            target.session.push(NO_BINLOG.into());
         }
         if self.password {
             let asked =
