@@ -23,5 +23,6 @@ mod run;
 mod say;
 pub mod scenario;
 pub mod server;
+mod signals;
 mod treatment;
 mod workload;

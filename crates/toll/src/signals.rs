@@ -1,0 +1,34 @@
+//! Which signals ask toll to end in good order?
+//!
+//! A terminal that closes (HUP) and a quit key (QUIT) ask no less than INT and TERM do. Never listens
+//! itself.
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+/// Whoever was started with HUP ignored (nohup) is meant to outlive its terminal:
+/// then HUP is not among them. To be asked before a handler is set.
+pub fn that_end() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    those_heeded(&status)
+}
+
+fn those_heeded(status: &str) -> Vec<i32> {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let hup_ignored = ignored & (1 << (SIGHUP - 1)) != 0;
+    [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|s| *s != SIGHUP || !hup_ignored).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hangup_ends_toll_unless_it_was_started_to_outlive_it() {
+        assert!(that_end().contains(&SIGTERM) && that_end().contains(&SIGQUIT));
+        // As written under nohup, and without it (Rust itself ignores PIPE).
+        assert!(!those_heeded("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n").contains(&SIGHUP));
+        assert!(those_heeded("SigIgn:\t0000000000001000\n").contains(&SIGHUP));
+        assert_eq!(those_heeded("").len(), 4);
+    }
+}
