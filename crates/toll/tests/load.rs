@@ -189,6 +189,37 @@ fn seconds_come_as_lines_for_people_and_as_json() {
 }
 
 #[test]
+fn each_json_line_says_what_it_covers_and_no_rate_rests_on_a_stub() {
+    let Some(bench) = bench() else { return };
+    for arguments in [["--time", "2s", "--warmup", "500ms"], ["--time", "2300ms", "--warmup", "1s"]] {
+        let run = ["read-only", "--rows", "1000", "--threads", "4", "--json"];
+        let output = bench.toll(&[&run[..], &arguments].concat());
+        let lines: Vec<Summary> =
+            text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let (total, lines) = lines.split_last().expect("lines");
+        assert!(total.kind == Kind::Final && total.tps.is_some(), "{total:?}");
+        let mut end_s = 0.0;
+        for line in lines {
+            assert_eq!(line.begin_s, end_s, "no gap: {lines:?}");
+            assert!((line.end_s - line.begin_s - line.time_s).abs() < 1e-6, "{line:?}");
+            end_s = line.end_s;
+            assert_eq!(line.tps.is_some(), line.time_s >= 1.0, "{line:?}");
+            assert_eq!(line.qps.is_some(), line.time_s >= 1.0, "{line:?}");
+            let counted = line.begin_s >= total.begin_s;
+            let kind = match line.time_s >= 1.0 {
+                _ if !counted => Kind::Warmup,
+                true => Kind::Second,
+                false => Kind::Rest,
+            };
+            assert_eq!(line.kind, kind, "{line:?}");
+        }
+        assert_eq!(end_s, total.end_s);
+        let counted = lines.iter().filter(|line| line.kind != Kind::Warmup);
+        assert_eq!(counted.map(|line| line.events).sum::<u64>(), total.events);
+    }
+}
+
+#[test]
 fn short_connections_are_counted_apart_and_have_a_thread_each() {
     let Some(bench) = bench() else { return };
     let run =
