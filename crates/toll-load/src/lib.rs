@@ -9,6 +9,7 @@ pub mod clock;
 pub mod connection;
 pub mod engine;
 pub mod mix;
+mod option_file;
 pub mod schedule;
 pub mod summary;
 pub mod tables;

@@ -13,12 +13,15 @@ use std::collections::BTreeMap;
 pub struct Summary {
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Length of the stretch, and its end on CLOCK_MONOTONIC.
+    /// The stretch that the line is about, in seconds since the load began, and its length.
+    pub begin_s: f64,
+    pub end_s: f64,
     pub time_s: f64,
+    /// Its end on CLOCK_MONOTONIC.
     pub mono_us: u64,
     /// Statements and events (transactions) completed a second.
-    pub qps: f64,
-    pub tps: f64,
+    pub qps: Option<f64>,
+    pub tps: Option<f64>,
     pub statements: u64,
     pub events: u64,
     /// Events that failed.
@@ -68,10 +71,17 @@ pub struct Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
+    /// Of the warm-up: in no total.
     Warmup,
     Second,
+    /// What came after the last whole second, answers after the end among it: no rate rests on it.
+    Rest,
+    /// All after the warm-up: `second` and `rest` lines sum to it.
     Final,
 }
+
+/// A run that was shorter has no rate.
+const SHORTEST_RATE_S: f64 = 0.1;
 
 /// Any line of `toll load --bins`: bins, and the summary that ends them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -109,9 +119,16 @@ impl Summary {
         let latency = percentiles(&bin.tally.latency);
         let service = open.map_or_else(|| percentiles(&bin.tally.latency), |o| percentiles(&o.service));
         let lag = open.map(|o| percentiles(&o.lag));
-        let kind = if bin.warmup { Kind::Warmup } else { Kind::Second };
-        let mut summary =
-            Self::of(kind, (bin.begin_ns, bin.end_ns), &bin.tally.counts, latency, service, lag, bin.cpu_ns);
+        let kind = match (bin.warmup, bin.whole) {
+            (true, _) => Kind::Warmup,
+            (false, true) => Kind::Second,
+            (false, false) => Kind::Rest,
+        };
+        let stretch = (bin.load_began_ns, bin.begin_ns, bin.end_ns);
+        let mut summary = Self::of(kind, stretch, &bin.tally.counts, latency, service, lag, bin.cpu_ns);
+        if !bin.whole {
+            (summary.qps, summary.tps) = (None, None);
+        }
         (summary.backlog, summary.overloaded) = (bin.backlog, bin.overloaded);
         summary
     }
@@ -120,28 +137,32 @@ impl Summary {
         let latency = percentiles(&totals.latency);
         let service = percentiles(totals.service.as_ref().unwrap_or(&totals.latency));
         let lag = totals.lag.as_ref().map(percentiles);
-        let stretch = (totals.begin_ns, totals.end_ns);
+        let stretch = (totals.load_began_ns, totals.begin_ns, totals.end_ns);
         let mut summary =
             Self::of(Kind::Final, stretch, &totals.counts, latency, service, lag, totals.cpu_ns);
         (summary.backlog, summary.overloaded) = (totals.backlog, totals.overloaded);
-        summary.due_per_s = totals.due.map(|due| due as f64 / totals.due_for_s);
+        let due_per_s = |due: u64| due as f64 / totals.due_for_s;
+        summary.due_per_s = totals.due.filter(|_| totals.due_for_s >= SHORTEST_RATE_S).map(due_per_s);
         summary.messages = totals.messages.clone();
         summary
     }
 
     fn of(
         kind: Kind,
-        (begin_ns, end_ns): (u64, u64),
+        (load_began_ns, begin_ns, end_ns): (u64, u64, u64),
         counts: &Counts,
         latency: Percentiles,
         service: Percentiles,
         lag: Option<Percentiles>,
         cpu_ns: u64,
     ) -> Self {
-        let time_s = (end_ns - begin_ns) as f64 / 1e9;
-        let per_s = |n: u64| if time_s > 0.0 { n as f64 / time_s } else { 0.0 };
+        let seconds = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e9;
+        let time_s = seconds(begin_ns, end_ns);
+        let per_s = |n: u64| (time_s >= SHORTEST_RATE_S).then(|| n as f64 / time_s);
         Self {
             kind,
+            begin_s: seconds(load_began_ns, begin_ns),
+            end_s: seconds(load_began_ns, end_ns),
             time_s,
             mono_us: end_ns / 1000,
             qps: per_s(counts.statements),

@@ -1,5 +1,6 @@
 //! Which server is meant, and as whom? Never opens a connection.
 
+use crate::option_file;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -90,10 +91,15 @@ pub enum TargetError {
     NotADsn(String),
     #[error("{value:?} in the server address is no {what}")]
     BadPart { what: &'static str, value: String },
-    #[error("cannot read {path} ({reason}): check the path given as --defaults-file")]
+    #[error("cannot use the option file {path} ({reason}): check what was given as --defaults-file")]
     Unreadable { path: String, reason: String },
     #[error("{path}, line {line}: {reason}")]
     BadDefaults { path: String, line: usize, reason: String },
+    #[error(
+        "{path} has no section for clients: write a line [client], and below it user=..., password=..., and \
+         socket=... or host=... and port=..."
+    )]
+    NoSection { path: String },
 }
 
 impl Default for Target {
@@ -178,62 +184,42 @@ impl Target {
         without_password(dsn) != dsn
     }
 
-    /// Reads host, port, socket, user, password and database of the `[client]` sections (also
-    /// `[client-server]`, `[client-mariadb]`) of an option file as the mysql client would.
+    /// Reads host, port, socket, user, password, database, ssl and ssl-ca of an option file's sections for
+    /// clients (`[client]`, `[client-server]`, `[client-mariadb]`, `[mysql]`, `[mariadb-client]`) as the
+    /// mysql client does.
     pub fn from_defaults_file(path: impl AsRef<Path>) -> Result<Self, TargetError> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| TargetError::Unreadable { path: name.clone(), reason: e.to_string() })?;
-        Self::from_defaults_text(&text, &name)
-    }
-
-    fn from_defaults_text(text: &str, name: &str) -> Result<Self, TargetError> {
         let mut target = Self::default();
-        let (mut host, mut port, mut socket) = (None, None, None);
-        let mut ours = false;
-        for (number, line) in text.lines().enumerate() {
-            let line = line.trim();
-            let bad = |reason: &str| TargetError::BadDefaults {
-                path: name.into(),
-                line: number + 1,
-                reason: reason.into(),
-            };
-            if line.is_empty() || line.starts_with(['#', ';', '!']) {
-                continue;
-            }
-            if let Some(section) = line.strip_prefix('[') {
-                let section =
-                    section.strip_suffix(']').ok_or_else(|| bad("a section needs its closing ]"))?;
-                ours = matches!(section.trim(), "client" | "client-server" | "client-mariadb");
-                continue;
-            }
-            if !ours {
-                continue;
-            }
-            let (key, value) = line.split_once('=').unwrap_or((line, ""));
-            let value = unquoted(value.trim());
-            match key.trim().replace('_', "-").as_str() {
-                "host" => host = Some(value),
-                "port" => {
-                    port = Some(value.parse::<u16>().map_err(|_| bad("port is no number below 65536"))?)
+        let (mut host, mut port, mut socket) = (None, 0, None);
+        for entry in option_file::read(path.as_ref())? {
+            let given = entry.value.clone().filter(|value| !value.is_empty());
+            let off =
+                given.as_deref().is_some_and(|v| ["0", "off", "false"].contains(&v.to_lowercase().as_str()));
+            match (entry.key.as_str(), given) {
+                ("host", value) => host = value,
+                ("port", value) => {
+                    let bad = |_| entry.bad("port is no number below 65536");
+                    // 0: the default, as to the client.
+                    port = value.map_or(Ok(0), |value| value.parse::<u16>()).map_err(bad)?;
                 }
-                "socket" => socket = Some(value),
-                "user" => target.user = value,
-                "password" => target.password = Secret::new(value),
-                "database" => target.db = Some(value),
-                "ssl" if target.tls == Tls::Off && value != "0" => target.tls = Tls::Required,
-                "ssl-ca" => target.tls = Tls::Verified { ca: value.into() },
+                ("socket", value) => socket = value,
+                ("user", Some(value)) => target.user = value,
+                ("password", value) => target.password = Secret::new(value.unwrap_or_default()),
+                ("database", value) => target.db = value,
+                ("ssl", _) if off => target.tls = Tls::Off,
+                ("skip-ssl", _) => target.tls = Tls::Off,
+                ("ssl", _) if target.tls == Tls::Off => target.tls = Tls::Required,
+                ("ssl-ca", Some(value)) => target.tls = Tls::Verified { ca: value.into() },
                 _ => {}
             }
         }
-        // As the mysql client does: no host, or `localhost` without a port, means the socket.
+        // As the client does: no host, or `localhost`, means the socket, be there a port or not.
         let local = host.as_deref().is_none_or(|h| h == "localhost");
-        target.address = match (socket, local && port.is_none()) {
-            (Some(path), true) => Address::Unix(path.into()),
-            _ => {
-                Address::Tcp { host: host.unwrap_or_else(|| "127.0.0.1".into()), port: port.unwrap_or(3306) }
-            }
+        target.address = match socket {
+            Some(path) if local => Address::Unix(path.into()),
+            _ => Address::Tcp {
+                host: host.unwrap_or_else(|| "127.0.0.1".into()),
+                port: if port == 0 { 3306 } else { port },
+            },
         };
         Ok(target)
     }
@@ -275,15 +261,6 @@ fn percent_decoded(what: &'static str, text: &str) -> Result<String, TargetError
         rest = &tail[2..];
     }
     String::from_utf8(bytes).map_err(|_| bad())
-}
-
-fn unquoted(value: &str) -> String {
-    for quote in ['"', '\''] {
-        if let Some(inner) = value.strip_prefix(quote).and_then(|v| v.strip_suffix(quote)) {
-            return inner.to_owned();
-        }
-    }
-    value.to_owned()
 }
 
 /// The same address with its password cut out.
@@ -341,13 +318,21 @@ mod tests {
     }
 
     #[test]
-    fn a_defaults_file_is_read_as_the_mysql_client_reads_it() {
-        let text = "[mysqld]\nport=1\n[client]\nuser = app\npassword=\"a#b\"\nsocket=/tmp/s\n";
-        let t = Target::from_defaults_text(text, "x").unwrap();
+    fn an_option_file_means_the_server_that_the_client_would_reach() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            let path = dir.path().join("my.cnf");
+            std::fs::write(&path, text).unwrap();
+            Target::from_defaults_file(&path)
+        };
+        let text = "[mysqld]\nport=1\n[client]\nuser = app\npassword=\"a#b\"\nport=3306\nsocket=/tmp/s\n";
+        let t = read(text).unwrap();
         assert_eq!(t.address, Address::Unix("/tmp/s".into()));
         assert_eq!((t.user.as_str(), t.password.expose()), ("app", "a#b"));
-        let tcp = Target::from_defaults_text("[client]\nhost=10.0.0.1\nsocket=/tmp/s\n", "x").unwrap();
+        let tcp = read("[client]\nhost=10.0.0.1\nsocket=/tmp/s\nport=0\n").unwrap();
         assert_eq!(tcp.address.to_string(), "10.0.0.1:3306");
-        assert!(Target::from_defaults_text("[client]\nport=x\n", "x").is_err());
+        assert!(read("[client]\nport=x\n").unwrap_err().to_string().contains("line 2"));
+        assert_eq!(read("[client]\nssl\n").unwrap().tls, Tls::Required);
+        assert_eq!(read("[client]\nssl\n[mysql]\nssl=OFF\n").unwrap().tls, Tls::Off);
     }
 }

@@ -1,4 +1,6 @@
-//! Which signals end toll, and how often need they be sent?
+//! Which signals ask toll to end in good order, and how often need they be sent?
+//!
+//! A terminal that closes (HUP) and a quit key (QUIT) ask no less than INT and TERM do.
 
 use crate::say::tell;
 use anyhow::{Context, bail};
@@ -17,17 +19,10 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises [`RAISED`] at the first signal that asks toll to end; none of them ends the process by itself.
-///
-/// A lost SSH connection (HUP) is no other end than Ctrl-C: what was switched on is put back. Nor does
-/// a second signal cut that short; it is answered with what is still going on.
+/// Raises [`RAISED`] at the first signal that asks toll to end; none of them ends the process by
+/// itself. A second one does not cut short what puts things back: it is told what still goes on.
 pub fn listen() -> anyhow::Result<()> {
-    let mut wanted = vec![SIGINT, SIGQUIT, SIGTERM];
-    // `nohup` means it: who ignores HUP from the start goes on without a terminal.
-    if !ignored_at_start(SIGHUP) {
-        wanted.push(SIGHUP);
-    }
-    let mut signals = Signals::new(&wanted).context("cannot listen to signals")?;
+    let mut signals = Signals::new(that_end()).context("cannot listen to signals")?;
     std::thread::spawn(move || {
         for _ in &mut signals {
             if RAISED.swap(true, Ordering::Relaxed) {
@@ -41,9 +36,30 @@ pub fn listen() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn ignored_at_start(signal: i32) -> bool {
+/// Whoever was started with HUP ignored (nohup) is meant to outlive its terminal:
+/// then HUP is not among them. To be asked before a handler is set.
+pub fn that_end() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask & (1 << (signal - 1)) != 0
+    those_heeded(&status)
+}
+
+fn those_heeded(status: &str) -> Vec<i32> {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let hup_ignored = ignored & (1 << (SIGHUP - 1)) != 0;
+    [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|s| *s != SIGHUP || !hup_ignored).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hangup_ends_toll_unless_it_was_started_to_outlive_it() {
+        assert!(that_end().contains(&SIGTERM) && that_end().contains(&SIGQUIT));
+        // As written under nohup, and without it (Rust itself ignores PIPE).
+        assert!(!those_heeded("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n").contains(&SIGHUP));
+        assert!(those_heeded("SigIgn:\t0000000000001000\n").contains(&SIGHUP));
+        assert_eq!(those_heeded("").len(), 4);
+    }
 }

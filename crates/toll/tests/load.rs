@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toll::journal::Journal;
 use toll::server::{Sandbox, SandboxSpec, ServerProgram};
@@ -78,7 +79,7 @@ fn final_line(output: &Output) -> Summary {
 #[test]
 fn a_signal_ends_a_run_with_whole_bins_and_a_final_line() {
     let Some(bench) = bench() else { return };
-    for signal in ["TERM", "INT"] {
+    for signal in ["TERM", "INT", "HUP", "QUIT"] {
         let mut child = bench.start(&[
             "read-only",
             "--tables",
@@ -106,6 +107,51 @@ fn a_signal_ends_a_run_with_whole_bins_and_a_final_line() {
         assert_eq!(summary.events, bins.iter().flat_map(|b| &b.hist).map(|(_, n)| n).sum::<u64>());
         assert!(bins.iter().rev().skip(1).all(|b| b.bin.mono_us % 50_000 == 0));
     }
+}
+
+/// Sends a signal by its name, and waits for the end.
+fn ended_by(child: &mut Child, signal: &str) -> ExitStatus {
+    let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(60) {
+        if let Some(status) = child.try_wait().expect("its state") {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("it can be ended");
+    panic!("still there a minute after SIG{signal}");
+}
+
+#[test]
+fn a_reader_that_does_not_read_does_not_hold_the_end() {
+    let Some(bench) = bench() else { return };
+    let mut child = bench.start(&["point-select", "--bins", "1ms", "--time", "0"]);
+    // A pipe holds 64 KiB: some 400 bins.
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(ended_by(&mut child, "TERM").code(), Some(1));
+    let mut said = String::new();
+    child.stderr.take().expect("its errors").read_to_string(&mut said).expect("text");
+    assert!(said.contains("nobody reads the output"), "{said}");
+}
+
+#[test]
+fn under_nohup_a_closed_terminal_ends_nothing() {
+    let Some(bench) = bench() else { return };
+    let load = bench.command(&["point-select", "--bins", "50ms", "--time", "0"]);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(load.get_program()).args(load.get_args());
+    nohup.envs(load.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut child = nohup.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("nohup starts");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines().map_while(Result::ok);
+    assert_eq!(lines.by_ref().take(2).count(), 2);
+    let sent = Command::new("kill").args(["-s", "HUP", &child.id().to_string()]).status();
+    assert!(sent.expect("kill").success());
+    assert_eq!(lines.by_ref().take(40).count(), 40, "two seconds later it is at work");
+    let rest = std::thread::spawn(move || lines.count());
+    assert!(ended_by(&mut child, "TERM").success());
+    assert!(rest.join().expect("a count") > 0);
 }
 
 #[test]
@@ -139,6 +185,37 @@ fn seconds_come_as_lines_for_people_and_as_json() {
     let people = text(&bench.toll(&["read-only", "--time", "1s"]).stdout);
     for word in ["thds: 1", "qps:", "p99", "generator:"] {
         assert!(people.contains(word), "{word}: {people}");
+    }
+}
+
+#[test]
+fn each_json_line_says_what_it_covers_and_no_rate_rests_on_a_stub() {
+    let Some(bench) = bench() else { return };
+    for arguments in [["--time", "2s", "--warmup", "500ms"], ["--time", "2300ms", "--warmup", "1s"]] {
+        let run = ["read-only", "--rows", "1000", "--threads", "4", "--json"];
+        let output = bench.toll(&[&run[..], &arguments].concat());
+        let lines: Vec<Summary> =
+            text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let (total, lines) = lines.split_last().expect("lines");
+        assert!(total.kind == Kind::Final && total.tps.is_some(), "{total:?}");
+        let mut end_s = 0.0;
+        for line in lines {
+            assert_eq!(line.begin_s, end_s, "no gap: {lines:?}");
+            assert!((line.end_s - line.begin_s - line.time_s).abs() < 1e-6, "{line:?}");
+            end_s = line.end_s;
+            assert_eq!(line.tps.is_some(), line.time_s >= 1.0, "{line:?}");
+            assert_eq!(line.qps.is_some(), line.time_s >= 1.0, "{line:?}");
+            let counted = line.begin_s >= total.begin_s;
+            let kind = match line.time_s >= 1.0 {
+                _ if !counted => Kind::Warmup,
+                true => Kind::Second,
+                false => Kind::Rest,
+            };
+            assert_eq!(line.kind, kind, "{line:?}");
+        }
+        assert_eq!(end_s, total.end_s);
+        let counted = lines.iter().filter(|line| line.kind != Kind::Warmup);
+        assert_eq!(counted.map(|line| line.events).sum::<u64>(), total.events);
     }
 }
 

@@ -15,9 +15,9 @@ pub struct ServerError {
 /// Each says its cause itself, so that a chain of errors names nothing twice.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("cannot connect to {address} ({cause}): is the server running, and is this its address?")]
+    #[error("cannot connect to {address} ({}): is the server running, and is this its address?", why(cause))]
     Connect { address: String, unix: bool, cause: io::Error },
-    #[error("lost the server while {doing} ({cause}): its error log may say why")]
+    #[error("lost the server while {doing} ({}): its error log may say why", why(cause))]
     Lost { doing: &'static str, cause: io::Error },
     #[error(transparent)]
     Server(#[from] ServerError),
@@ -62,5 +62,13 @@ impl Error {
 
     pub(crate) fn protocol(doing: &'static str, detail: impl Into<String>) -> Self {
         Self::Protocol { doing, detail: detail.into() }
+    }
+}
+
+/// A socket's timeout comes as "Resource temporarily unavailable".
+fn why(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
+        _ => cause.to_string(),
     }
 }

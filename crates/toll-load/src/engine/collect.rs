@@ -13,9 +13,13 @@ use std::time::Duration;
 /// What all workers did in one bin.
 #[derive(Debug)]
 pub struct Bin {
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC, as all times.
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// When the load began, its warm-up included.
+    pub load_began_ns: u64,
+    /// As wide as asked for, and begun before the load's end: a rate may rest on it.
+    pub whole: bool,
     /// Part of the warm-up: not in the totals.
     pub warmup: bool,
     pub tally: Tally,
@@ -32,6 +36,8 @@ pub struct Bin {
 pub struct Totals {
     pub begin_ns: u64,
     pub end_ns: u64,
+    /// When the load began, its warm-up included.
+    pub load_began_ns: u64,
     pub counts: Counts,
     /// Exact where a bucket of the bins' 32-bit counts would overflow.
     pub latency: Histogram<u64>,
@@ -215,6 +221,8 @@ impl Collector {
         Bin {
             begin_ns,
             end_ns,
+            load_began_ns: self.times.start_ns,
+            whole: end_ns - begin_ns >= self.times.bin_ns && begin_ns < self.times.end_ns,
             warmup,
             tally,
             backlog,
@@ -260,6 +268,7 @@ impl Collector {
         Totals {
             begin_ns: self.warm_ns.min(self.last_end_ns),
             end_ns: self.last_end_ns,
+            load_began_ns: self.times.start_ns,
             counts: self.total,
             latency: self.latency,
             service,

@@ -2,7 +2,7 @@
 
 use crate::server::{TestServer, as_user, make_certificates};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toll_load::{Compression, Connection, Error, Target, Tls};
 
 fn logged_in_as(target: &Target) -> String {
@@ -146,4 +146,34 @@ fn what_is_no_mysql_server_is_an_error_in_words() {
     let error = refused(&server.tcp());
     talker.join().unwrap();
     assert!(matches!(error, Error::Lost { .. } | Error::Protocol { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_hangs_holds_a_statement_no_longer_than_its_timeout_and_no_goodbye() {
+    let Some(server) = TestServer::mariadb(&["--max-allowed-packet=64M"]) else { return };
+    const LIMIT: Duration = Duration::from_millis(300);
+    // Far above the limit, far below for ever: this host may be busy.
+    const BOUNDED: Duration = Duration::from_secs(15);
+    // The second is more than any socket's buffers hold.
+    let statements = ["SELECT 1".to_owned(), format!("SELECT '{}'", "x".repeat(32 << 20))];
+    for target in [server.unix(), server.tcp(), Target { compress: Compression::Zlib, ..server.tcp() }] {
+        for statement in &statements {
+            let mut connection = Connection::connect(&target).unwrap();
+            connection.set_read_timeout(Some(LIMIT)).unwrap();
+            server.signal("STOP");
+            let begin = Instant::now();
+            let outcome = connection.query(statement);
+            let waited = begin.elapsed();
+            drop(connection);
+            let until_gone = begin.elapsed();
+            let greeting = Connection::connect(&Target { connect_timeout: LIMIT, ..target.clone() });
+            let all = begin.elapsed();
+            server.signal("CONT");
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, Error::Lost { .. }), "{error}");
+            assert!(error.to_string().contains("no answer in time"), "{error}");
+            assert!(waited >= LIMIT && until_gone < BOUNDED && all < BOUNDED, "{waited:?} {until_gone:?}");
+            assert!(matches!(greeting, Err(Error::Lost { .. })), "{target:?}");
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! `toll load`: keeps a server busy, and says what each event took.
 
+mod end;
 mod output;
 mod target;
 mod units;
 
 use crate::say::{show, tell};
+use crate::signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use output::Output;
@@ -96,9 +98,10 @@ enum Spread {
 
 pub fn run(arguments: &Load) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, stop.clone())?;
+    for signal in signals::that_end() {
+        signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
+    end::within_bounds(&stop)?;
     match arguments.what.as_str() {
         "prepare" => prepare(arguments, &stop),
         "cleanup" => {

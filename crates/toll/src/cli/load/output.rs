@@ -14,12 +14,9 @@ use toll_load::bins::BinLine;
 use toll_load::engine::{Bin, Totals};
 use toll_load::summary::Summary;
 
-const SHORTEST_LINE_NS: u64 = 100_000_000;
-
 pub struct Output {
     form: Form,
     hdr: Option<HdrLog>,
-    start_ns: Option<u64>,
     warned: bool,
     threads: u32,
 }
@@ -42,12 +39,11 @@ impl Output {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             HdrLog::begin(file)
         });
-        Ok(Self { form, hdr: hdr.transpose()?, start_ns: None, warned: false, threads: arguments.threads })
+        Ok(Self { form, hdr: hdr.transpose()?, warned: false, threads: arguments.threads })
     }
 
     /// A bin is complete. Breaks where nobody listens any more.
     pub fn bin(&mut self, bin: &Bin) -> ControlFlow<()> {
-        let start_ns = *self.start_ns.get_or_insert(bin.begin_ns);
         if bin.overloaded && !self.warned {
             self.warned = true;
             tell!(
@@ -59,18 +55,18 @@ impl Output {
         let line = match self.form {
             Form::Bins => serde_json::to_string(&BinLine::of_bin(bin)).unwrap_or_default(),
             Form::Json => serde_json::to_string(&Summary::of_bin(bin)).unwrap_or_default(),
-            Form::People => self.second(bin, start_ns),
+            Form::People => self.second(bin),
         };
         // A logged histogram is worth no run: say so, and go on without.
         if let Some(hdr) = &mut self.hdr
             && !bin.warmup
-            && let Err(error) = hdr.add(bin, start_ns)
+            && let Err(error) = hdr.add(bin)
         {
             tell!("toll: the histogram log ends here: {error:#}");
             self.hdr = None;
         }
-        // The answers that came in after the end are in the totals; as a line they would only confuse.
-        if self.form == Form::People && bin.end_ns - bin.begin_ns < SHORTEST_LINE_NS {
+        // What is not a whole second is in the totals; as a line of rates it would only confuse.
+        if self.form == Form::People && !bin.whole {
             return ControlFlow::Continue(());
         }
         let mut out = std::io::stdout().lock();
@@ -80,15 +76,15 @@ impl Output {
         }
     }
 
-    fn second(&self, bin: &Bin, start_ns: u64) -> String {
+    fn second(&self, bin: &Bin) -> String {
         let s = Summary::of_bin(bin);
         let ms = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1000.0));
         let mut line = format!(
-            "[ {:.0}s ] thds: {} tps: {:.2} qps: {:.2} lat (ms): p50 {} p95 {} p99 {} max {} err/s: {:.2} reconn/s: {:.2}",
-            (bin.end_ns - start_ns) as f64 / 1e9,
+            "[ {:.0}s ] thds: {} tps: {} qps: {} lat (ms): p50 {} p95 {} p99 {} max {} err/s: {:.2} reconn/s: {:.2}",
+            s.end_s,
             self.threads,
-            s.tps,
-            s.qps,
+            rate(s.tps),
+            rate(s.qps),
             ms(s.latency_us_p50),
             ms(s.latency_us_p95),
             ms(s.latency_us_p99),
@@ -121,10 +117,20 @@ impl Output {
     }
 }
 
+fn rate(per_s: Option<f64>) -> String {
+    per_s.map_or_else(|| "-".to_owned(), |per_s| format!("{per_s:.2}"))
+}
+
 fn report(s: &Summary, totals: &Totals) -> String {
     let mut text = format!(
-        "\nin {:.2} s: {} events ({:.2}/s), {} statements ({:.2}/s), {} errors, {} reconnects\n",
-        s.time_s, s.events, s.tps, s.statements, s.qps, s.errors, s.reconnects
+        "\nin {:.2} s: {} events ({}/s), {} statements ({}/s), {} errors, {} reconnects\n",
+        s.time_s,
+        s.events,
+        rate(s.tps),
+        s.statements,
+        rate(s.qps),
+        s.errors,
+        s.reconnects
     );
     if s.reconnects_asked > 0 {
         text += &format!("{} connections made anew as asked\n", s.reconnects_asked);
@@ -155,8 +161,11 @@ fn report(s: &Summary, totals: &Totals) -> String {
         row("  schedule lag (ms)", s.lag_us_mean, lag);
     }
     if let Some(due) = s.due_per_s {
-        text +=
-            &format!("due {due:.2} events/s, done {:.2}/s, left waiting at the end {}\n", s.tps, s.backlog);
+        text += &format!(
+            "due {due:.2} events/s, done {}/s, left waiting at the end {}\n",
+            rate(s.tps),
+            s.backlog
+        );
     }
     if s.overloaded {
         text +=
@@ -197,7 +206,7 @@ impl HdrLog {
         Ok(Self { file, serializer: V2DeflateSerializer::new() })
     }
 
-    fn add(&mut self, bin: &Bin, start_ns: u64) -> Result<()> {
+    fn add(&mut self, bin: &Bin) -> Result<()> {
         let mut us = Histogram::<u64>::new_with_bounds(1, 3_600_000_000, 3)?;
         for value in bin.tally.latency.iter_recorded() {
             us.saturating_record_n(
@@ -205,8 +214,10 @@ impl HdrLog {
                 u64::from(value.count_at_value()),
             );
         }
-        let (begin, end) =
-            (Duration::from_nanos(bin.begin_ns - start_ns), Duration::from_nanos(bin.end_ns - start_ns));
+        let (begin, end) = (
+            Duration::from_nanos(bin.begin_ns - bin.load_began_ns),
+            Duration::from_nanos(bin.end_ns - bin.load_began_ns),
+        );
         let mut line = Vec::new();
         IntervalLogWriterBuilder::new()
             .begin_log_with(&mut line, &mut self.serializer)?

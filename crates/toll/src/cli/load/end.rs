@@ -1,0 +1,38 @@
+//! What if a server that hangs, or a reader that does not read, keeps `toll load` from ending?
+//!
+//! Then it ends all the same: there is nothing on the host that it would have to put back.
+
+use crate::say::tell;
+use anyhow::{Context, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A signal is noticed this soon.
+const LOOK: Duration = Duration::from_millis(100);
+/// A load gives answers on their way two seconds.
+const GRACE: Duration = Duration::from_secs(5);
+/// Standard error may be what does not move.
+const LAST_WORD: Duration = Duration::from_millis(200);
+
+/// From now on the process ends soon after `stop` is raised, whatever its other threads wait for.
+pub fn within_bounds(stop: &Arc<AtomicBool>) -> Result<()> {
+    let stop = stop.clone();
+    let watch = move || {
+        while !stop.load(Ordering::Relaxed) {
+            thread::sleep(LOOK);
+        }
+        thread::sleep(GRACE);
+        let _ = thread::Builder::new().spawn(|| {
+            tell!(
+                "toll: the server does not answer, or nobody reads the output: ended without waiting for it; \
+                 what the server had begun it may still finish"
+            );
+        });
+        thread::sleep(LAST_WORD);
+        std::process::exit(1);
+    };
+    let started = thread::Builder::new().name("end".into()).spawn(watch);
+    started.map(drop).context("cannot start a thread")
+}
