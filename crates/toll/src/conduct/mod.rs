@@ -6,6 +6,7 @@
 mod calm;
 mod progress;
 mod readings;
+mod rehearsal;
 mod second_opinion;
 mod stage;
 mod trial;
@@ -21,11 +22,11 @@ use crate::workload::{Driver, Ground};
 use anyhow::Context;
 use calm::Calm;
 use second_opinion::Cut;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toll_record::{Plan, Step, Workload};
+use toll_record::{Ends, Plan, Step, Workload};
 
 /// Set by SIGINT and SIGTERM; looked at at least ten times a second.
 #[derive(Debug, Clone, Default)]
@@ -99,6 +100,8 @@ pub struct Conductor<'a> {
     /// Known after the pilot.
     calm: Option<Calm>,
     cuts: Vec<Cut>,
+    /// What the rehearsal found of commands that may end by themselves.
+    ends: BTreeMap<String, Ends>,
 }
 
 impl<'a> Conductor<'a> {
@@ -125,6 +128,7 @@ impl<'a> Conductor<'a> {
             driver: None,
             calm: None,
             cuts: Vec::new(),
+            ends: BTreeMap::new(),
         }
     }
 
