@@ -17,7 +17,7 @@ pub use artefact::{Artefact, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
-pub use plan::{Arm, ArtefactKind, Plan, Role, Server, Workload};
+pub use plan::{Arm, ArtefactKind, Ends, Plan, Role, Server, Workload};
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
     RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,

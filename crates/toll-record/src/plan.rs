@@ -63,6 +63,9 @@ pub struct Arm {
     pub curve: Option<String>,
     #[serde(default)]
     pub artefact: Option<ArtefactKind>,
+    /// What its own end means; absent: it never ends by itself.
+    #[serde(default, skip_serializing_if = "Ends::is_never")]
+    pub ends: Ends,
     /// Why this arm cannot run here; such an arm is in no round's order.
     #[serde(default)]
     pub unavailable: Option<String>,
@@ -84,6 +87,28 @@ pub enum Role {
     Placebo,
     /// A process whose cost is known: a bench that misses it is blind.
     PositiveControl,
+}
+
+/// What does it mean when a treatment ends by itself?
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// It has failed.
+    #[default]
+    Never,
+    /// The window, which began when it was started, is over.
+    ClosesWindow,
+    /// It is run again until the window is over.
+    Again,
+    /// One rehearsal before the first trial tells: `ClosesWindow` if it ends in time, else `Never`.
+    Rehearse,
+}
+
+impl Ends {
+    /// Whether its own end is a failure.
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
 }
 
 /// What kind of thing a treatment leaves behind; decides how it is counted.

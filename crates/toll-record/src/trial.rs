@@ -21,6 +21,12 @@ pub struct TrialLine {
     /// Size of the artefact at this moment, where it can be seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artefact_bytes: Option<u64>,
+    /// How often the treatment's command ended by itself inside the window, and what these runs of it
+    /// took together; on `window-end`, for arms whose command may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runs_us: Option<u64>,
     /// What went wrong, or what had to be done (`killed after TERM was ignored for 2 s`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,

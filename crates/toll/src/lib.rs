@@ -22,6 +22,7 @@ pub mod report;
 mod run;
 mod say;
 pub mod scenario;
+mod secrets;
 pub mod server;
 mod signals;
 mod treatment;

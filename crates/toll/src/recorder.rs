@@ -139,6 +139,8 @@ pub fn step(trial: u32, round: u32, arm: &str, step: toll_record::Step) -> Trial
         step,
         cpu: None,
         artefact_bytes: None,
+        runs: None,
+        runs_us: None,
         note: None,
     }
 }

@@ -97,6 +97,8 @@ impl Making {
             step,
             cpu,
             artefact_bytes: None,
+            runs: None,
+            runs_us: None,
             note,
         };
         self.run.trial(&line(Step::Start, self.now_us, None, None))?;

@@ -69,6 +69,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             curve: None,
             unavailable: None,
             burn_share: None,
+            ends: Default::default(),
         },
         cost: cost * e,
         caught: None,

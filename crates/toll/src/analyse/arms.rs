@@ -7,7 +7,7 @@ use super::stalls::{self, Stalls};
 use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use toll_record::{Artefact, Plan, Role, StallTotals, Verdict};
+use toll_record::{Artefact, Ends, Plan, Role, StallTotals, Verdict};
 
 /// Every arm of the plan, in its order.
 #[derive(Debug)]
@@ -39,7 +39,11 @@ impl<'a> Arms<'a> {
             (0..arms.len()).map(|i| baseline_of(plan, i, baseline).unwrap_or(i)).collect();
         let stalls = stalls::find(recorded, windows, baseline, &held_against, |arm| arms[arm].merged());
         for (window, found) in windows.iter().zip(&stalls.of_window) {
-            let stalled_s = stalls::totals([found].into_iter()).total_s;
+            let mut stalled_s = stalls::totals([found].into_iter()).total_s;
+            // Of a window as long as the others, so that what a shorter one stalls compares with them.
+            if plan.arms[window.arm].ends == Ends::ClosesWindow {
+                stalled_s *= plan.window_s / window.seconds();
+            }
             if let Some(measured) = &mut arms[window.arm].by_round[window.round as usize] {
                 measured.set("stall_s", Some(stalled_s));
             }

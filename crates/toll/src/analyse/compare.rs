@@ -102,7 +102,7 @@ fn paired(
 ) {
     // No completion in a whole window: fewer than one. Any other zero has no ratio.
     let zeros = match definition.name {
-        "qps" | "tps" => Zeros::AtMost(1.0 / plan.window_s.max(0.1)),
+        "qps" | "tps" => Zeros::AtMost(1.0 / shortest_s(plan, arm, baseline).max(0.1)),
         _ => Zeros::Refuse,
     };
     let outcome = &mut compared.outcome;
@@ -157,6 +157,12 @@ fn paired(
         Err(reason) => outcome.method = format!("none: {reason}"),
     }
     judge(plan, compared, None);
+}
+
+/// Length of the shortest window of either arm: a command's own end may have closed it.
+fn shortest_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
+    let covered = arm.present().chain(baseline.present()).map(|m| m.covered_s).filter(|s| *s > 0.0);
+    covered.fold(plan.window_s, f64::min)
 }
 
 /// The quantile of all windows together: what 12 rounds and more allow, and steadier than a mean of

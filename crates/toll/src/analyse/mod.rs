@@ -11,6 +11,7 @@ mod checks;
 mod compare;
 mod doubt;
 mod outcomes;
+mod own_end;
 mod recorded;
 mod scan;
 mod stalls;
@@ -123,6 +124,8 @@ fn arm_results(
         let captured_ratio = of_arm.as_ref().and_then(|a| a.captured_ratio);
         let (artefact, remarks) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.remarks));
         let mut notes = arms.notes(i, &compared);
+        let of_arm: Vec<&windows::Window> = trials.windows.iter().filter(|w| w.arm == i).collect();
+        notes.extend(own_end::note(arm, &of_arm, plan.window_s));
         notes.extend(remarks);
         notes.extend(artefact.as_ref().and_then(artefacts::second_opinion));
         notes.extend(scan::remarks(trials, i));

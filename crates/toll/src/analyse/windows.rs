@@ -16,6 +16,8 @@ pub struct Window {
     pub end_us: u64,
     /// CPU spent in the window, by party; absent where it was not read at both ends.
     pub cpu: Option<Cpu>,
+    /// How often the treatment's command ended by itself inside the window, and microseconds that this took.
+    pub runs: Option<(u32, u64)>,
     /// Growth of the artefact in the window, where its size could be seen.
     pub artefact_bytes: Option<u64>,
 }
@@ -76,6 +78,7 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
                 begin_us: begin.mono_us,
                 end_us: end.mono_us,
                 cpu: begin.cpu.zip(end.cpu).map(|(begin, end)| spent(begin, end)),
+                runs: end.runs.zip(end.runs_us),
                 artefact_bytes: begin
                     .artefact_bytes
                     .zip(end.artefact_bytes)

@@ -2,33 +2,44 @@
 
 use super::report::Format;
 use super::server_choice::ServerArgs;
-use crate::plan::Wishes;
+use crate::plan::{Wishes, no_program, no_variable};
 use crate::run::{self, Asked};
-use crate::scenario::{Scenario, Seconds};
+use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, check_load};
+use crate::secrets;
+use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Filled in: {port} {socket} {datadir} {pid} {artefact} {duration_s}
+/// Filled in: {port} {socket} {datadir} {pid} {artefact} {duration_s} {client_defaults} {schema}; {{x}} is {x}
 #[derive(Debug, Args)]
 pub struct Cost {
-    /// What keeps the server busy
-    #[arg(long, default_value = "read-only")]
+    /// What keeps the server busy: see `toll list workloads`
+    #[arg(long, default_value = "read-only", value_parser = load)]
     workload: String,
     /// Rounds; an interval at 95% needs at least 6
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: u32,
-    /// Length of a window
+    /// Length of a window; a command that ends sooner ends its windows
     #[arg(long, default_value = "2s")]
     window: Seconds,
-    /// Time between starting the command and its window
+    /// Time between starting the command and its window; for one that ends by itself, before both
     #[arg(long, default_value = "500ms")]
     settle: Seconds,
+    /// Pause between trials
+    #[arg(long, default_value = "0s")]
+    gap: Seconds,
+    /// Run a command that ends by itself again until its window ends
+    #[arg(long)]
+    repeat: bool,
+    /// Give the command this environment variable of toll's own; may be repeated
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
     /// Rows in each of the 8 tables
-    #[arg(long, default_value_t = 10_000)]
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     rows: u64,
     /// Connections of the load
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
     #[command(flatten)]
     server: ServerArgs,
@@ -74,13 +85,17 @@ role = "aa"
 "#;
 
 pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
-    let text = scenario_text(&arguments);
-    let scenario = Scenario::parse(&text)?;
+    let text = scenario_text(&arguments, &arguments.command);
+    let scenario = Scenario::parse(&text).context("this command cannot be priced")?;
+    refuse_what_cannot_start(&arguments)?;
+    // What is kept of the run must not say more than its title does.
+    let text = scenario_text(&arguments, &secrets::hide_words(&arguments.command));
     let wishes = Wishes {
         driver: Some(arguments.driver),
         rounds: Some(arguments.rounds),
         window: Some(arguments.window),
         settle: Some(arguments.settle),
+        gap: Some(arguments.gap),
         rows: Some(arguments.rows),
         threads: Some(arguments.threads),
         seed: arguments.seed,
@@ -98,17 +113,38 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
     super::run::finish(run::run(asked)?, arguments.format, &[])
 }
 
-fn scenario_text(arguments: &Cost) -> String {
-    let command = shell_words::join(&arguments.command);
+fn load(name: &str) -> Result<String, String> {
+    check_load(name).map(|()| name.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Tells before a server is started what would fail in every trial.
+fn refuse_what_cannot_start(arguments: &Cost) -> anyhow::Result<()> {
+    // `{toll}` and the like are known once the run is planned.
+    let program = arguments.command.first().filter(|word| !word.contains('{'));
+    if let Some(why) = program.and_then(|program| no_program(program)) {
+        bail!("nothing was measured: {why}");
+    }
+    if let Some(name) = arguments.env.iter().find(|name| std::env::var_os(name).is_none()) {
+        bail!("nothing was measured: {}", no_variable(name));
+    }
+    Ok(())
+}
+
+fn scenario_text(arguments: &Cost, command: &[String]) -> String {
+    // Each word in quotes of its own: placeholders are filled in once they are split.
+    let line = shell_words::join(command);
     let mut arm = toml::Table::new();
     let mut put = |key: &str, value: &str| arm.insert(key.into(), value.into());
     put("name", "command");
-    put("title", &command);
+    put("title", &shell_words::join(secrets::hide_words(command)));
     put("kind", "command");
-    // Quoting must not hide placeholders: they are filled in before the words are split.
-    put("command", &command);
-    if command.contains("{artefact}") {
+    put("command", &line);
+    put("ends", if arguments.repeat { "again" } else { "rehearse" });
+    if line.contains("{artefact}") {
         put("artefact", "bytes");
+    }
+    if !arguments.env.is_empty() {
+        arm.insert("env".into(), arguments.env.clone().into());
     }
     let mut workload = toml::Table::new();
     workload.insert("profile".into(), arguments.workload.as_str().into());
@@ -134,13 +170,28 @@ mod tests {
     fn any_command_becomes_an_arm_word_for_word() {
         let words = ["x", "--", "tcpdump", "-w", "{artefact}", "port {port}", "it's \"quoted\""];
         let cost = Wrapper::parse_from(words).cost;
-        let scenario = Scenario::parse(&scenario_text(&cost)).unwrap();
+        let scenario = Scenario::parse(&scenario_text(&cost, &cost.command)).unwrap();
         let arm = scenario.arms.last().unwrap();
         let mut fill = crate::treatment::Fill::default();
-        fill.set("artefact", "/x/a.bin".into());
+        fill.set("artefact", "/x y/\"a'.bin".into());
         fill.set("port", "33002".into());
         let filled = crate::treatment::words_of(arm.command.as_deref().unwrap(), &fill).unwrap();
-        assert_eq!(filled, ["tcpdump", "-w", "/x/a.bin", "port 33002", "it's \"quoted\""]);
+        assert_eq!(filled, ["tcpdump", "-w", "/x y/\"a'.bin", "port 33002", "it's \"quoted\""]);
         assert_eq!(scenario.workload.profile.as_deref(), Some("read-only"));
+        assert_eq!(arm.ends, toll_record::Ends::Rehearse);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_a_wrong_argument() {
+        for words in [
+            ["x", "--rounds", "0", "--", "true"],
+            ["x", "--rounds", "4294967295", "--", "true"],
+            ["x", "--window", "9999h", "--", "true"],
+            ["x", "--rows", "0", "--", "true"],
+            ["x", "--threads", "0", "--", "true"],
+            ["x", "--workload", "nosuch", "--", "true"],
+        ] {
+            assert!(Wrapper::try_parse_from(words).is_err(), "{words:?}");
+        }
     }
 }

@@ -2,15 +2,16 @@
 
 use super::report::Format;
 use crate::conduct::Ending;
-use crate::plan::Wishes;
+use crate::plan::{Settled, Wishes};
 use crate::report::bound::Bound;
 use crate::run::{self, Asked, ServerChoice};
 use crate::say::tell;
-use crate::scenario::{Scenario, Seconds, sweep_percents};
+use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, sweep_percents};
+use anyhow::Context;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_record::RunDir;
+use toll_record::{Role, RunDir, RunResult};
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -29,7 +30,7 @@ pub struct Run {
     #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
     arms: Option<Vec<String>>,
     /// Rounds; an interval at 95% needs at least 6
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: Option<u32>,
     /// Length of a window
     #[arg(long, value_name = "5s")]
@@ -98,6 +99,12 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         seed: arguments.seed,
         early_stop: arguments.early_stop,
     };
+    let settled = Settled::new(scenario.clone(), &wishes)?;
+    for bound in &arguments.fail_if {
+        bound
+            .check(&settled.arms, &settled.scenario.baseline)
+            .with_context(|| format!("--fail-if '{bound}'"))?;
+    }
     let server: ServerChoice = arguments.server.resolve()?;
     let asked = Asked {
         scenario,
@@ -119,19 +126,45 @@ pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) 
     let shown = finished.dir.display();
     if let Some(error) = finished.unwritten {
         tell!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
-        return Ok(ExitCode::from(1));
+        return Ok(ExitCode::FAILURE);
     }
     tell!("toll: the run is in {shown}; {shown}/report.html shows it");
-    let code = super::report::judge(bounds, &results)?;
     match finished.ending {
-        Ending::Done | Ending::Early => Ok(code),
+        Ending::Done | Ending::Early => {}
         Ending::Interrupted => {
+            super::report::judge(bounds, &results)?;
             tell!("toll: interrupted; the report holds what was measured until then");
-            Ok(ExitCode::from(130))
+            return Ok(ExitCode::from(130));
         }
         Ending::Cut(why) => {
             tell!("toll: the run ended early: {why}; the report holds what was measured until then");
-            Ok(ExitCode::from(1))
+            return Ok(ExitCode::FAILURE);
         }
     }
+    if let Some(why) = unmeasured(&results[0]) {
+        tell!("toll: no treatment was measured: {why}");
+        return Ok(ExitCode::FAILURE);
+    }
+    super::report::judge(bounds, &results)
+}
+
+/// Why a run that was to price something priced nothing; `None`: some treatment gave a window, or none was
+/// asked for.
+fn unmeasured(run: &RunResult) -> Option<String> {
+    let asked: Vec<_> = run.arms.iter().filter(|arm| arm.role == Role::Treatment).collect();
+    if asked.is_empty() || asked.iter().any(|arm| arm.windows > 0) {
+        return None;
+    }
+    let of = |name: &str| {
+        let failed = run.warnings.iter().find(|w| w.code == "trial-failed" && w.arm.as_deref() == Some(name));
+        failed.map_or_else(|| format!("{name} gave no window"), |warning| warning.text.clone())
+    };
+    let reasons: Vec<String> = asked
+        .iter()
+        .map(|arm| match &arm.unavailable {
+            Some(why) => format!("{} cannot run here ({why})", arm.name),
+            None => of(&arm.name),
+        })
+        .collect();
+    Some(reasons.join("; "))
 }

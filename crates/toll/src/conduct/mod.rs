@@ -6,6 +6,7 @@
 mod calm;
 mod progress;
 mod readings;
+mod rehearsal;
 mod second_opinion;
 mod stage;
 mod trial;
@@ -27,7 +28,7 @@ use second_opinion::Cut;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toll_record::{Plan, Step, Workload};
+use toll_record::{Ends, Plan, Step, Workload};
 
 /// Set by whatever signal asks toll to end; looked at at least ten times a second.
 #[derive(Debug, Clone, Copy)]
@@ -121,6 +122,8 @@ pub struct Conductor<'a> {
     /// Known after the pilot.
     calm: Option<Calm>,
     cuts: Vec<Cut>,
+    /// What the rehearsal found of commands that may end by themselves.
+    ends: BTreeMap<String, Ends>,
 }
 
 impl<'a> Conductor<'a> {
@@ -147,6 +150,7 @@ impl<'a> Conductor<'a> {
             driver: None,
             calm: None,
             cuts: Vec::new(),
+            ends: BTreeMap::new(),
         }
     }
 

@@ -1,4 +1,6 @@
 //! How does one arm have its turn: start, settle, window, stop, count?
+//!
+//! A command whose end closes the window is started with the window, at an edge between two bins.
 
 use super::calm::Waited;
 use super::second_opinion::{CUT_BYTES, Cut, Stretch};
@@ -7,10 +9,10 @@ use crate::clock;
 use crate::digest::count::{self, CountWindow};
 use crate::recorder::step;
 use crate::scenario::Arm;
-use crate::treatment::{Bench, Reading, Treatment};
+use crate::treatment::{Bench, Fill, Reading, Treatment};
 use crate::workload::{Driver, WindowLoad};
 use anyhow::Context;
-use toll_record::{Artefact, ArtefactKind, QueryCount, Step};
+use toll_record::{Artefact, ArtefactKind, Ends, QueryCount, Step};
 
 /// The window of a trial, as it came to be.
 struct Window {
@@ -22,12 +24,41 @@ struct Window {
     load: WindowLoad,
 }
 
+/// One trial's place in the run.
+#[derive(Clone, Copy)]
+struct Turn<'t> {
+    arm: &'t Arm,
+    trial: u32,
+    round: u32,
+    jitter_s: f64,
+    fill: &'t Fill,
+}
+
+/// How often a command has ended by itself, and what these runs of it took together.
+#[derive(Debug, Default)]
+struct Runs {
+    done: u32,
+    took_us: u64,
+    /// When the one that is going on began.
+    begun_us: u64,
+}
+
+impl Runs {
+    fn count(&mut self, now_us: u64) {
+        self.done += 1;
+        self.took_us += now_us.saturating_sub(self.begun_us);
+        self.begun_us = now_us;
+    }
+}
+
 /// Time past the window for which a treatment is told to last, so that it never ends by itself.
 ///
 /// A busy host may take its time to start a tool; nothing hangs on the length itself.
 const SLACK_S: f64 = 60.0;
 /// How often a treatment is looked after while its window is open.
 const WATCH_US: u64 = 200_000;
+/// The same where its end closes the window or has it run again. Each look costs about 10 us.
+const WATCH_CLOSELY_US: u64 = 2_000;
 
 impl Conductor<'_> {
     /// False when interrupted; the treatment is off in every case.
@@ -53,10 +84,15 @@ impl Conductor<'_> {
         let mut line = step(trial, round, name, Step::Start);
         line.note = waited.and_then(|waited| waited.note());
         self.recorder.trial(line);
-        let mut bench = self.stage.bench();
-        let mut treatment = Treatment::start(arm, &fill, trial, &mut bench)?;
-        self.recorder.trial(step(trial, round, name, Step::Ready));
-        let window = self.window(arm, trial, round, jitter_s, &mut treatment);
+        let mut treatment = Treatment::none();
+        let mut runs = Runs::default();
+        if self.ends(name) != Ends::ClosesWindow {
+            treatment = Treatment::start(arm, &fill, trial, &mut self.stage.bench())?;
+            runs.begun_us = clock::mono_us();
+            self.recorder.trial(step(trial, round, name, Step::Ready));
+        }
+        let turn = Turn { arm, trial, round, jitter_s, fill: &fill };
+        let window = self.window(&turn, &mut treatment, &mut runs);
         let stopped = self.stop_treatment(arm, trial, round, &mut treatment);
         let window = stopped.and(window);
         if window.is_err() {
@@ -114,27 +150,27 @@ impl Conductor<'_> {
     /// Settles, opens the window, closes it. `None`: interrupted.
     fn window(
         &mut self,
-        arm: &Arm,
-        trial: u32,
-        round: u32,
-        jitter_s: f64,
+        turn: &Turn<'_>,
         treatment: &mut Treatment,
+        runs: &mut Runs,
     ) -> anyhow::Result<Option<Window>> {
+        let Turn { arm, trial, round, .. } = *turn;
         let (_, workload) = self.arm(&arm.name)?;
         if arm.fresh_sessions {
             self.ensure_driver(&workload, true)?;
         }
         let name = &arm.name;
-        if !self.interrupt.sleep(self.plan.settle_s + jitter_s) {
+        let ends = self.ends(name);
+        let settled = clock::mono_us() + ((self.plan.settle_s + turn.jitter_s) * 1e6) as u64;
+        if self.watch(treatment, runs, ends, settled)?.is_none() {
             return Ok(None);
         }
-        treatment.check_alive()?;
         let driver = self.driver.as_mut().context("no driver")?;
         driver.check()?;
         let width = driver.feed.bin_width_us();
         let begin = driver.feed.edge_at_or_after(clock::mono_us() + width / 2);
         let bins = ((self.plan.window_s * 1e6) as u64).div_ceil(width).max(1);
-        let end = begin + bins * width;
+        let mut end = begin + bins * width;
         driver.feed.open_window(begin, end);
         clock::sleep_until(begin);
         let begin_wall_us = clock::wall_us();
@@ -145,17 +181,26 @@ impl Conductor<'_> {
         line.wall_us = begin_wall_us;
         line.artefact_bytes = at_begin.artefact_bytes;
         self.recorder.trial(line);
+        (runs.done, runs.took_us) = (0, 0);
+        if ends == Ends::ClosesWindow {
+            runs.begun_us = clock::mono_us();
+            *treatment = Treatment::start(arm, turn.fill, trial, &mut self.stage.bench())?;
+        }
         treatment.mark_begin(&at_begin);
         let mut next = begin;
         while next < end {
             next = (next + WATCH_US).min(end);
-            if !self.interrupt.sleep_until(next) {
-                return Ok(None);
-            }
-            treatment.check_alive()?;
+            let Some(over) = self.watch(treatment, runs, ends, next)? else { return Ok(None) };
             let driver = self.driver.as_mut().context("no driver")?;
             driver.check()?;
             self.progress.feed(driver.feed.live());
+            if over {
+                let edge = driver.feed.edge_at_or_after(clock::mono_us()).max(begin + width);
+                end = driver.feed.close_at(edge);
+                if !self.interrupt.sleep_until(end) {
+                    return Ok(None);
+                }
+            }
         }
         let end_wall_us = clock::wall_us();
         let mut line = step(trial, round, name, Step::WindowEnd);
@@ -164,6 +209,9 @@ impl Conductor<'_> {
         line.mono_us = end;
         line.wall_us = end_wall_us;
         line.artefact_bytes = at_end.artefact_bytes;
+        if !ends.is_never() {
+            (line.runs, line.runs_us) = (Some(runs.done), Some(runs.took_us));
+        }
         let driver = self.driver.as_mut().context("no driver")?;
         let load =
             driver.feed.close_window(BINS_WITHIN).context("the load driver fell silent inside a window")?;
@@ -172,6 +220,40 @@ impl Conductor<'_> {
             self.recorder.latency(name, trial, begin, end - begin, histogram);
         }
         Ok(Some(Window { begin_mono_us: begin, begin_wall_us, end_wall_us, at_begin, at_end, load }))
+    }
+
+    /// Looks after the treatment until a moment of the monotonic clock, or until the command that closes the
+    /// window has ended: then true. `None`: interrupted.
+    fn watch(
+        &mut self,
+        treatment: &mut Treatment,
+        runs: &mut Runs,
+        ends: Ends,
+        until_us: u64,
+    ) -> anyhow::Result<Option<bool>> {
+        if ends.is_never() {
+            let passed = self.interrupt.sleep_until(until_us);
+            if passed {
+                treatment.check_alive()?;
+            }
+            return Ok(passed.then_some(false));
+        }
+        loop {
+            if treatment.has_ended()? {
+                runs.count(clock::mono_us());
+                if ends == Ends::ClosesWindow {
+                    return Ok(Some(true));
+                }
+                treatment.run_again(&self.stage.bench())?;
+            }
+            let now = clock::mono_us();
+            if now >= until_us {
+                return Ok(Some(false));
+            }
+            if !self.interrupt.sleep_until((now + WATCH_CLOSELY_US).min(until_us)) {
+                return Ok(None);
+            }
+        }
     }
 
     /// Counts what the artefact holds, now that nothing is being measured, and lets it go.

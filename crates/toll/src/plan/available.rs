@@ -2,8 +2,12 @@
 
 use crate::scenario::{Arm, Kind};
 use crate::server::program::on_path;
+use crate::treatment::{Fill, words_of};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Placeholders that each trial fills in for itself.
+pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
 
 /// What the host and the server offer.
 #[derive(Debug, Clone)]
@@ -19,15 +23,15 @@ pub struct Facts {
 
 /// The reason why an arm cannot run, with what would change that; `None`: it can.
 pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
-    let programs = arm
-        .command
-        .iter()
-        .chain(arm.stages.iter().flatten())
-        .filter_map(|stage| stage.split_ascii_whitespace().next())
-        .filter(|word| !word.starts_with('{'));
-    for program in programs.chain(arm.requires.iter().map(String::as_str)) {
-        if !is_there(program) {
-            return Some(format!("{program} is not installed: `toll doctor` says how to get it"));
+    for needed in &arm.requires {
+        let is_file = needed.contains('/') && Path::new(needed).exists();
+        if !is_file && let Some(why) = no_program(needed) {
+            return Some(why);
+        }
+    }
+    for name in &arm.env {
+        if std::env::var_os(name).is_none() {
+            return Some(no_variable(name));
         }
     }
     if arm.requires_root && !facts.is_root {
@@ -69,7 +73,44 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     None
 }
 
-/// A program by its name, a file by its path.
-fn is_there(name: &str) -> bool {
-    if name.contains('/') { Path::new(name).exists() } else { on_path(name).is_some() }
+/// The reason why an arm's commands cannot be carried out on this server, placeholders filled in as far as
+/// they are known before a trial.
+pub fn unfit(arm: &Arm, fill: &Fill) -> Option<String> {
+    let mut open = fill.clone();
+    for name in OPEN {
+        open.set(name, name.to_uppercase());
+    }
+    for command in arm.command.iter().chain(arm.stages.iter().flatten()) {
+        match words_of(command, &open) {
+            Ok(words) => {
+                if let Some(why) = no_program(&words[0]) {
+                    return Some(why);
+                }
+            }
+            Err(error) => return Some(format!("{error:#}")),
+        }
+    }
+    let texts = arm.stdout.iter().chain(arm.set.values()).chain(arm.set_if_known.values());
+    texts.filter_map(|text| open.apply(text).err()).map(|error| format!("{error:#}")).next()
+}
+
+/// Why a program, by its name or its path, cannot be started; `None`: it can.
+pub fn no_program(program: &str) -> Option<String> {
+    if !program.contains('/') {
+        return on_path(program)
+            .is_none()
+            .then(|| format!("{program} is not installed: `toll doctor` says how to get it"));
+    }
+    let path = Path::new(program);
+    if !path.exists() {
+        return Some(format!("there is no {program}: give the path of a program that is there"));
+    }
+    let executable = path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
+    (!executable)
+        .then(|| format!("{program} cannot be executed: make it executable, or name its interpreter"))
+}
+
+/// What to say of an environment variable that an arm wants and that is not set.
+pub fn no_variable(name: &str) -> String {
+    format!("the environment variable {name} is not set: set it before toll is started")
 }

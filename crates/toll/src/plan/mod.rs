@@ -3,15 +3,20 @@
 //! Flags and the profile are settled before a server exists; what depends on the server (which
 //! arms can run, what commands say) once it is there. All randomness comes from the seed.
 
+mod again;
 mod available;
 mod sweep;
 
-pub use available::{Facts, unavailable};
+pub use available::{Facts, no_program, no_variable, unavailable};
 
 use crate::clock;
-use crate::scenario::{Arm, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written};
-use crate::treatment::Fill;
-use anyhow::{Context, bail};
+use crate::scenario::{
+    Arm, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written, check_load, check_rate,
+};
+use crate::secrets;
+use crate::treatment::{Fill, words_of};
+use anyhow::{Context, bail, ensure};
+use available::{OPEN, unfit};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_load::mix::Profile;
 use toll_record::{FORMAT, Plan, Workload};
@@ -67,8 +72,9 @@ impl Settled {
         profile.settle = wishes.settle.unwrap_or(profile.settle);
         profile.gap = wishes.gap.unwrap_or(profile.gap);
         profile.table_rows = wishes.table_rows.or(profile.table_rows);
-        if profile.rounds == 0 || profile.window.0 <= 0.0 {
-            bail!("--rounds and --window must be above zero");
+        profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
+        for rate in &wishes.rates {
+            check_rate(*rate)?;
         }
         let rows = wishes.rows.or(profile.rows);
         let workload = resolve_workload(&scenario.workload, wishes, rows);
@@ -78,6 +84,14 @@ impl Settled {
                 profile.window.0
             );
         }
+        check_load(&workload.profile)?;
+        ensure!(
+            workload.threads > 0 && workload.tables > 0 && workload.rows > 0,
+            "{} threads, {} tables and {} rows make no load: one of each is the least",
+            workload.threads,
+            workload.tables,
+            workload.rows
+        );
         let mut arms = choose_arms(&scenario, &profile, wishes)?;
         if let Some(sweep) = sweep_of(&scenario, wishes) {
             arms = sweep::swept(arms, &sweep, &scenario.baseline);
@@ -162,7 +176,7 @@ impl Settled {
         for arm in &self.arms {
             arms.push(toll_record::Arm {
                 name: arm.name.clone(),
-                title: arm.title.clone(),
+                title: secrets::hide(&arm.title),
                 role: arm.role,
                 kind: arm.kind.name().to_owned(),
                 command: shown_command(arm, fill),
@@ -170,15 +184,18 @@ impl Settled {
                 against: arm.against.clone(),
                 curve: arm.curve.clone(),
                 artefact: arm.artefact,
-                unavailable: unavailable(arm, facts),
+                ends: arm.ends,
+                unavailable: unavailable(arm, facts).or_else(|| unfit(arm, fill)),
                 burn_share: arm.burn_share,
             });
         }
+        without_reference(&mut arms);
+        let baseline = arms.iter().find(|arm| arm.name == self.scenario.baseline);
+        if let Some(why) = baseline.and_then(|arm| arm.unavailable.as_ref()) {
+            bail!("the baseline `{}` cannot run here: {why}", self.scenario.baseline);
+        }
         let runnable: Vec<String> =
             arms.iter().filter(|a| a.unavailable.is_none()).map(|a| a.name.clone()).collect();
-        if !runnable.contains(&self.scenario.baseline) {
-            bail!("the baseline `{}` cannot run here", self.scenario.baseline);
-        }
         let order = toll_stats::rounds(self.seed, runnable.len(), self.profile.rounds as usize)
             .into_iter()
             .map(|round| round.into_iter().map(|i| runnable[i].clone()).collect())
@@ -186,7 +203,7 @@ impl Settled {
         Ok(Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command,
+            command: again::again(&command, self.seed),
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
@@ -284,19 +301,32 @@ fn choose_arms(scenario: &Scenario, profile: &Times, wishes: &Wishes) -> anyhow:
     Ok(scenario.arms.iter().filter(|arm| chosen(arm) || needed(arm)).cloned().collect())
 }
 
+/// An arm whose counterpart cannot run here has nothing to be compared with.
+fn without_reference(arms: &mut [toll_record::Arm]) {
+    loop {
+        let gone: Vec<String> =
+            arms.iter().filter(|arm| arm.unavailable.is_some()).map(|arm| arm.name.clone()).collect();
+        let mut orphans = arms.iter_mut().filter(|arm| {
+            arm.unavailable.is_none() && arm.against.as_ref().is_some_and(|other| gone.contains(other))
+        });
+        let Some(arm) = orphans.next() else { return };
+        let other = arm.against.clone().unwrap_or_default();
+        arm.unavailable = Some(format!("it is compared with {other}, which cannot run here"));
+    }
+}
+
 /// The command or settings as people would write them; `{artefact}` and the like stay open.
 fn shown_command(arm: &Arm, fill: &Fill) -> String {
     let mut open = fill.clone();
     open.set("toll", "toll".into());
-    for name in ["artefact", "remote_ip", "remote_port"] {
+    for name in OPEN {
         open.set(name, name.to_uppercase());
     }
-    let stages: Vec<String> = arm
-        .command
-        .iter()
-        .chain(arm.stages.iter().flatten())
-        .map(|s| open.apply(s).unwrap_or_else(|_| s.clone()))
-        .collect();
+    let shown = |stage: &String| match words_of(stage, &open) {
+        Ok(words) => shell_words::join(secrets::hide_words(&words)),
+        Err(_) => secrets::hide(stage),
+    };
+    let stages: Vec<String> = arm.command.iter().chain(arm.stages.iter().flatten()).map(shown).collect();
     let mut text = stages.join(" | ");
     if let Some(stdout) = &arm.stdout {
         text.push_str(&format!(" > {}", open.apply(stdout).unwrap_or_else(|_| stdout.clone())));
@@ -305,7 +335,7 @@ fn shown_command(arm: &Arm, fill: &Fill) -> String {
         .set
         .iter()
         .map(|(name, value)| format!("{name}={}", open.apply(value).unwrap_or_else(|_| value.clone())))
-        .chain(arm.on.iter().cloned())
+        .chain(arm.on.iter().map(|sql| secrets::hide(sql)))
         .collect();
     if !settings.is_empty() {
         text.push_str(&format!("SET GLOBAL {}", settings.join(", ")));
@@ -336,6 +366,67 @@ mod tests {
         let names: Vec<_> =
             Settled::new(scenario(), &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
         assert_eq!(names, ["none", "B"]);
+    }
+
+    #[test]
+    fn a_length_or_a_load_from_the_command_line_is_checked_like_one_from_the_file() {
+        for (wishes, expected) in [
+            (Wishes { rounds: Some(0), ..Wishes::default() }, "rounds = 0"),
+            (Wishes { window: Some(Seconds(0.0)), ..Wishes::default() }, "window = 0 s"),
+            (Wishes { threads: Some(0), ..Wishes::default() }, "0 threads"),
+            (Wishes { rates: vec![f64::NAN], ..Wishes::default() }, "a rate of NaN"),
+        ] {
+            let said = format!("{:#}", Settled::new(scenario(), &wishes).unwrap_err());
+            assert!(said.contains(expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_arm_whose_counterpart_cannot_run_cannot_run_either() {
+        let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
+        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let mut arms: Vec<toll_record::Arm> =
+            settled.arms.iter().map(|arm| planned(arm, settled.arm_workload(arm))).collect();
+        arms.iter_mut().find(|arm| arm.name == "tcp-64").unwrap().unavailable = Some("no TCP".into());
+        without_reference(&mut arms);
+        let why = |name: &str| arms.iter().find(|arm| arm.name == name).unwrap().unavailable.clone();
+        assert_eq!(why("ssh-tcp-64").as_deref(), Some("it is compared with tcp-64, which cannot run here"));
+        assert_eq!(
+            why("ssh-unix-64").as_deref(),
+            Some("it is compared with ssh-tcp-64, which cannot run here")
+        );
+        assert_eq!(why("text-64"), None);
+    }
+
+    fn planned(arm: &Arm, workload: Workload) -> toll_record::Arm {
+        toll_record::Arm {
+            name: arm.name.clone(),
+            title: arm.title.clone(),
+            role: arm.role,
+            kind: arm.kind.name().to_owned(),
+            command: String::new(),
+            workload,
+            against: arm.against.clone(),
+            curve: None,
+            artefact: None,
+            ends: arm.ends,
+            unavailable: None,
+            burn_share: None,
+        }
+    }
+
+    #[test]
+    fn a_shown_command_has_its_definitions_and_no_secret() {
+        let mut arm = scenario().arms.into_iter().find(|arm| arm.name == "B").unwrap();
+        let mut fill = Fill::new(&scenario().define, "mariadb");
+        fill.set("port", "33002".into());
+        let shown = shown_command(&arm, &fill);
+        assert_eq!(
+            shown,
+            "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
+        );
+        arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
+        assert_eq!(shown_command(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
     }
 
     #[test]

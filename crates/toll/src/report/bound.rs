@@ -4,9 +4,10 @@
 //! side: a toll that this run cannot tell from nothing fails nobody. With too few rounds for an
 //! interval the toll alone decides, and the judgement says so. Never rounds.
 
-use crate::analyse;
+use crate::analyse::{self, UNTIL_DONE};
+use crate::scenario;
 use std::str::FromStr;
-use toll_record::{ArmResult, Outcome, RunResult};
+use toll_record::{ArmResult, Outcome, Role, RunResult};
 
 /// `ARM.OUTCOME>N%`, or `<` for outcomes of which more is better: `B.qps<-10%`.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +38,8 @@ pub enum BoundError {
     Arm { arm: String, known: String },
     #[error("{arm} is what the others are compared with: a bound needs another arm")]
     Baseline { arm: String },
+    #[error("{0}: only arms with `until_done` have the outcome {UNTIL_DONE}, and they have no response time")]
+    NotOf(String),
     #[error("{arm} has no toll on {outcome}: {why}")]
     NoToll { arm: String, outcome: String, why: String },
 }
@@ -91,6 +94,26 @@ impl std::fmt::Display for Bound {
 }
 
 impl Bound {
+    /// Whether a run of these arms can be judged by this bound at all, told before it begins.
+    ///
+    /// # Errors
+    /// No such arm, one that is compared with nothing, or one that cannot have this outcome.
+    pub fn check(&self, arms: &[scenario::Arm], baseline: &str) -> Result<(), BoundError> {
+        let arm = arms.iter().find(|arm| arm.name == self.arm).ok_or_else(|| BoundError::Arm {
+            arm: self.arm.clone(),
+            known: arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
+        })?;
+        if arm.name == baseline || arm.role == Role::Baseline {
+            return Err(BoundError::Baseline { arm: arm.name.clone() });
+        }
+        let of_a_load =
+            ["qps", "tps", "stall_s"].contains(&self.outcome.as_str()) || self.outcome.contains("latency");
+        if (self.outcome == UNTIL_DONE && !arm.until_done) || (of_a_load && arm.until_done) {
+            return Err(BoundError::NotOf(self.to_string()));
+        }
+        Ok(())
+    }
+
     /// Judges one run.
     ///
     /// # Errors
@@ -158,6 +181,24 @@ mod tests {
             assert_eq!(text.parse::<Bound>().unwrap().to_string(), text);
         }
         assert_eq!("B.qps < -10 %".parse::<Bound>().unwrap().to_string(), "B.qps<-10%");
+    }
+
+    #[test]
+    fn a_bound_that_no_run_can_be_judged_by_is_told_before_the_run() {
+        let (scenario, _) = scenario::Scenario::load("socket-vs-tcp").unwrap();
+        for (text, expected) in [
+            ("tcp-64.qps<-5%", ""),
+            ("dump-tcp.elapsed_s>5%", ""),
+            ("Q.qps<-5%", "no arm \"Q\": it has unix-64, unix-64b, tcp-64"),
+            ("unix-64.qps<-5%", "another arm"),
+            ("unix-1.qps<-5%", "another arm"),
+            ("tcp-64.elapsed_s>5%", "only arms with `until_done`"),
+            ("dump-tcp.latency_us_p99>5%", "only arms with `until_done`"),
+        ] {
+            let said = text.parse::<Bound>().unwrap().check(&scenario.arms, &scenario.baseline);
+            let said = said.map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(said.contains(expected) && said.is_empty() == expected.is_empty(), "{text}: {said}");
+        }
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! Reads run directories, names what they lack, and leaves out what nobody should mail: passwords in
 //! commands. Never estimates: figures come from the analysis, series from the samples.
 
-mod redact;
 mod thin;
 mod timeline;
 
 use crate::analyse;
+use crate::secrets;
 use anyhow::Context;
 use serde::Serialize;
 use serde_json::Value;
@@ -215,9 +215,7 @@ fn shown<T: Serialize>(part: &T) -> anyhow::Result<Value> {
 fn make_showable(value: &mut Value) {
     match value {
         Value::String(text) => {
-            if let std::borrow::Cow::Owned(redacted) = redact::redact(text) {
-                *text = redacted;
-            }
+            *text = secrets::hide(text);
         }
         Value::Number(n) => {
             if let Some(wide) = n.as_u64().filter(|&n| n > EXACT_IN_BROWSER) {

@@ -6,7 +6,7 @@ use toll_record::Plan;
 /// The power that the minimal detectable effect is stated for.
 const POWER: f64 = 0.8;
 
-/// Percent on the plan's primary outcome; `None` where no interval can be given at all.
+/// Percent on the plan's primary outcome; `None` where no interval can be given at all, or no pilot was.
 ///
 /// A pair's two windows lie apart by any part of a round, so their difference varies by the square
 /// root of two times what single windows do.
@@ -16,14 +16,26 @@ pub fn mde_pct(pilot: &[f64], plan: &Plan) -> Option<f64> {
     toll_stats::minimal_detectable_effect(sd, plan.rounds, plan.alpha, POWER).map(toll_stats::toll_pct)
 }
 
-/// Says what the run will be able to find, before it begins.
-pub fn tell(plan: &Plan, progress: &Progress) {
-    match plan.planned_mde_pct {
-        Some(mde) => progress
-            .say(&format!("this plan finds a toll of {mde:.1}% or more on {} in 8 runs of 10", plan.primary)),
-        None => progress.say(&format!(
-            "{} rounds are too few for an interval: tolls will be given without one",
+/// Says what the run will be able to find, before it begins; `pilot`: windows that the pilot gave.
+pub fn tell(plan: &Plan, pilot: usize, progress: &Progress) {
+    progress.say(&said(plan, pilot));
+}
+
+fn said(plan: &Plan, pilot: usize) -> String {
+    let need = toll_stats::rounds_for_interval(plan.alpha);
+    if (plan.rounds as usize) < need {
+        return format!(
+            "{} rounds are too few for an interval, {need} are the fewest: tolls will be given without one",
             plan.rounds
-        )),
+        );
+    }
+    match plan.planned_mde_pct {
+        Some(mde) => {
+            format!("this plan finds a toll of {mde:.1}% or more on {} in 8 runs of 10", plan.primary)
+        }
+        None if pilot < 2 => "how small a toll this plan finds is not foretold: there was no pilot long \
+             enough; `pilot` in the scenario's profile asks for one"
+            .to_owned(),
+        None => "how small a toll this plan finds cannot be foretold from its pilot".to_owned(),
     }
 }

@@ -20,6 +20,7 @@ use crate::plan::{Facts, Settled, Wishes};
 use crate::recorder::{Recorder, Recording};
 use crate::say::tell;
 use crate::scenario::Scenario;
+use crate::secrets;
 use crate::server::private;
 use anyhow::{Context, bail};
 use lock::HostLock;
@@ -28,7 +29,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Plan, RunDir, RunResult, RunWriter};
+use toll_record::{Ends, Plan, RunDir, RunResult, RunWriter};
 
 /// A run as it was asked for.
 #[derive(Debug, Clone)]
@@ -68,13 +69,14 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     private::dir(&dir.join("artefacts"))?;
     let writer = RunWriter::create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
-    std::fs::write(dir.join("scenario.toml"), &asked.text).context("cannot write scenario.toml")?;
+    std::fs::write(dir.join("scenario.toml"), secrets::hide(&asked.text))
+        .context("cannot write scenario.toml")?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
     let conducted = conduct(&asked, &mut settled, &dir, writer, journal, &interrupt);
     let ending = match conducted {
         Ok(ending) => ending,
         Err(error) => {
-            forget_unplanned(&dir);
+            forget_unmeasured(&dir);
             return Err(error);
         }
     };
@@ -172,15 +174,13 @@ fn trials(
         &mut enough,
         asked.keep_artefacts,
     );
-    let ending = match conductor.pilot(settled.profile.pilot.0) {
-        Ok(bins) => {
-            plan.planned_mde_pct = foretell::mde_pct(&bins, plan);
-            foretell::tell(plan, &progress);
-            toll_record::write_json(&root, "plan.json", plan).context("cannot write plan.json")?;
-            conductor.run()
-        }
-        Err(error) => Err(error),
-    };
+    let ending = conductor.pilot(settled.profile.pilot.0).and_then(|bins| {
+        plan.planned_mde_pct = foretell::mde_pct(&bins, plan);
+        foretell::tell(plan, bins.len(), &progress);
+        conductor.rehearse(&mut plan.arms)?;
+        toll_record::write_json(&root, "plan.json", plan).context("cannot write plan.json")?;
+        conductor.run()
+    });
     let stopped = conductor.stop_load();
     conductor.second_opinions();
     progress.finish();
@@ -222,14 +222,19 @@ fn capacities(
     Ok(found)
 }
 
-/// A run that came to nothing before it had a plan leaves no directory to wonder about.
-fn forget_unplanned(dir: &Path) {
-    if dir.join("plan.json").exists() {
+/// A run that came to nothing before its first trial leaves no directory to wonder about.
+fn forget_unmeasured(dir: &Path) {
+    if std::fs::metadata(dir.join("trials.ndjson")).is_ok_and(|trials| trials.len() > 0) {
         tell!("toll: what was measured until then is in {}", dir.display());
         return;
     }
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
-    for file in files.filter(|p| p.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "hlog")) {
+    let planned = ["plan.json", "host.json"].map(|name| dir.join(name));
+    let ours = |path: &PathBuf| {
+        path.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "hlog")
+            || planned.contains(path)
+    };
+    for file in files.filter(ours) {
         let _ = std::fs::remove_file(file);
     }
     // Not empty: then it was there before, with other things in it.
@@ -240,12 +245,14 @@ fn forget_unplanned(dir: &Path) {
 fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
     let arms = plan.order.first().map_or(0, Vec::len);
     let seconds = settled.profile.pilot.0 + settled.expected_s(arms);
+    let may_end = plan.arms.iter().any(|arm| matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse));
     tell!(
-        "toll: {} ({}): {arms} arms x {} rounds, windows of {} s, about {:.0}:{:02.0} min; seed {}; {}",
+        "toll: {} ({}): {arms} arms x {} rounds, windows of {} s, {} {:.0}:{:02.0} min; seed {}; {}",
         plan.scenario,
         plan.profile,
         plan.rounds,
         plan.window_s,
+        if may_end { "at most" } else { "about" },
         (seconds / 60.0).floor(),
         seconds % 60.0,
         plan.seed,

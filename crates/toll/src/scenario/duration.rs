@@ -1,5 +1,6 @@
 //! How is a length of time written? `300ms`, `5s`, `2m`, or a bare number of seconds.
 
+use super::LONGEST_S;
 use serde::{Deserialize, Deserializer, de::Error};
 use std::str::FromStr;
 
@@ -21,6 +22,9 @@ impl FromStr for Seconds {
             other => return Err(format!("`{other}` is no unit of time: use ms, s, m or h")),
         };
         let value: f64 = number.parse().map_err(|_| format!("`{text}` is no length of time, such as 5s"))?;
+        if value * scale > LONGEST_S {
+            return Err(format!("`{text}` is more than a day"));
+        }
         Ok(Self(value * scale))
     }
 }
@@ -54,7 +58,7 @@ mod tests {
         for (text, want) in [("300ms", 0.3), ("5s", 5.0), ("2m", 120.0), ("1.5", 1.5), ("1h", 3600.0)] {
             assert!((text.parse::<Seconds>().unwrap().0 - want).abs() < 1e-9, "{text}");
         }
-        for text in ["", "s", "5 parsecs", "-1s", "1.2.3s"] {
+        for text in ["", "s", "5 parsecs", "-1s", "1.2.3s", "25h", &"9".repeat(400)] {
             assert!(text.parse::<Seconds>().is_err(), "{text} should be refused");
         }
     }

@@ -1,16 +1,18 @@
 //! What does a scenario file say? As written: nothing is resolved, looked up or started here.
 
+mod check;
 mod duration;
 mod preset;
 mod rows;
 
+pub use check::{LONGEST_S, MOST_ROUNDS, check_load, check_rate};
 pub use duration::Seconds;
 pub use preset::{PRESETS, Preset};
 pub use rows::RowUpdate;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A scenario, one to one with its TOML.
@@ -177,6 +179,12 @@ pub struct Arm {
     pub requires_variable: Vec<String>,
     /// Share of one CPU that a positive control burns.
     pub burn_share: Option<f64>,
+    /// What it means when the command ends by itself.
+    #[serde(default)]
+    pub ends: toll_record::Ends,
+    /// Environment variables that the processes are given, by name; of all others only harmless ones.
+    #[serde(default)]
+    pub env: Vec<String>,
     /// The window lasts until the command is done; no load runs beside it (`driver = "none"`).
     #[serde(default)]
     pub until_done: bool,
@@ -254,98 +262,7 @@ impl Scenario {
     /// Reads and validates; the error names the line and what was expected.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let scenario: Scenario = toml::from_str(text).context("not a scenario")?;
-        scenario.validate()?;
+        scenario.check()?;
         Ok(scenario)
-    }
-
-    fn validate(&self) -> anyhow::Result<()> {
-        let mut names = BTreeSet::new();
-        for arm in &self.arms {
-            if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
-                bail!("arm name `{}`: use letters, digits, `-` and `_`", arm.name);
-            }
-            if !names.insert(arm.name.as_str()) {
-                bail!("two arms are named `{}`: names must differ", arm.name);
-            }
-            arm.validate().with_context(|| format!("arm `{}`", arm.name))?;
-        }
-        for arm in &self.arms {
-            let rate_of = match &arm.workload.rate {
-                Some(Rate::Share { of, .. }) => Some(of),
-                _ => None,
-            };
-            for other in arm.against.iter().chain(rate_of) {
-                if !names.contains(other.as_str()) {
-                    bail!("arm `{}` refers to the arm `{other}`, which does not exist", arm.name);
-                }
-            }
-        }
-        if !names.contains(self.baseline.as_str()) {
-            bail!("the baseline `{}` is not among the arms", self.baseline);
-        }
-        if let Some(sweep) = &self.sweep {
-            sweep.validate(&names)?;
-        }
-        if self.profile.is_empty() {
-            bail!("no [profile.NAME] table: give at least one with rounds, window and settle");
-        }
-        for (name, profile) in &self.profile {
-            if profile.rounds == 0 || profile.window.0 <= 0.0 {
-                bail!("profile `{name}`: rounds and window must be above zero");
-            }
-            for arm in profile.arms.iter().flatten() {
-                if !names.contains(arm.as_str()) {
-                    bail!("profile `{name}` lists the arm `{arm}`, which does not exist");
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Sweep {
-    fn validate(&self, arms: &BTreeSet<&str>) -> anyhow::Result<()> {
-        if let Some(of) = &self.of
-            && !arms.contains(of.as_str())
-        {
-            bail!("[sweep] is of the arm `{of}`, which does not exist");
-        }
-        let mut seen = BTreeSet::new();
-        if self.percents.is_empty() || !self.percents.iter().all(|p| *p > 0 && seen.insert(p)) {
-            bail!("the percents of a sweep must be above zero and differ");
-        }
-        Ok(())
-    }
-}
-
-impl Arm {
-    fn validate(&self) -> anyhow::Result<()> {
-        let processes = (self.command.is_some(), self.stages.is_some());
-        match (self.kind, processes) {
-            (Kind::Command, (true, false)) | (Kind::Pipeline, (false, true)) => {}
-            (Kind::Command, _) => bail!("kind = \"command\" takes `command`, and no `stages`"),
-            (Kind::Pipeline, _) => bail!("kind = \"pipeline\" takes `stages`, and no `command`"),
-            (_, (false, false)) => {}
-            (kind, _) => bail!("kind = \"{}\" takes no command", kind.name()),
-        }
-        let has_sql = !(self.set.is_empty() && self.update.is_empty() && self.on.is_empty());
-        if matches!(self.kind, Kind::Sql | Kind::Log) && !has_sql {
-            bail!("kind = \"{}\" takes `set`, `update` or `on`", self.kind.name());
-        }
-        self.update.iter().try_for_each(RowUpdate::validate)?;
-        if self.kind == Kind::Log && self.artefact.is_none() {
-            bail!("kind = \"log\" takes `artefact`, the kind of log that the server writes");
-        }
-        if (self.artefact == Some(toll_record::ArtefactKind::Server)) != self.count.is_some() {
-            bail!("`artefact = \"server\"` and `count` go together");
-        }
-        if self.until_done && (self.kind != Kind::Command || self.workload.driver.as_deref() != Some("none"))
-        {
-            bail!("`until_done` goes with kind = \"command\" and workload = {{ driver = \"none\" }}");
-        }
-        if self.role == toll_record::Role::PositiveControl && self.burn_share.is_none() {
-            bail!("a positive control needs `burn_share`, the share of one CPU that it burns");
-        }
-        Ok(())
     }
 }

@@ -21,7 +21,7 @@ pub struct RowUpdate {
 }
 
 impl RowUpdate {
-    pub fn validate(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         if self.table.split('.').count() != 2 || self.table.split('.').any(str::is_empty) {
             bail!(
                 "`update` of the table `{}`: name it with its schema, as in performance_schema.setup_consumers",

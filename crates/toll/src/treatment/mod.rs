@@ -11,10 +11,11 @@ mod remote;
 mod statements;
 mod words;
 
-pub use fill::{Fill, words_of};
+pub use fill::{BUILT_IN, Fill, is_name, words_of};
 pub use log_file::LogPlace;
+use process::Stop;
 pub use process::{Group, Pausable};
-pub use proctree::{cpu_of_group_us, cpu_of_process_us, resident_bytes};
+pub use proctree::{cpu_of_process_us, resident_bytes};
 pub use remote::Remote;
 pub use statements::{Admin, NotPutBack, Switched};
 pub use words::packet_counts;
@@ -46,6 +47,10 @@ pub struct Bench<'a> {
 #[derive(Debug)]
 pub struct Treatment {
     group: Option<Group>,
+    /// How the group is started; kept for arms that are run again.
+    commands: Option<Commands>,
+    /// CPU of the groups before this one.
+    earlier_cpu_us: u64,
     far_end: Option<Group>,
     switched: Option<Switched>,
     count: Option<String>,
@@ -54,6 +59,22 @@ pub struct Treatment {
     pub artefact: Option<PathBuf>,
     probe: Option<nix::sys::signal::Signal>,
     packets_at_begin: Option<PacketCounts>,
+}
+
+/// The commands of an arm, filled in.
+#[derive(Debug)]
+struct Commands {
+    stages: Vec<Vec<String>>,
+    stdout: Option<PathBuf>,
+    stop: Stop,
+    stem: String,
+    env: Vec<String>,
+}
+
+impl Commands {
+    fn spawn(&self, bench: &Bench<'_>) -> anyhow::Result<Group> {
+        Group::spawn(&self.stages, self.stdout.as_deref(), self.stop, &self.stem, &self.env, bench)
+    }
 }
 
 /// What is known at a window's edge.
@@ -122,6 +143,8 @@ impl Treatment {
     pub fn none() -> Self {
         Self {
             group: None,
+            commands: None,
+            earlier_cpu_us: 0,
             far_end: None,
             switched: None,
             count: None,
@@ -162,7 +185,10 @@ impl Treatment {
         }
         let stages = stages.into_iter().map(|s| words_of(s, fill)).collect::<anyhow::Result<Vec<_>>>()?;
         let stdout = arm.stdout.as_deref().map(|s| fill.apply(s)).transpose()?.map(PathBuf::from);
-        let mut group = Group::spawn(&stages, stdout.as_deref(), arm.stop.into(), stem, bench)?;
+        let (stop, env) = (arm.stop.into(), arm.env.clone());
+        let commands = Commands { stages, stdout, stop, stem: stem.to_owned(), env };
+        let mut group = commands.spawn(bench)?;
+        self.commands = Some(commands);
         if let Some(text) = &arm.ready {
             let ready = group.wait_until_it_says(text, READY_WITHIN);
             self.group = Some(group);
@@ -178,6 +204,21 @@ impl Treatment {
             Some(group) => group.check_alive(),
             None => Ok(()),
         }
+    }
+
+    /// Whether the commands have ended by themselves, with success; a failure is an error.
+    pub fn has_ended(&mut self) -> anyhow::Result<bool> {
+        self.group.as_mut().map_or(Ok(false), Group::has_ended)
+    }
+
+    /// Starts the commands once more, now that they have ended.
+    pub fn run_again(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
+        if let (Some(commands), Some(mut ended)) = (&self.commands, self.group.take()) {
+            ended.stop(bench.journal, None);
+            self.earlier_cpu_us += ended.cpu_us();
+            self.group = Some(commands.spawn(bench)?);
+        }
+        Ok(())
     }
 
     /// Reads what the treatment has done so far; asks the tool for its counters where it has any.
@@ -200,8 +241,8 @@ impl Treatment {
 
     /// CPU of the treatment's and of the far end's processes so far, microseconds.
     pub fn cpu_us(&self) -> (u64, u64) {
-        let of = |g: &Option<Group>| g.as_ref().map_or(0, |g| cpu_of_group_us(g.pgid()));
-        (of(&self.group), of(&self.far_end))
+        let of = |g: &Option<Group>| g.as_ref().map_or(0, Group::cpu_us);
+        (self.earlier_cpu_us + of(&self.group), of(&self.far_end))
     }
 
     /// Switches everything off, whatever it takes.

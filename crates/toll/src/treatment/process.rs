@@ -4,15 +4,18 @@ use super::{Bench, packet_counts, proctree};
 use crate::child;
 use crate::journal::{Journal, MARKER, UndoId, cgroup, process};
 use crate::scenario::StopSignal;
+use crate::secrets;
 use crate::server::program::on_path;
 use crate::signals;
 use anyhow::{Context, bail};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::time::TimeVal;
 use nix::unistd::Pid;
 use std::fs::File;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use toll_record::PacketCounts;
 
@@ -28,6 +31,10 @@ pub struct Group {
     undo: Option<UndoId>,
     /// Where one can be had; else the process group is all there is.
     cgroup: Option<PathBuf>,
+    /// CPU of processes that have ended, with their children's; only a parent is told.
+    ended_cpu_us: u64,
+    /// What the command line held that nobody else may read.
+    secrets: Vec<String>,
 }
 
 /// The signal that ends a group's first process.
@@ -94,12 +101,14 @@ impl From<StopSignal> for Signal {
 }
 
 impl Group {
-    /// Starts `stages`, each one's output the next one's input, the last one's to `stdout`.
+    /// Starts `stages`, each one's output the next one's input, the last one's to `stdout`; `env` names what
+    /// they are given of toll's own environment.
     pub fn spawn(
         stages: &[Vec<String>],
         stdout: Option<&Path>,
         stop: Stop,
         stem: &str,
+        env: &[String],
         bench: &Bench<'_>,
     ) -> anyhow::Result<Self> {
         let stderr = bench.dir.join(format!("{stem}.stderr"));
@@ -113,6 +122,8 @@ impl Group {
             stop,
             undo: None,
             cgroup: bench.cgroup.map(|run| make_cgroup(run, stem)).transpose()?,
+            ended_cpu_us: 0,
+            secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
         };
         let mut input = Stdio::null();
         for (i, words) in stages.iter().enumerate() {
@@ -126,6 +137,7 @@ impl Group {
             };
             let mut command = group.command(words)?;
             command.stdin(input).stdout(output).stderr(errors.try_clone()?);
+            command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
             let spawned = if i == 0 {
                 let what = format!("{} of {stem}", words[0]);
                 bench.journal.spawn(&mut command, &what, Some(stop), PATIENCE).map(|(child, undo)| {
@@ -168,10 +180,6 @@ impl Group {
         Ok(command)
     }
 
-    pub fn pgid(&self) -> i32 {
-        self.pgid
-    }
-
     /// What the group wrote to its standard error so far, at most a mebibyte of it.
     pub fn said(&self) -> String {
         words_in(&self.stderr, WORDS_CAP)
@@ -200,25 +208,59 @@ impl Group {
     /// Waits for the end of a command that ends by itself; one that fails is an error.
     pub fn wait_done(&mut self, give_up: &dyn Fn() -> bool) -> anyhow::Result<bool> {
         while !give_up() {
-            match self.children.first_mut().map(Child::try_wait) {
-                Some(Ok(Some(status))) if status.success() => return Ok(true),
-                Some(Ok(Some(status))) => bail!("{} failed ({status}): {}", self.name, self.tail()),
-                _ => std::thread::sleep(Duration::from_millis(1)),
+            if self.has_ended()? {
+                return Ok(true);
             }
+            std::thread::sleep(Duration::from_millis(1));
         }
         Ok(false)
     }
 
+    /// Whether every process has ended by itself; one that failed is an error.
+    pub fn has_ended(&mut self) -> anyhow::Result<bool> {
+        for i in 0..self.children.len() {
+            let last = i + 1 == self.children.len();
+            let Some(status) = self.status_of(i) else { return Ok(false) };
+            // A later stage that has read enough (`| head`) ends an earlier one by a signal.
+            let read_enough = !last && status.signal() == Some(Signal::SIGPIPE as i32);
+            if !status.success() && !read_enough {
+                bail!("{} failed ({status}); it said: {}", self.name, self.tail());
+            }
+        }
+        Ok(true)
+    }
+
     /// An error if the first process has ended.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
-        match self.children.first_mut().map(Child::try_wait) {
-            Some(Ok(Some(status))) => bail!("{} ended by itself ({status}): {}", self.name, self.tail()),
-            _ => Ok(()),
+        match self.status_of(0) {
+            Some(status) => {
+                let advice = if status.success() { "; the key `ends` says that it may" } else { "" };
+                bail!("{} ended by itself ({status}); it said: {}{advice}", self.name, self.tail())
+            }
+            None => Ok(()),
         }
+    }
+
+    /// How a process ended, if it has; its CPU is kept.
+    fn status_of(&mut self, i: usize) -> Option<ExitStatus> {
+        let before = cpu_of_ended_children_us();
+        let status = self.children.get_mut(i)?.try_wait().ok().flatten()?;
+        // Asked once more, a child that has ended adds nothing.
+        self.ended_cpu_us += cpu_of_ended_children_us().saturating_sub(before);
+        Some(status)
+    }
+
+    /// CPU of the group so far, microseconds.
+    pub fn cpu_us(&self) -> u64 {
+        let living = if self.pgid == 0 { 0 } else { proctree::cpu_of_group_us(self.pgid) };
+        living + self.ended_cpu_us
     }
 
     /// Asks the tool for its counters by a signal and waits a moment for its answer.
     pub fn probe(&mut self, signal: Signal) -> Option<PacketCounts> {
+        if self.status_of(0).is_some() {
+            return None;
+        }
         let before = self.said();
         let first = self.children.first()?.id();
         // A wrapper such as `timeout` would die of the signal: only the leaf is the tool.
@@ -247,14 +289,16 @@ impl Group {
             return report;
         }
         let pgid = Pid::from_raw(self.pgid);
+        // A group that is gone already gets no signal: its number may be another's by now.
+        let mut ended = self.gone_within(Duration::ZERO);
         // The first process's own children (the tool below `timeout`) hear it too; a pipeline's
         // later stages do not: they end when their input does, having passed on what is left.
-        if self.children.len() == 1 {
+        if !ended && self.children.len() == 1 {
             let _ = killpg(pgid, self.stop);
-        } else {
+        } else if !ended {
             let _ = kill(pgid, self.stop);
         }
-        let mut ended = self.gone_within(UNAIDED);
+        ended = ended || self.gone_within(UNAIDED);
         let _paused = if ended { None } else { load.map(Pausable::pause) };
         ended = ended || self.gone_within(PATIENCE);
         for (signal, patience) in [(Signal::SIGTERM, PATIENCE), (Signal::SIGKILL, LAST_PATIENCE)] {
@@ -286,7 +330,7 @@ impl Group {
     fn gone_within(&mut self, patience: Duration) -> bool {
         let begun = Instant::now();
         loop {
-            let ours_ended = self.children.iter_mut().all(|c| !matches!(c.try_wait(), Ok(None)));
+            let ours_ended = (0..self.children.len()).all(|i| self.status_of(i).is_some());
             if ours_ended && process::members(self.pgid).is_empty() {
                 return true;
             }
@@ -303,11 +347,20 @@ impl Group {
         let said = self.said();
         let lines: Vec<_> = said.lines().rev().filter(|l| !l.trim().is_empty()).take(3).collect();
         if lines.is_empty() {
-            "(nothing)".into()
-        } else {
-            lines.into_iter().rev().collect::<Vec<_>>().join(" / ")
+            return "(nothing)".into();
         }
+        let mut tail = secrets::hide(&lines.into_iter().rev().collect::<Vec<_>>().join(" / "));
+        for secret in &self.secrets {
+            tail = tail.replace(secret.as_str(), "***");
+        }
+        tail
     }
+}
+
+/// What this process's children used that have ended and been waited for, theirs included.
+fn cpu_of_ended_children_us() -> u64 {
+    let micros = |t: TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |u| micros(u.user_time()) + micros(u.system_time()))
 }
 
 /// At most `cap` bytes of a file as text; unreadable words are no words.

@@ -71,7 +71,7 @@ impl Remote {
         }
         words.extend(["nc", "-l", &self.ip, &port.to_string()].map(String::from));
         let stem = format!("{stem}-remote");
-        let mut group = Group::spawn(&[words], Some(file), Signal::SIGTERM, &stem, bench)?;
+        let mut group = Group::spawn(&[words], Some(file), Signal::SIGTERM, &stem, &[], bench)?;
         let begun = Instant::now();
         while !self.listens(port) {
             group.check_alive()?;

@@ -139,6 +139,20 @@ impl Feed {
         });
     }
 
+    /// Ends the open window at an edge between two bins, sooner than planned; where that edge's bin has been
+    /// reported already, at the latest that has. Answers with the end that holds.
+    pub fn close_at(&self, edge_us: u64) -> u64 {
+        let mut state = self.shared.lock();
+        let reported = state.live.map_or(0, |live| live.bin_end_us);
+        let Some(window) = &mut state.window else { return edge_us };
+        window.end_us = edge_us.max(reported).min(window.end_us);
+        window.complete |= reported >= window.end_us;
+        let end_us = window.end_us;
+        drop(state);
+        self.shared.changed.notify_all();
+        end_us
+    }
+
     /// Waits for the window's last bin. `None`: the driver ended or fell silent.
     pub fn close_window(&self, within: Duration) -> Option<WindowLoad> {
         let pending = |s: &mut State| !s.ended && s.window.as_ref().is_some_and(|w| !w.complete);
@@ -255,5 +269,57 @@ impl Seconds {
         self.histogram.reset();
         self.sum = None;
         Some(second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed_of(shared: &Arc<Shared>) -> Feed {
+        Feed { shared: shared.clone(), thread: None }
+    }
+
+    fn bin(end_us: u64) -> Reported {
+        let bin = Bin {
+            mono_us: end_us,
+            width_us: 100,
+            statements: 10,
+            events: 1,
+            errors: 0,
+            latency_us_sum: 5,
+            latency_us_max: None,
+            in_flight: 0,
+            oldest_us: 0,
+        };
+        Reported { bin, histogram: Vec::new(), p99_us: None }
+    }
+
+    #[test]
+    fn a_window_closed_early_holds_the_bins_up_to_its_new_end() {
+        let shared = Arc::new(Shared::default());
+        let feed = feed_of(&shared);
+        feed.open_window(1_000, 2_000);
+        shared.take(&bin(1_100));
+        assert_eq!(feed.close_at(1_300), 1_300);
+        for end in [1_200, 1_300, 1_400, 1_500] {
+            shared.take(&bin(end));
+        }
+        assert_eq!(feed.close_window(Duration::ZERO).unwrap().statements, 30);
+    }
+
+    #[test]
+    fn an_edge_that_has_been_reported_already_moves_to_the_latest_one() {
+        let shared = Arc::new(Shared::default());
+        let feed = feed_of(&shared);
+        feed.open_window(1_000, 2_000);
+        for end in [1_100, 1_200, 1_300] {
+            shared.take(&bin(end));
+        }
+        assert_eq!(feed.close_at(1_200), 1_300);
+        assert_eq!(feed.close_window(Duration::ZERO).unwrap().statements, 30);
+        // Never later than planned.
+        feed.open_window(1_300, 2_000);
+        assert_eq!(feed.close_at(9_000), 2_000);
     }
 }

@@ -146,6 +146,7 @@ impl Synthetic {
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
+                    ends: Default::default(),
                 })
                 .collect(),
             order: order
@@ -313,6 +314,8 @@ impl<'a> Clockwork<'a> {
             step,
             cpu: edge.then_some(self.cpu),
             artefact_bytes: None,
+            runs: None,
+            runs_us: None,
             note: None,
         });
     }

@@ -29,6 +29,7 @@ fn an_arm(name: &str) -> Arm {
         curve: None,
         unavailable: None,
         burn_share: None,
+        ends: Default::default(),
     }
 }
 
@@ -77,6 +78,8 @@ fn a_step(trial: u32, step: Step, mono_us: u64) -> TrialLine {
         step,
         cpu: None,
         artefact_bytes: None,
+        runs: None,
+        runs_us: None,
         note: None,
     }
 }

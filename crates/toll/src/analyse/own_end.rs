@@ -1,0 +1,69 @@
+//! What did it mean for an arm's windows that its command ends by itself?
+
+use super::windows::Window;
+use toll_record::{Arm, Ends};
+
+/// A sentence for the arm's notes; absent for an arm whose command lasts.
+pub fn note(arm: &Arm, windows: &[&Window], window_s: f64) -> Option<String> {
+    let runs: Vec<(u32, u64)> = windows.iter().filter_map(|window| window.runs).collect();
+    if runs.is_empty() {
+        return None;
+    }
+    match arm.ends {
+        Ends::Again => Some(again(&runs)),
+        Ends::ClosesWindow => Some(closed(&runs, window_s)),
+        Ends::Never | Ends::Rehearse => None,
+    }
+}
+
+fn again(runs: &[(u32, u64)]) -> String {
+    let done: u32 = runs.iter().map(|run| run.0).sum();
+    if done == 0 {
+        return "its command did not end inside any window, and was not run again".to_owned();
+    }
+    let took_s = runs.iter().map(|run| run.1).sum::<u64>() as f64 / 1e6 / f64::from(done);
+    let a_window = f64::from(done) / runs.len() as f64;
+    let digits = usize::from(a_window < 10.0);
+    format!("run again until the window ended: {a_window:.digits$} times a window, {took_s:.2} s each")
+}
+
+fn closed(runs: &[(u32, u64)], window_s: f64) -> String {
+    let ended: Vec<f64> = runs.iter().filter(|run| run.0 > 0).map(|run| run.1 as f64 / 1e6).collect();
+    let stopped = runs.len() - ended.len();
+    let mut parts = Vec::new();
+    if !ended.is_empty() {
+        let low = ended.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = ended.iter().copied().fold(0.0, f64::max);
+        parts.push(format!(
+            "its windows lasted until the command ended: {:.2} s ({low:.2} to {high:.2})",
+            toll_stats::mean(&ended)
+        ));
+    }
+    if stopped > 0 {
+        parts.push(format!(
+            "in {stopped} of {} windows it had not ended after {window_s} s and was stopped",
+            runs.len()
+        ));
+    }
+    parts.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_says_how_long_and_how_often() {
+        let short = closed(&[(1, 280_000), (1, 400_000), (1, 250_000)], 2.0);
+        assert_eq!(short, "its windows lasted until the command ended: 0.31 s (0.25 to 0.40)");
+        assert!(
+            closed(&[(0, 0), (1, 280_000)], 2.0)
+                .ends_with("in 1 of 2 windows it had not ended after 2 s and was stopped")
+        );
+        assert_eq!(
+            again(&[(14, 1_400_000), (14, 1_400_000)]),
+            "run again until the window ended: 14 times a window, 0.10 s each"
+        );
+        assert_eq!(again(&[(0, 0)]), "its command did not end inside any window, and was not run again");
+    }
+}

@@ -1,0 +1,452 @@
+//! Does a scenario make sense, as far as can be told without a server?
+//!
+//! Each refusal quotes what was written and says what is allowed. Never looks at the host.
+
+use super::{Arm, Define, Kind, Profile, Rate, RowUpdate, Scenario, Seconds, Sweep, Workload};
+use crate::analyse::{OUTCOMES, definition};
+use crate::treatment::{BUILT_IN, Fill, is_name, words_of};
+use crate::workload::TRANSPORTS;
+use anyhow::{Context, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use toll_record::{ArtefactKind, Ends, Role};
+
+/// Servers that definitions and options can differ for.
+const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
+/// What makes a load; `none` is none.
+const DRIVERS: [&str; 3] = ["toll", "sysbench", "none"];
+/// More than a year of the shortest rounds; beyond it only a slip of the finger.
+pub const MOST_ROUNDS: u32 = 10_000;
+/// Longest window, settle, gap or pilot, seconds.
+pub const LONGEST_S: f64 = 86_400.0;
+/// A margin of so many percent calls nearly everything no effect.
+const WIDEST_MARGIN_PCT: f64 = 1_000.0;
+/// More CPUs than a control can sensibly burn.
+const MOST_BURNT: f64 = 1_024.0;
+
+impl Scenario {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            !self.name.is_empty() && !self.name.contains(['/', '\0', '\n']) && !self.name.starts_with('.'),
+            "the name {:?} cannot name a run directory: use letters, digits, `-` and `_`",
+            self.name
+        );
+        if definition(&self.primary).is_none() {
+            let known: Vec<_> = OUTCOMES.iter().map(|outcome| outcome.name).collect();
+            bail!("primary = {:?} is no outcome: choose one of {}", self.primary, known.join(", "));
+        }
+        ensure!(
+            self.alpha > 0.0 && self.alpha < 0.5,
+            "alpha = {} must lie above 0 and below 0.5: 0.05 gives 95% intervals",
+            self.alpha
+        );
+        ensure!(
+            self.margin_pct > 0.0 && self.margin_pct <= WIDEST_MARGIN_PCT,
+            "margin_pct = {} must lie above 0 and be at most {WIDEST_MARGIN_PCT}: percent of the baseline",
+            self.margin_pct
+        );
+        self.workload.check().context("in [workload]")?;
+        self.check_definitions()?;
+        let mut names = BTreeSet::new();
+        for arm in &self.arms {
+            if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
+                bail!("arm name `{}`: use letters, digits, `-` and `_`", arm.name);
+            }
+            if !names.insert(arm.name.as_str()) {
+                bail!("two arms are named `{}`: names must differ", arm.name);
+            }
+            arm.check(&self.define).with_context(|| format!("arm `{}`", arm.name))?;
+        }
+        self.check_references(&names)?;
+        if let Some(sweep) = &self.sweep {
+            sweep.check(&names)?;
+        }
+        if self.profile.is_empty() {
+            bail!("no [profile.NAME] table: give at least one with rounds, window and settle");
+        }
+        for (name, profile) in &self.profile {
+            profile.check().with_context(|| format!("profile `{name}`"))?;
+            for arm in profile.arms.iter().flatten() {
+                if !names.contains(arm.as_str()) {
+                    bail!("profile `{name}` lists the arm `{arm}`, which does not exist");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_definitions(&self) -> anyhow::Result<()> {
+        for (name, value) in &self.define {
+            ensure!(
+                is_name(name),
+                "[define] `{name}` can never be used: write it in small letters, digits and `_`"
+            );
+            ensure!(
+                !BUILT_IN.iter().any(|(built_in, _)| built_in == name),
+                "[define] `{name}` is a name that toll itself fills in: choose another"
+            );
+            if let Define::ByFlavour(by) = value {
+                known_flavours(by.keys(), &format!("[define.{name}]"), &FLAVOURS)?;
+            }
+        }
+        let any = [&["any"][..], &FLAVOURS[..]].concat();
+        known_flavours(self.server.options.keys(), "[server.options]", &any)
+    }
+
+    /// Other arms that arms name: they exist, and nothing is compared with itself by any way round.
+    fn check_references(&self, names: &BTreeSet<&str>) -> anyhow::Result<()> {
+        ensure!(
+            names.contains(self.baseline.as_str()),
+            "the baseline `{}` is not among the arms: they are {}",
+            self.baseline,
+            names.iter().copied().collect::<Vec<_>>().join(", ")
+        );
+        for arm in &self.arms {
+            let rate_of = match &arm.workload.rate {
+                Some(Rate::Share { of, .. }) => Some(of),
+                _ => None,
+            };
+            for other in arm.against.iter().chain(rate_of) {
+                if !names.contains(other.as_str()) {
+                    bail!("arm `{}` refers to the arm `{other}`, which does not exist", arm.name);
+                }
+            }
+            let mut way = vec![arm.name.as_str()];
+            let mut at = arm;
+            while let Some(next) = at.against.as_deref() {
+                if way.contains(&next) {
+                    bail!(
+                        "arm `{}` is compared with itself ({} -> {next}): let `against` name a baseline",
+                        arm.name,
+                        way.join(" -> ")
+                    );
+                }
+                way.push(next);
+                let Some(found) = self.arms.iter().find(|arm| arm.name == next) else { break };
+                at = found;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn known_flavours<'a>(
+    keys: impl Iterator<Item = &'a String>,
+    place: &str,
+    known: &[&str],
+) -> anyhow::Result<()> {
+    for key in keys {
+        ensure!(known.contains(&key.as_str()), "{place} knows no `{key}`: use {}", known.join(", "));
+    }
+    Ok(())
+}
+
+impl Workload {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        if let Some(driver) = &self.driver {
+            ensure!(
+                DRIVERS.contains(&driver.as_str()),
+                "driver = {driver:?} is no driver: use {}",
+                DRIVERS.join(", ")
+            );
+        }
+        if let Some(profile) = &self.profile {
+            check_load(profile)?;
+        }
+        if let Some(transport) = &self.transport {
+            ensure!(
+                TRANSPORTS.contains(&transport.as_str()),
+                "transport = {transport:?} is no way to a server: use {}",
+                TRANSPORTS.join(", ")
+            );
+        }
+        let counts = [
+            ("threads", self.threads.map(u64::from)),
+            ("tables", self.tables.map(u64::from)),
+            ("rows", self.rows),
+        ];
+        for (name, count) in counts {
+            ensure!(count != Some(0), "{name} = 0: one is the least");
+        }
+        match &self.rate {
+            Some(Rate::PerSecond(rate)) => check_rate(*rate)?,
+            Some(Rate::Share { share, .. }) => ensure!(
+                share.is_finite() && *share > 0.0,
+                "share = {share} of an arm's capacity must be above 0, such as 0.4"
+            ),
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+/// A load by its name, ours or sysbench's.
+pub fn check_load(profile: &str) -> anyhow::Result<()> {
+    let known: Vec<_> = toll_load::mix::Profile::ALL.iter().map(|profile| profile.name()).collect();
+    ensure!(
+        toll_load::mix::Profile::named(profile).is_some(),
+        "{profile:?} is no workload: choose one of {}",
+        known.join(", ")
+    );
+    Ok(())
+}
+
+/// Events a second.
+pub fn check_rate(rate: f64) -> anyhow::Result<()> {
+    ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} events/s: it must be above 0");
+    Ok(())
+}
+
+impl Profile {
+    /// Whether a run can be as long as this says.
+    pub fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            (1..=MOST_ROUNDS).contains(&self.rounds),
+            "rounds = {}: use 1 to {MOST_ROUNDS}; an interval at 95% needs at least 6",
+            self.rounds
+        );
+        ensure!(self.window.0 > 0.0, "window = {} s: it must be above 0, such as 5s", self.window.0);
+        let lengths: [(&str, Seconds); 4] =
+            [("window", self.window), ("settle", self.settle), ("gap", self.gap), ("pilot", self.pilot)];
+        for (name, length) in lengths {
+            ensure!(
+                (0.0..=LONGEST_S).contains(&length.0),
+                "{name} = {} s: it must be a day at most",
+                length.0
+            );
+        }
+        for (name, count) in [("rows", self.rows), ("table_rows", self.table_rows)] {
+            ensure!(count != Some(0), "{name} = 0: one is the least");
+        }
+        Ok(())
+    }
+}
+
+impl Sweep {
+    fn check(&self, arms: &BTreeSet<&str>) -> anyhow::Result<()> {
+        if let Some(of) = &self.of
+            && !arms.contains(of.as_str())
+        {
+            bail!("[sweep] is of the arm `{of}`, which does not exist");
+        }
+        let mut seen = BTreeSet::new();
+        if self.percents.is_empty() || !self.percents.iter().all(|p| *p > 0 && seen.insert(p)) {
+            bail!("the percents of a sweep must be above zero and differ");
+        }
+        Ok(())
+    }
+}
+
+impl Arm {
+    fn check(&self, define: &BTreeMap<String, Define>) -> anyhow::Result<()> {
+        self.check_kind()?;
+        self.check_ends()?;
+        self.workload.check()?;
+        if let Some(share) = self.burn_share {
+            ensure!(
+                share > 0.0 && share <= MOST_BURNT,
+                "burn_share = {share} must be above 0: 0.5 is half of one CPU"
+            );
+        }
+        ensure!(self.remote_port != Some(0), "remote_port = 0: a listener needs a port of 1 to 65535");
+        for name in &self.env {
+            let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            ensure!(
+                is_name && !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()),
+                "env = {name:?} is no name of an environment variable: give names without values"
+            );
+        }
+        for flavour in FLAVOURS {
+            self.check_placeholders(define, flavour)?;
+        }
+        Ok(())
+    }
+
+    fn check_kind(&self) -> anyhow::Result<()> {
+        let processes = (self.command.is_some(), self.stages.is_some());
+        match (self.kind, processes) {
+            (Kind::Command, (true, false)) | (Kind::Pipeline, (false, true)) => {}
+            (Kind::Command, _) => bail!("kind = \"command\" takes `command`, and no `stages`"),
+            (Kind::Pipeline, _) => bail!("kind = \"pipeline\" takes `stages`, and no `command`"),
+            (_, (false, false)) => {}
+            (kind, _) => bail!("kind = \"{}\" takes no command", kind.name()),
+        }
+        ensure!(self.stages.as_ref().is_none_or(|stages| !stages.is_empty()), "`stages` is empty");
+        let has_sql = !(self.set.is_empty() && self.update.is_empty() && self.on.is_empty());
+        if matches!(self.kind, Kind::Sql | Kind::Log) && !has_sql {
+            bail!("kind = \"{}\" takes `set`, `update` or `on`", self.kind.name());
+        }
+        self.update.iter().try_for_each(RowUpdate::check)?;
+        if self.kind == Kind::Log && self.artefact.is_none() {
+            bail!("kind = \"log\" takes `artefact`, the kind of log that the server writes");
+        }
+        if (self.artefact == Some(ArtefactKind::Server)) != self.count.is_some() {
+            bail!("`artefact = \"server\"` and `count` go together");
+        }
+        if self.remote_port.is_some() && !self.writes_file() {
+            bail!("`remote_port` takes `artefact`, the kind of file that arrives at the far end");
+        }
+        if self.role == Role::PositiveControl && self.burn_share.is_none() {
+            bail!("a positive control needs `burn_share`, the share of one CPU that it burns");
+        }
+        Ok(())
+    }
+
+    fn check_ends(&self) -> anyhow::Result<()> {
+        if self.until_done && (self.kind != Kind::Command || self.workload.driver.as_deref() != Some("none"))
+        {
+            bail!("`until_done` goes with kind = \"command\" and workload = {{ driver = \"none\" }}");
+        }
+        if self.ends == Ends::Never {
+            return Ok(());
+        }
+        ensure!(
+            matches!(self.kind, Kind::Command | Kind::Pipeline),
+            "`ends` goes with kind = \"command\" or \"pipeline\": nothing else ends by itself"
+        );
+        ensure!(!self.until_done, "`ends` and `until_done` say two things about one end: leave one out");
+        ensure!(
+            self.ready.is_none(),
+            "`ready` waits for a command that lasts, and `ends` says that it does not: leave one out"
+        );
+        Ok(())
+    }
+
+    fn writes_file(&self) -> bool {
+        self.artefact.is_some_and(|kind| kind != ArtefactKind::Server)
+    }
+
+    /// Quotes close, and every placeholder is known by the time that it is filled in.
+    fn check_placeholders(&self, define: &BTreeMap<String, Define>, flavour: &str) -> anyhow::Result<()> {
+        let mut fill = Fill::new(define, flavour);
+        for (name, _) in BUILT_IN {
+            let known = match name {
+                "artefact" => self.writes_file(),
+                "remote_ip" | "remote_port" => self.remote_port.is_some(),
+                "duration_s" => !self.until_done,
+                _ => true,
+            };
+            if known {
+                fill.set(name, "x".into());
+            }
+        }
+        // One that is defined for other servers only makes the arm unavailable on this one.
+        for (name, value) in define {
+            if matches!(value, Define::ByFlavour(by) if !by.contains_key(flavour)) {
+                fill.set(name, "x".into());
+            }
+        }
+        for command in self.command.iter().chain(self.stages.iter().flatten()) {
+            words_of(command, &fill)?;
+        }
+        for text in self.stdout.iter().chain(self.set.values()).chain(self.set_if_known.values()) {
+            fill.apply(text)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scenario with `head` before its tables, `load` in its workload and `arm` in its one treatment.
+    fn scenario(head: &str, load: &str, arm: &str) -> Result<Scenario, String> {
+        let with_default = |given: &str, key: &str, text: &str| {
+            if given.contains(&format!("{key} =")) { String::new() } else { format!("{text}\n") }
+        };
+        let text = format!(
+            "name = \"x\"\nquestion = \"?\"\n{}{}{head}\n[workload]\n{load}\n\
+             [profile.a]\nrounds = 1\nwindow = \"1s\"\nsettle = \"0s\"\n\
+             [[arm]]\nname = \"none\"\ntitle = \"load alone\"\nrole = \"baseline\"\n\
+             [[arm]]\nname = \"it\"\ntitle = \"it\"\n{}{arm}\n",
+            with_default(head, "baseline", "baseline = \"none\""),
+            with_default(head, "primary", "primary = \"latency_us_mean\""),
+            with_default(arm, "kind", "kind = \"command\""),
+        );
+        Scenario::parse(&text).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_was_written_and_what_is_allowed() {
+        let runs = "command = \"sleep 9\"";
+        for (head, load, arm, expected) in [
+            ("alpha = 2", "", runs, "alpha = 2 must lie above 0 and below 0.5"),
+            ("alpha = nan", "", runs, "alpha = NaN must lie"),
+            ("margin_pct = nan", "", runs, "margin_pct = NaN must lie above 0"),
+            ("margin_pct = -1", "", runs, "margin_pct = -1 must lie above 0"),
+            ("primary = \"p99\"", "", runs, "\"p99\" is no outcome: choose one of qps"),
+            ("baseline = \"nix\"", "", runs, "`nix` is not among the arms: they are it, none"),
+            ("define = { port = \"1\" }", "", runs, "`port` is a name that toll itself fills in"),
+            ("define = { Port = \"1\" }", "", runs, "`Port` can never be used"),
+            ("define = { x = { maria = \"1\" } }", "", runs, "[define.x] knows no `maria`: use mariadb"),
+            ("server = { options = { maria = {} } }", "", runs, "[server.options] knows no `maria`"),
+            ("", "driver = \"mysqlslap\"", runs, "\"mysqlslap\" is no driver: use toll, sysbench"),
+            ("", "profile = \"oltp\"", runs, "\"oltp\" is no workload: choose one of read-only"),
+            ("", "transport = \"udp\"", runs, "\"udp\" is no way to a server: use tcp"),
+            ("", "threads = 0", runs, "threads = 0: one is the least"),
+            ("", "rate = 0.0", runs, "a rate of 0 events/s"),
+            ("", "rate = inf", runs, "a rate of inf events/s"),
+            ("", "rate = { share = -1.0, of = \"it\" }", runs, "share = -1 of an arm's capacity"),
+            ("", "", "command = \"sleep 'open\"", "a quote is not closed in `sleep 'open`"),
+            (
+                "",
+                "",
+                "command = \"echo {nosuch}\"",
+                "nothing is known as {nosuch} here: known are client_def",
+            ),
+            ("", "", "command = \"echo {artefact}\"", "nothing is known as {artefact}"),
+            ("", "", "command = \"echo {remote_ip}\"", "nothing is known as {remote_ip}"),
+            ("", "", "command = \"sleep 9\"\nstdout = \"{nosuch}\"", "nothing is known as {nosuch}"),
+            ("", "", "command = \" \"", "the command is empty"),
+            ("", "", "command = \"sleep 9\"\nagainst = \"it\"", "compared with itself (it -> it)"),
+            ("", "", "command = \"sleep 9\"\nagainst = \"nix\"", "`nix`, which does not exist"),
+            ("", "", "command = \"sleep 9\"\nburn_share = nan", "burn_share = NaN must be above 0"),
+            (
+                "",
+                "",
+                "command = \"sleep 9\"\nenv = [\"A=1\"]",
+                "\"A=1\" is no name of an environment variable",
+            ),
+            ("", "", "command = \"sleep 9\"\nends = \"soon\"", "closes-window"),
+            (
+                "",
+                "",
+                "command = \"sleep 9\"\nends = \"again\"\nready = \"on\"",
+                "`ready` waits for a command",
+            ),
+            ("", "", "kind = \"sql\"\non = [\"DO 1\"]\nends = \"again\"", "nothing else ends by itself"),
+            ("", "", "kind = \"pipeline\"\nstages = []", "`stages` is empty"),
+        ] {
+            let said = scenario(head, load, arm).expect_err(&format!("{head} {load} {arm} was accepted"));
+            assert!(said.contains(expected), "{head} {load} {arm}: {said}");
+        }
+        assert!(scenario("alpha = 0.1\nmargin_pct = 2", "threads = 1", runs).is_ok());
+        assert!(scenario("", "", "command = \"awk '{{print}}' {socket}\"\nends = \"again\"").is_ok());
+    }
+
+    #[test]
+    fn a_circle_of_comparisons_is_refused() {
+        let arm = "command = \"sleep 9\"\nagainst = \"b\"\n\
+            [[arm]]\nname = \"b\"\ntitle = \"b\"\nagainst = \"it\"";
+        let said = scenario("", "", arm).unwrap_err();
+        assert!(said.contains("it -> b -> it"), "{said}");
+    }
+
+    #[test]
+    fn lengths_and_rounds_have_bounds() {
+        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let profile = scenario.profile["quick"].clone();
+        for (changed, expected) in [
+            (Profile { rounds: 0, ..profile.clone() }, "rounds = 0: use 1 to 10000"),
+            (Profile { rounds: u32::MAX, ..profile.clone() }, "rounds = 4294967295: use 1 to 10000"),
+            (Profile { window: Seconds(0.0), ..profile.clone() }, "window = 0 s: it must be above 0"),
+            (Profile { window: Seconds(1e9), ..profile.clone() }, "window = 1000000000 s"),
+            (Profile { settle: Seconds(f64::INFINITY), ..profile.clone() }, "settle = inf s"),
+            (Profile { rows: Some(0), ..profile.clone() }, "rows = 0"),
+        ] {
+            let said = changed.check().unwrap_err().to_string();
+            assert!(said.contains(expected), "{said}");
+        }
+        assert!(profile.check().is_ok());
+    }
+}
