@@ -94,7 +94,9 @@ set = { no_such_variable = "1" }
     );
     let out = lab.path("run");
     let run = lab.toll(&["run", &scenario, "--out", &out]);
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    let words = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert_eq!(run.status.code(), Some(1), "{words}");
+    assert!(words.contains("no treatment was measured"), "{words}");
     let result = result_of(&out);
     let reason = |name: &str| arm(&result, name)["unavailable"].as_str().unwrap().to_owned();
     assert!(reason("ghost").contains("no-such-tool is not installed"));

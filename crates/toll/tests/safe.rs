@@ -377,3 +377,64 @@ fn a_server_that_hangs_holds_up_neither_toll_nor_the_truth() {
     assert_same(&before, &state(&server));
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_report_that_cannot_be_written_is_printed_all_the_same() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    // What a full disk does to the last file of a run.
+    std::fs::create_dir_all(Path::new(&out).join("result.json/in-the-way")).unwrap();
+    let scenario = lab.write("small.toml", &small("sleep 60"));
+    let run = lab.toll(&["run", &scenario, "--out", &out, "--rounds", "1"]);
+    let text = said(&run);
+    assert_eq!(run.status.code(), Some(1), "{text}");
+    assert!(text.contains("load alone") && text.contains("toll report"), "{text}");
+    let again = lab.toll(&["report", &out]);
+    assert!(again.status.success() && said(&again).contains("load alone"), "{}", said(&again));
+}
+
+#[test]
+fn a_tool_that_ends_only_once_the_load_stands_still_ends_by_its_own_signal() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    // As a packet socket that waits for every CPU to be quiet: here the driver's state tells.
+    let script = lab.write(
+        "waits.sh",
+        "trap 'while ! grep -qs \"^State:.T\" $(grep -lsz \"^load$\" /proc/[0-9]*/cmdline | sed s/cmdline/status/); \
+         do sleep 0.01; done; exit 0' TERM\nwhile :; do sleep 0.02; done\n",
+    );
+    let scenario = lab.write("waits.toml", &small(&format!("bash {script}")));
+    let run = lab.toll(&["run", &scenario, "--out", &out]);
+    assert!(run.status.success(), "{}", said(&run));
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    assert!(!trials.contains("ignored its signal") && !trials.contains("failed"), "{trials}");
+    assert_eq!(result_of(&out)["rounds_done"], 4);
+}
+
+#[test]
+fn a_server_in_a_place_of_its_own_is_found_with_its_program_and_files() {
+    let lab = Lab::new();
+    if !lab.is_root {
+        eprintln!("SKIPPED: a chroot needs root");
+        return;
+    }
+    let Some(server) = lab.server_in_a_jail() else {
+        eprintln!("SKIPPED: cannot mount here");
+        return;
+    };
+    let (dsn, out) = (server.dsn(), lab.path("run"));
+    let arms =
+        if toll::server::program::on_path("bpftrace").is_some() { "none,A,bpftrace" } else { "none,A" };
+    let finished = lab.toll(&[&run(&dsn, &out, arms)[..], &["--rounds", "1"]].concat());
+    assert!(finished.status.success(), "{}", said(&finished));
+    let result = result_of(&out);
+    for name in arms.split(',').skip(1) {
+        let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap();
+        assert!(arm["captured_ratio"].as_f64().is_some_and(|r| r > 0.5), "{name}: {:#}", result["warnings"]);
+    }
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    let end = trials.lines().rfind(|l| l.contains("window-end")).unwrap();
+    let end: serde_json::Value = serde_json::from_str(end).unwrap();
+    assert!(end["cpu"]["server_us"].as_u64().unwrap() > 0, "its process is read: {end}");
+    lab.assert_nothing_left();
+}

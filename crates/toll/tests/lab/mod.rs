@@ -102,6 +102,12 @@ impl Lab {
         Server::start(&self.dir.path().join("server"))
     }
 
+    /// A server whose paths are its own: in a chroot, and with processes counted from 1 as in a
+    /// container. None where that cannot be made.
+    pub fn server_in_a_jail(&self) -> Option<Server> {
+        Server::start_in_a_jail(&self.dir.path().join("jailer"))
+    }
+
     /// No process, namespace, link or journal of this test's runs.
     pub fn assert_nothing_left(&self) {
         let state = self.dir.path().join("state/toll/journal");
@@ -137,12 +143,18 @@ pub struct Server {
     child: Child,
     home: PathBuf,
     port: u16,
+    /// As it may be reached from outside.
+    socket: PathBuf,
 }
 
 /// Whom distributions let the server run as.
 fn server_user() -> Option<nix::unistd::User> {
     let root = nix::unistd::geteuid().is_root();
     if root { nix::unistd::User::from_name("mysql").unwrap() } else { None }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Server {
@@ -163,10 +175,54 @@ impl Server {
             .output()
             .unwrap();
         assert!(install.status.success(), "{}", String::from_utf8_lossy(&install.stderr));
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Self { child: Self::launch(home, port, &user), home: home.to_owned(), port };
+        let port = free_port();
+        let mut server = Self {
+            child: Self::launch(home, port, &user),
+            home: home.to_owned(),
+            port,
+            socket: home.join("s.sock"),
+        };
         server.wait();
         server
+    }
+
+    fn start_in_a_jail(home: &Path) -> Option<Self> {
+        let socket = home.join("sock/s.sock");
+        let port = free_port();
+        std::fs::create_dir_all(home.join("jail")).unwrap();
+        std::fs::create_dir_all(home.join("sock")).unwrap();
+        // Mounts and processes are in namespaces of their own, and go with the shell.
+        let script = format!(
+            "set -e; cd {home}; mount -t tmpfs tmpfs jail; \
+             for d in usr etc dev; do mkdir jail/$d; mount --rbind /$d jail/$d; done; \
+             for d in bin sbin lib lib64; do [ ! -e /$d ] || ln -s usr/$d jail/$d; done; \
+             mkdir -p jail/proc jail/tmp jail/srv/db jail/sock; mount -t proc proc jail/proc; \
+             chmod 1777 jail/tmp; chmod 777 sock; mount --bind sock jail/sock; chown {user} jail/srv/db; \
+             chroot jail mariadb-install-db --no-defaults --auth-root-authentication-method=normal \
+               --skip-test-db --datadir=/srv/db --user={user} >/dev/null; \
+             chroot jail mariadbd --no-defaults --user={user} --datadir=/srv/db --socket=/sock/s.sock \
+               --bind-address=127.0.0.1 --port={port} --innodb-buffer-pool-size=64M --pid-file=/srv/db/pid 2>/dev/null",
+            home = home.display(),
+            user = server_user().map_or("root".to_owned(), |user| user.name),
+        );
+        let child = Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c"])
+            .arg(script)
+            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("TMPDIR", "/tmp")
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let mut server = Self { child, home: home.to_owned(), port, socket };
+        let begun = Instant::now();
+        while server.rows("SELECT 1").is_empty() {
+            if server.child.try_wait().unwrap().is_some() {
+                return None;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(90), "the server in the chroot does not start");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Some(server)
     }
 
     fn launch(home: &Path, port: u16, user: &str) -> Child {
@@ -212,7 +268,7 @@ impl Server {
     }
 
     pub fn dsn(&self) -> String {
-        format!("mysql://root@localhost/?socket={}", self.home.join("s.sock").display())
+        format!("mysql://root@localhost/?socket={}", self.socket.display())
     }
 
     pub fn datadir(&self) -> PathBuf {
