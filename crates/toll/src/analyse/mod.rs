@@ -124,7 +124,7 @@ fn arm_results(
         let (artefact, remarks) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.remarks));
         let mut notes = arms.notes(i, &compared);
         notes.extend(remarks);
-        notes.extend(artefact.as_ref().and_then(artefacts::second_opinion));
+        notes.extend(artefact.as_ref().and_then(artefacts::note));
         notes.extend(scan::remarks(trials, i));
         results.push(ArmResult {
             name: arm.name.clone(),

@@ -204,7 +204,8 @@ pub fn artefacts(
                 captured: packets.captured,
             });
         }
-        let countable = arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
+        let readable = !found.is_some_and(|a| a.result.encrypted);
+        let countable = readable && arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
         let counted = found.map_or(0, |a| a.counted);
         let ratio = found.and_then(|a| a.captured_ratio);
         if let Some(ratio) = ratio.filter(|&r| r > MOST_CAUGHT) {

@@ -295,6 +295,7 @@ impl<'a> Clockwork<'a> {
                     executed: None,
                 }),
                 pt_query_digest: None,
+                encrypted: false,
                 executed,
                 note: None,
             });
