@@ -9,7 +9,7 @@ use toll_record::Warning;
 pub enum Doubt {
     NoBaseline { arm: String },
     Incomplete { done: u32, planned: u32, missing: Vec<String>, files: Vec<&'static str> },
-    TrialFailed { arm: String, times: usize, rounds: u32, reason: String },
+    TrialFailed { arm: String, times: usize, tried: usize, begun: usize, reason: String },
     TreatmentKilled { arm: String, note: String },
     TooFewRounds { have: usize, need: usize },
     TooFewForHolm { have: usize, need: usize, arms: usize },
@@ -110,8 +110,12 @@ impl Doubt {
                 }
                 text
             }
-            Doubt::TrialFailed { arm, times, rounds, reason } => {
-                format!("{arm} failed in {times} of {rounds} rounds: {reason}")
+            Doubt::TrialFailed { arm, times, tried, begun, reason } if tried < begun => format!(
+                "{arm} failed in {times} of the {tried} rounds in which it was tried; not tried in the other {}: {reason}",
+                begun - tried
+            ),
+            Doubt::TrialFailed { arm, times, begun, reason, .. } => {
+                format!("{arm} failed in {times} of {begun} rounds: {reason}")
             }
             Doubt::TreatmentKilled { arm, note } => format!("{arm} did not stop as asked: {note}"),
             Doubt::TooFewRounds { have, need } => {

@@ -24,7 +24,8 @@ pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
             doubts.push(Doubt::TrialFailed {
                 arm: arm.name.clone(),
                 times: failed.len(),
-                rounds: plan.rounds,
+                tried: trials.tried[i] as usize,
+                begun: trials.rounds_begun as usize,
                 reason: first.text.clone(),
             });
         }

@@ -46,6 +46,10 @@ pub struct Trials {
     pub cut: Vec<Remark>,
     /// Notes on steps that did happen.
     pub remarks: Vec<Remark>,
+    /// Rounds in which each arm was tried, by its position.
+    pub tried: Vec<u32>,
+    /// Rounds of which anything happened.
+    pub rounds_begun: u32,
 }
 
 /// Pairs the steps of each trial. Lines of an arm or a round that the plan does not know are left out.
@@ -56,10 +60,12 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
     for line in lines.iter().filter(|line| (line.round as usize) < plan.order.len()) {
         by_trial.entry(line.trial).or_default().push(line);
     }
-    let mut trials = Trials::default();
+    let mut trials = Trials { tried: vec![0; plan.arms.len()], ..Trials::default() };
     for (trial, steps) in by_trial {
         let Some(&arm) = steps.first().and_then(|line| positions.get(line.arm.as_str())) else { continue };
         let round = steps[0].round;
+        trials.tried[arm] += 1;
+        trials.rounds_begun = trials.rounds_begun.max(round + 1);
         let step = |wanted: Step| steps.iter().find(|line| line.step == wanted);
         let remark = |step, text: &str| Remark { arm, round, step, text: text.to_owned() };
         for line in &steps {
