@@ -210,6 +210,7 @@ impl Synthetic {
             .chain(recorded.seconds.into_iter().map(Sample::Second))
             .chain(recorded.hosts.into_iter().map(Sample::Host))
             .chain(recorded.pressures.into_iter().map(Sample::Pressure))
+            .chain(recorded.servers.into_iter().map(Sample::Server))
             .chain(recorded.own.into_iter().map(Sample::Own));
         for sample in samples {
             run.sample(&sample)?;
