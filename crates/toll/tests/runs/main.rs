@@ -2,6 +2,7 @@
 
 mod analysis;
 mod damaged;
+mod kept;
 mod left_out;
 mod reports;
 mod synthetic;
