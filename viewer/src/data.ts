@@ -108,6 +108,8 @@ export interface Artefact {
   dropped: number | null;
   queries: number | null;
   counted_by: string | null;
+  /** Its session was under TLS: no query can be read from it. Absent: it was not. */
+  encrypted?: boolean;
 }
 
 export interface RawArtefact {
@@ -120,6 +122,7 @@ export interface RawArtefact {
   window_packets: { captured: number; received: number; dropped: number } | null;
   queries: { queries: number; by: string } | null;
   executed: number;
+  encrypted?: boolean;
 }
 
 export interface Arm {

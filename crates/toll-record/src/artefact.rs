@@ -30,6 +30,9 @@ pub struct Artefact {
     pub pt_query_digest: Option<QueryCount>,
     /// Statements the driver completed within the window: the ground truth.
     pub executed: u64,
+    /// A capture of a session under TLS: no query can be read from it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypted: bool,
     #[serde(default)]
     pub note: Option<String>,
 }

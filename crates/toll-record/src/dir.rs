@@ -4,7 +4,7 @@ use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, Plan, RunResult, 
 use hdrhistogram::Histogram;
 use serde::{Serialize, de::DeserializeOwned};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +91,13 @@ impl RunDir {
         crate::latency::parse(&text).map_err(|cause| ReadError::Latency { path, cause })
     }
 
+    /// Files of lines that end inside one: the writer died there, or the file was cut since.
+    pub fn cut_short(&self) -> Vec<&'static str> {
+        let mut cut = vec!["trials.ndjson", "samples.ndjson", "latency.hlog", "artefacts.ndjson"];
+        cut.retain(|name| matches!(last_byte(&self.root.join(name)), Ok(Some(last)) if last != b'\n'));
+        cut
+    }
+
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReadError> {
         let path = self.root.join(name);
         let text = std::fs::read(&path).map_err(|cause| ReadError::Io { path: path.clone(), cause })?;
@@ -131,6 +138,18 @@ impl RunDir {
             rows.push(row);
         }
     }
+}
+
+/// `None`: the file is empty.
+fn last_byte(path: &Path) -> std::io::Result<Option<u8>> {
+    let mut file = File::open(path)?;
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(None);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(Some(last[0]))
 }
 
 /// A run directory being written: append-only lines, flushed by the caller at least each second.

@@ -124,6 +124,9 @@ pub struct ArtefactResult {
     pub queries: Option<u64>,
     pub counted_by: Option<String>,
     pub pt_query_digest: Option<QueryCount>,
+    /// Its session was under TLS: no share of the queries can be told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub encrypted: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

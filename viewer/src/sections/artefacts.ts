@@ -22,7 +22,10 @@ interface Left {
   countedBy: string | null;
   executed: number;
   caught: number | null;
+  encrypted: boolean;
 }
+
+const caughtText = (a: Left) => (a.encrypted ? 'encrypted' : share(a.caught));
 
 export function artefactSection(page: Page): HTMLElement {
   const section = el('section', { id: 'artefacts' }, el('h2', {}, 'Artefacts'));
@@ -48,6 +51,7 @@ export function artefactSection(page: Page): HTMLElement {
                 countedBy: arm.artefact.counted_by,
                 executed: arm.executed,
                 caught: arm.captured_ratio,
+                encrypted: arm.artefact.encrypted ?? false,
               },
             ]
           : [],
@@ -90,7 +94,7 @@ export function artefactSection(page: Page): HTMLElement {
       a.queries,
       a.countedBy,
       a.executed,
-      a.caught,
+      a.encrypted ? 'encrypted' : a.caught,
     ]),
     words: [0, 1, 2, 3, 11],
   });
@@ -121,7 +125,7 @@ export function artefactSection(page: Page): HTMLElement {
       count(a.dropped),
       count(a.queries),
       count(a.executed),
-      share(a.caught),
+      caughtText(a),
     ]),
     words: several ? [0, 1, 2, 3] : [0, 1, 2],
   };
@@ -176,7 +180,7 @@ export function artefactSection(page: Page): HTMLElement {
             return tip(`${a.arm}: ${a.title}`, [
               ['written', `${bytes(a.bytesPerS)}/s`],
               ['in all windows', bytes(a.bytes)],
-              ['captured', share(a.caught)],
+              ['captured', caughtText(a)],
             ]);
           },
         },
@@ -225,5 +229,6 @@ function recordedOnly(run: Run, index: number): Left[] {
     countedBy: line.queries?.by ?? null,
     executed: line.executed,
     caught: null,
+    encrypted: line.encrypted ?? false,
   }));
 }

@@ -37,8 +37,10 @@ export function tradeoffSection(page: Page): HTMLElement {
     for (const arm of result.arms) {
       const priced = cost(arm, result.primary);
       if (arm.captured_ratio === null || priced === null || priced[1].toll_pct === null) {
-        if (arm.role === 'treatment')
-          apart.push(page.runs.length > 1 ? `${arm.name} (${run.name})` : arm.name);
+        if (arm.role === 'treatment') {
+          const why = arm.artefact?.encrypted ? ' (encrypted)' : '';
+          apart.push(`${arm.name}${page.runs.length > 1 ? ` (${run.name})` : ''}${why}`);
+        }
         continue;
       }
       outcomeName = priced[0];

@@ -149,6 +149,7 @@ fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, s
             queries: made.caught.map(|_| queries),
             counted_by: made.caught.map(|_| "toll".into()),
             pt_query_digest: None,
+            encrypted: false,
         }),
         executed,
         captured_ratio: made.caught.map(|_| queries as f64 / executed.max(1) as f64),

@@ -140,6 +140,7 @@ impl Making {
                 window_packets: packets,
                 queries: found,
                 pt_query_digest: None,
+                encrypted: false,
                 executed,
                 note: None,
             };

@@ -166,6 +166,9 @@ fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Strin
         // Said already, in the full picture.
         Some(ratio) if ratio >= FULL => return None,
         Some(ratio) => format!(", catches {} of the queries", share(ratio)),
+        None if arm.artefact.as_ref().is_some_and(|a| a.encrypted) => {
+            ", catches nothing that can be read: the session is encrypted".to_owned()
+        }
         None => String::new(),
     };
     Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run), toll(outcome)))

@@ -5,6 +5,9 @@ use super::windows::Window;
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Artefact, ArtefactResult, PacketCounts, QueryCount};
 
+const ENCRYPTED: &str =
+    "the session is encrypted (TLS): queries cannot be read from packets; its size and cost hold";
+
 /// One arm's artefacts together.
 #[derive(Debug, Clone)]
 pub struct OfArm {
@@ -47,6 +50,7 @@ fn together(pairs: &[(&Window, &Artefact)]) -> OfArm {
     let queries: u64 = counts.iter().map(|(_, count)| count.queries).sum();
     let executed: u64 = counts.iter().map(|(a, count)| count.executed.unwrap_or(a.executed)).sum();
     let by_pt_query_digest = pt_query_digest(lines());
+    let encrypted = lines().any(|a| a.encrypted);
     OfArm {
         result: ArtefactResult {
             kind: pairs[0].1.kind,
@@ -60,10 +64,12 @@ fn together(pairs: &[(&Window, &Artefact)]) -> OfArm {
             queries: (!counts.is_empty()).then_some(queries),
             counted_by: counters(counts.iter().map(|(_, count)| *count)),
             pt_query_digest: by_pt_query_digest.clone(),
+            encrypted,
         },
         captured_ratio: (executed > 0)
             .then(|| queries as f64 / executed as f64)
-            .or_else(|| by_pt_query_digest.as_ref().and_then(share)),
+            .or_else(|| by_pt_query_digest.as_ref().and_then(share))
+            .filter(|_| !encrypted),
         counted: counts.len(),
         remarks: lines().filter_map(|a| a.note.clone()).collect::<BTreeSet<_>>().into_iter().collect(),
     }
@@ -99,8 +105,11 @@ pub fn share(count: &QueryCount) -> Option<f64> {
     count.executed.filter(|&n| n > 0).map(|executed| count.queries as f64 / executed as f64)
 }
 
-/// The same as a sentence.
-pub fn second_opinion(artefact: &ArtefactResult) -> Option<String> {
+/// What there is to say beside the share that was caught: why there is none, or who else counted.
+pub fn note(artefact: &ArtefactResult) -> Option<String> {
+    if artefact.encrypted {
+        return Some(ENCRYPTED.to_owned());
+    }
     let count = artefact.pt_query_digest.as_ref()?;
     let (executed, share) = (count.executed?, share(count)?);
     Some(format!(

@@ -8,8 +8,11 @@ use toll_record::Warning;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
     NoBaseline { arm: String },
-    Incomplete { done: u32, planned: u32, missing: Vec<String>, files: Vec<&'static str> },
-    TrialFailed { arm: String, times: usize, rounds: u32, reason: String },
+    Incomplete { done: u32, planned: u32, missing: String, files: Vec<&'static str>, cut: Vec<&'static str> },
+    ServerRestarted { at: String, into_s: u64, windows: Several, failed: Several },
+    SamplesMissing { windows: Several },
+    LatencyMissing { windows: usize, of: usize },
+    TrialFailed { arm: String, times: usize, tried: usize, begun: usize, reason: String },
     TreatmentKilled { arm: String, note: String },
     TooFewRounds { have: usize, need: usize },
     TooFewForHolm { have: usize, need: usize, arms: usize },
@@ -34,6 +37,13 @@ pub enum Doubt {
     NoSelfCost,
 }
 
+/// Some trials or windows, by arm and round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Several {
+    pub count: usize,
+    pub names: String,
+}
+
 /// A window's edges cost a query or two; more than this share of what was executed is something else.
 pub const MOST_CAUGHT: f64 = 1.02;
 /// More of one core than this, and toll is part of what it measures.
@@ -51,6 +61,9 @@ impl Doubt {
         match self {
             Doubt::NoBaseline { .. } => "no-baseline",
             Doubt::Incomplete { .. } => "incomplete",
+            Doubt::ServerRestarted { .. } => "server-restarted",
+            Doubt::SamplesMissing { .. } => "samples-missing",
+            Doubt::LatencyMissing { .. } => "latency-missing",
             Doubt::TrialFailed { .. } => "trial-failed",
             Doubt::TreatmentKilled { .. } => "treatment-killed",
             Doubt::TooFewRounds { .. } | Doubt::TooFewForHolm { .. } => "too-few-rounds",
@@ -100,18 +113,50 @@ impl Doubt {
             Doubt::NoBaseline { arm } => {
                 format!("the baseline {arm} has no window: nothing can be compared with it")
             }
-            Doubt::Incomplete { done, planned, missing, files } => {
+            Doubt::Incomplete { done, planned, missing, files, cut } => {
                 let mut text = format!("{done} of {planned} rounds are whole");
                 if !missing.is_empty() {
-                    text += &format!("; missing: {}", missing.join(", "));
+                    text += &format!("; missing: {missing}");
                 }
                 if !files.is_empty() {
                     text += &format!("; the run has no {}", files.join(", no "));
                 }
+                if !cut.is_empty() {
+                    text += &format!("; cut short inside a line: {}", cut.join(", "));
+                }
                 text
             }
-            Doubt::TrialFailed { arm, times, rounds, reason } => {
-                format!("{arm} failed in {times} of {rounds} rounds: {reason}")
+            Doubt::ServerRestarted { at, into_s, windows, failed } => {
+                let mut text = format!("the server restarted at {at} ({into_s} s into the run)");
+                text += &match windows.count {
+                    0 => ": no window is lost to it".to_owned(),
+                    1 => format!(": the window of {} is left out", windows.names),
+                    _ => format!(": the windows of {} are left out", windows.names),
+                };
+                match failed.count {
+                    0 => {}
+                    1 => text += &format!("; the trial of {} failed in it", failed.names),
+                    _ => text += &format!("; the trials of {} failed in it", failed.names),
+                }
+                text
+            }
+            Doubt::SamplesMissing { windows } => {
+                let s = if windows.count == 1 { "" } else { "s" };
+                format!("samples are missing in {} window{s}: {}", windows.count, windows.names)
+            }
+            Doubt::LatencyMissing { windows, of } if windows == of => {
+                format!("latency.hlog lacks all {of} windows: there are no percentiles")
+            }
+            Doubt::LatencyMissing { windows, of } => format!(
+                "latency.hlog lacks {windows} of {of} windows: percentiles rest on the other {}",
+                of - windows
+            ),
+            Doubt::TrialFailed { arm, times, tried, begun, reason } if tried < begun => format!(
+                "{arm} failed in {times} of the {tried} rounds in which it was tried; not tried in the other {}: {reason}",
+                begun - tried
+            ),
+            Doubt::TrialFailed { arm, times, begun, reason, .. } => {
+                format!("{arm} failed in {times} of {begun} rounds: {reason}")
             }
             Doubt::TreatmentKilled { arm, note } => format!("{arm} did not stop as asked: {note}"),
             Doubt::TooFewRounds { have, need } => {
@@ -191,6 +236,15 @@ impl Doubt {
             Doubt::NoBaseline { .. } => "run again with the baseline among --arms".into(),
             Doubt::Incomplete { .. } => {
                 "the figures rest on the rounds that are there; run again for the rest".into()
+            }
+            Doubt::ServerRestarted { .. } => {
+                "the server's error log says why (a crash, memory, somebody's hand); windows right after it ran with cold caches: run again if they stand out".into()
+            }
+            Doubt::SamplesMissing { .. } => {
+                "samples.ndjson is damaged, or the run was cut: these windows are left out; copy it anew from where it is whole, or run again".into()
+            }
+            Doubt::LatencyMissing { .. } => {
+                "copy latency.hlog anew from where it is whole; throughput, means and CPU rest on all windows".into()
             }
             Doubt::TrialFailed { .. } => {
                 "try the arm's command by hand, `toll doctor` names missing tools; its toll rests on the other rounds".into()

@@ -9,10 +9,12 @@ mod artefacts;
 mod charts;
 mod checks;
 mod compare;
+mod coverage;
 mod doubt;
 mod outcomes;
 mod own_end;
 mod recorded;
+mod restart;
 mod scan;
 mod stalls;
 mod windows;
@@ -39,10 +41,11 @@ pub fn run(run: &RunDir) -> Result<RunResult, ReadError> {
 /// Analyses what was recorded; the plan's baseline is one of its arms, as [`RunDir::plan`] sees to.
 pub fn analyse(recorded: &Recorded) -> RunResult {
     let plan = &recorded.plan;
-    let trials = windows::trials(plan, &recorded.trials);
+    let mut trials = windows::trials(plan, &recorded.trials);
+    let mut doubts = restart::leave_out(recorded, &mut trials);
+    doubts.extend(coverage::leave_out(recorded, &mut trials));
     let arms = Arms::assemble(recorded, &trials.windows);
     let compared = arms.compare(plan);
-    let mut doubts = Vec::new();
 
     let primary = |i: usize| compared[i].get(plan.primary.as_str());
     let of_role = |role: Role| plan.arms.iter().enumerate().filter(move |(_, arm)| arm.role == role);
@@ -61,6 +64,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     let expected = expected_arms(recorded, &trials);
     let rounds_done = whole_rounds(&expected, &trials);
     let complete = completeness(recorded, &trials, &expected, rounds_done, &mut doubts);
+    doubts.extend(coverage::latencies(recorded, &trials.windows));
     scan::trials(plan, &trials, &mut doubts);
     scan::power(plan, &with_primary, mde.as_ref(), &mut doubts);
     doubts.extend(aa.as_ref().and_then(|check| checks::aa_doubt(plan, check)));
@@ -127,7 +131,7 @@ fn arm_results(
         let of_arm: Vec<&windows::Window> = trials.windows.iter().filter(|w| w.arm == i).collect();
         notes.extend(own_end::note(arm, &of_arm, plan.window_s));
         notes.extend(remarks);
-        notes.extend(artefact.as_ref().and_then(artefacts::second_opinion));
+        notes.extend(artefact.as_ref().and_then(artefacts::note));
         notes.extend(scan::remarks(trials, i));
         results.push(ArmResult {
             name: arm.name.clone(),
@@ -162,7 +166,8 @@ fn whole_rounds(expected: &[usize], trials: &Trials) -> u32 {
 /// failed and never gave one. Both have a warning of their own.
 fn expected_arms(recorded: &Recorded, trials: &Trials) -> Vec<usize> {
     let gave_up = |arm: usize| {
-        trials.failed.iter().any(|f| f.arm == arm) && !trials.windows.iter().any(|w| w.arm == arm)
+        let mut measured = trials.windows.iter().chain(&trials.left_out);
+        trials.failed.iter().any(|f| f.arm == arm) && !measured.any(|w| w.arm == arm)
     };
     (0..recorded.plan.arms.len())
         .filter(|&i| recorded.plan.arms[i].unavailable.is_none() && !gave_up(i))
@@ -182,13 +187,18 @@ fn completeness(
     let files: Vec<&'static str> = [
         (recorded.host.is_none(), "host.json"),
         (recorded.trials.is_empty(), "trials.ndjson"),
-        (recorded.bins.is_empty() && recorded.seconds.is_empty(), "load in samples.ndjson"),
+        (
+            expected.iter().any(|&i| coverage::is_loaded(plan, i))
+                && recorded.bins.is_empty()
+                && recorded.seconds.is_empty(),
+            "load in samples.ndjson",
+        ),
     ]
     .iter()
     .filter_map(|&(gone, name)| gone.then_some(name))
     .collect();
     let stopped_early = plan.early_stop && begun > 0 && done == begun;
-    if (done >= plan.rounds || stopped_early) && files.is_empty() {
+    if (done >= plan.rounds || stopped_early) && files.is_empty() && recorded.cut_short.is_empty() {
         return true;
     }
     doubts.push(Doubt::Incomplete {
@@ -196,31 +206,20 @@ fn completeness(
         planned: plan.rounds,
         missing: gaps(recorded, trials, expected),
         files,
+        cut: recorded.cut_short.clone(),
     });
     false
 }
 
-/// Which arms have no window in which round, at most a handful of rounds by name.
-fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> Vec<String> {
-    const NAMED: usize = 4;
+/// Which arms have no window in which round.
+fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> String {
     let plan = &recorded.plan;
-    let mut gaps = Vec::new();
-    for round in 0..plan.order.len() as u32 {
-        let has = |arm: usize| trials.windows.iter().any(|w| w.arm == arm && w.round == round);
-        let absent: Vec<&str> =
-            expected.iter().filter(|&&i| !has(i)).map(|&i| plan.arms[i].name.as_str()).collect();
-        match absent.len() {
-            0 => {}
-            n if n == expected.len() => gaps.push(format!("all of round {}", round + 1)),
-            _ => gaps.push(format!("{} in round {}", absent.join(" "), round + 1)),
-        }
-    }
-    let more = gaps.len().saturating_sub(NAMED);
-    gaps.truncate(NAMED);
-    if more > 0 {
-        gaps.push(format!("and {more} rounds more"));
-    }
-    gaps
+    let has = |arm, round| trials.windows.iter().any(|w| w.arm == arm && w.round == round);
+    let absent: Vec<(usize, u32)> = (0..plan.order.len() as u32)
+        .flat_map(|round| expected.iter().map(move |&arm| (arm, round)))
+        .filter(|&(arm, round)| !has(arm, round))
+        .collect();
+    windows::named(plan, &absent, expected.len())
 }
 
 /// From the first step to the last, in seconds.

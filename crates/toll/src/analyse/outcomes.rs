@@ -2,6 +2,7 @@
 //!
 //! A number that the window cannot support is absent, with the reason: never zero, never a guess.
 
+use super::coverage;
 use super::recorded::{Recorded, within};
 use super::windows::Window;
 use hdrhistogram::Histogram;
@@ -183,6 +184,8 @@ fn latency(
                 }
             }
         }
+        // Lost: percentiles of seconds are something else, and would mislead beside those of windows.
+        None if coverage::gives_histograms(&recorded.plan, window.arm) => {}
         None => {
             for (name, _) in quantiles {
                 let of_second = |s: &toll_record::Second| match name {
@@ -211,7 +214,7 @@ fn cpu(window: &Window, measured: &mut Measured) {
     let Some(qps) = measured.get("qps").filter(|&qps| qps > 0.0) else { return };
     let per_query = |us: u64| Some(us as f64 / window.seconds() / qps);
     measured.set("cpu_us_per_query", per_query(here_us));
-    measured.set("server_cpu_us_per_query", per_query(cpu.server_us));
+    measured.set("server_cpu_us_per_query", cpu.server_us.and_then(per_query));
     measured.set("driver_cpu_us_per_query", per_query(cpu.driver_us));
     measured.set("treatment_cpu_us_per_query", per_query(cpu.treatment_us));
     measured.set("toll_cpu_us_per_query", per_query(cpu.toll_us));

@@ -4,7 +4,7 @@
 
 use toll_record::{
     Artefact, Bin, Host, HostSample, LatencyWindow, OwnSample, Plan, PressureSample, ReadError, RunDir,
-    Sample, Second, Tick, TrialLine,
+    Sample, Second, ServerSample, Tick, TrialLine,
 };
 
 /// Everything that the analysis looks at. Samples of each kind are in the order of their clock.
@@ -20,8 +20,11 @@ pub struct Recorded {
     pub seconds: Vec<Second>,
     pub hosts: Vec<HostSample>,
     pub pressures: Vec<PressureSample>,
+    pub servers: Vec<ServerSample>,
     pub ticks: Vec<Tick>,
     pub own: Vec<OwnSample>,
+    /// Files that end inside a line.
+    pub cut_short: Vec<&'static str>,
 }
 
 impl Recorded {
@@ -39,6 +42,7 @@ impl Recorded {
         recorded.artefacts = run.artefacts()?;
         recorded.latencies = run.latencies()?;
         recorded.take(run.samples()?);
+        recorded.cut_short = run.cut_short();
         Ok(recorded)
     }
 
@@ -54,8 +58,10 @@ impl Recorded {
             seconds: Vec::new(),
             hosts: Vec::new(),
             pressures: Vec::new(),
+            servers: Vec::new(),
             ticks: Vec::new(),
             own: Vec::new(),
+            cut_short: Vec::new(),
         }
     }
 
@@ -69,8 +75,7 @@ impl Recorded {
                 Sample::Pressure(s) => self.pressures.push(s),
                 Sample::Tick(s) => self.ticks.push(s),
                 Sample::Own(s) => self.own.push(s),
-                // Shown beside the run; no outcome is drawn from the server's own counters.
-                Sample::Server(_) => {}
+                Sample::Server(s) => self.servers.push(s),
             }
         }
         // Nearly sorted already: collectors write as they go.
@@ -78,6 +83,7 @@ impl Recorded {
         self.seconds.sort_by_key(|s| s.mono_us);
         self.hosts.sort_by_key(|s| s.mono_us);
         self.pressures.sort_by_key(|s| s.mono_us);
+        self.servers.sort_by_key(|s| s.mono_us);
         self.ticks.sort_by_key(|s| s.mono_us);
         self.own.sort_by_key(|s| s.mono_us);
     }
@@ -98,7 +104,7 @@ macro_rules! stamped {
         })*
     };
 }
-stamped!(Bin, Second, HostSample, PressureSample, Tick, OwnSample);
+stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample);
 
 /// The samples whose end lies in (begin, end]; `samples` must be in order.
 pub fn within<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {

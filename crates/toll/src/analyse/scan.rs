@@ -7,9 +7,9 @@ use super::artefacts::OfArm;
 use super::compare::Compared;
 use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST_PCT, STEAL_PCT};
 use super::recorded::Recorded;
-use super::windows::{Remark, Trials, Window};
+use super::windows::{Remark, Spent, Trials, Window};
 use std::collections::BTreeMap;
-use toll_record::{ArtefactKind, Cpu, Mde, Plan, Role, SelfCost, Step, Verdict};
+use toll_record::{ArtefactKind, Mde, Plan, Role, SelfCost, Step, Verdict};
 
 /// Failed trials, and treatments that had to be killed.
 pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
@@ -24,13 +24,17 @@ pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
             doubts.push(Doubt::TrialFailed {
                 arm: arm.name.clone(),
                 times: failed.len(),
-                rounds: plan.rounds,
+                tried: trials.tried[i] as usize,
+                begun: trials.rounds_begun as usize,
                 reason: first.text.clone(),
             });
         }
         // A treatment that stops as asked leaves no remark.
-        let killed: Vec<&Remark> =
-            trials.remarks.iter().filter(|r| r.arm == i && r.step == Step::Stopped).collect();
+        let killed: Vec<&Remark> = trials
+            .remarks
+            .iter()
+            .filter(|r| r.arm == i && r.step == Step::Stopped && !trials.upset.contains(&r.trial))
+            .collect();
         if let Some(first) = killed.first() {
             let times = if killed.len() > 1 { format!(" ({} times)", killed.len()) } else { String::new() };
             doubts.push(Doubt::TreatmentKilled {
@@ -160,7 +164,7 @@ pub fn load(recorded: &Recorded, windows: &[Window], arms: &Arms, doubts: &mut V
             doubts.push(Doubt::NothingCompleted { arm: arm.name.clone(), windows: empty });
         }
     }
-    let spent = |part: fn(&Cpu) -> u64, wanted: &dyn Fn(&Window) -> bool| -> f64 {
+    let spent = |part: fn(&Spent) -> u64, wanted: &dyn Fn(&Window) -> bool| -> f64 {
         windows.iter().filter(|w| wanted(w)).filter_map(|w| w.cpu.as_ref().map(part)).sum::<u64>() as f64
     };
     let seconds: f64 = windows.iter().filter(|w| w.cpu.is_some()).map(Window::seconds).sum();
@@ -204,7 +208,8 @@ pub fn artefacts(
                 captured: packets.captured,
             });
         }
-        let countable = arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
+        let readable = !found.is_some_and(|a| a.result.encrypted);
+        let countable = readable && arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
         let counted = found.map_or(0, |a| a.counted);
         let ratio = found.and_then(|a| a.captured_ratio);
         if let Some(ratio) = ratio.filter(|&r| r > MOST_CAUGHT) {
@@ -220,7 +225,7 @@ pub fn artefacts(
 
 /// What toll's own processes took.
 pub fn self_cost(recorded: &Recorded, windows: &[Window], doubts: &mut Vec<Doubt>) -> SelfCost {
-    let priced: Vec<(&Window, Cpu)> = windows.iter().filter_map(|w| Some((w, w.cpu?))).collect();
+    let priced: Vec<(&Window, Spent)> = windows.iter().filter_map(|w| Some((w, w.cpu?))).collect();
     let inside_us: u64 = priced.iter().map(|(_, cpu)| cpu.toll_us).sum();
     let seconds: f64 = priced.iter().map(|(w, _)| w.seconds()).sum();
     let grown = |of: fn(&toll_record::OwnSample) -> u64| match (recorded.own.first(), recorded.own.last()) {

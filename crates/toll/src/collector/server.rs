@@ -19,7 +19,7 @@ const RATES: &[&str] = &[
     "Slow_queries",
 ];
 /// Levels, written as they are.
-const LEVELS: &[&str] = &["Threads_running", "Threads_connected", "Innodb_buffer_pool_pages_dirty"];
+const LEVELS: &[&str] = &["Threads_running", "Threads_connected", "Innodb_buffer_pool_pages_dirty", "Uptime"];
 
 /// Asks for the counters above over a session of its own.
 #[derive(Debug)]
@@ -50,8 +50,11 @@ impl ServerCounters {
         let (then, before) = self.last.replace((now, status.clone()))?;
         let seconds = ((now - then) as f64 / 1e6).max(1e-3);
         for name in RATES {
-            if let (Some(a), Some(b)) = (number(&before, name), number(&status, name)) {
-                values.insert(format!("{name}_per_s"), (b - a).max(0.0) / seconds);
+            // Fewer than before: the server restarted, or somebody flushed its status.
+            if let (Some(a), Some(b)) = (number(&before, name), number(&status, name))
+                && b >= a
+            {
+                values.insert(format!("{name}_per_s"), (b - a) / seconds);
             }
         }
         Some(ServerSample { mono_us: now, values })

@@ -12,6 +12,7 @@ use crate::scenario::Arm;
 use crate::treatment::{Bench, Fill, Reading, Treatment};
 use crate::workload::{Driver, WindowLoad};
 use anyhow::Context;
+use toll_load::Tls;
 use toll_record::{Artefact, ArtefactKind, Ends, QueryCount, Step};
 
 /// The window of a trial, as it came to be.
@@ -283,6 +284,7 @@ impl Conductor<'_> {
             queries: None,
             pt_query_digest: None,
             executed: window.load.statements,
+            encrypted: matches!(kind, ArtefactKind::Pcap | ArtefactKind::TcpdumpText) && self.is_tls(arm),
             note: None,
         };
         match count_queries(kind, treatment, window, self.stage.port) {
@@ -308,6 +310,12 @@ impl Conductor<'_> {
         }
         self.recorder.artefact(line);
         Ok(())
+    }
+
+    /// Whether the driver's sessions are encrypted, by the arm's way to the server or by the server's address.
+    fn is_tls(&self, arm: &Arm) -> bool {
+        let way = self.arm(&arm.name).and_then(|(_, load)| self.stage.endpoints.target(&load.transport));
+        way.is_ok_and(|target| target.tls != Tls::Off)
     }
 
     fn discard(&self, treatment: &Treatment) {

@@ -189,7 +189,7 @@ fn why(error: &ReadError) -> String {
 
 fn captured(artefacts: &[Artefact]) -> BTreeMap<String, Captured> {
     let mut by_arm: BTreeMap<String, Captured> = BTreeMap::new();
-    for artefact in artefacts {
+    for artefact in artefacts.iter().filter(|a| !a.encrypted) {
         let Some(found) = &artefact.queries else { continue };
         let executed = found.executed.unwrap_or(artefact.executed);
         if executed == 0 {

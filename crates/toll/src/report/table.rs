@@ -110,11 +110,19 @@ fn row(run: &RunResult, arm: &ArmResult, response: &str) -> Row {
             text(waited) + until,
             cpu,
             stalls,
-            arm.captured_ratio.map_or("-".to_owned(), |r| format!("{:.1}%", 100.0 * r)),
+            caught(arm),
             arm.artefact.as_ref().map_or("-".to_owned(), |a| figures::megabytes(a.bytes_per_s)),
         ],
         verdicts: [verdict("qps"), verdict(waited)],
         asked: arm.role == Role::Treatment,
+    }
+}
+
+fn caught(arm: &ArmResult) -> String {
+    match arm.captured_ratio {
+        _ if arm.artefact.as_ref().is_some_and(|a| a.encrypted) => "encrypted".to_owned(),
+        Some(ratio) => format!("{:.1}%", 100.0 * ratio),
+        None => "-".to_owned(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! From the lines of a run to what people read: analysis and reports of runs whose truth is known.
 
 mod analysis;
+mod damaged;
+mod kept;
+mod left_out;
 mod reports;
 mod synthetic;
 

@@ -93,6 +93,21 @@ fn json_has_what_is_promised() {
 }
 
 #[test]
+fn every_doubt_is_in_the_document() {
+    let read = |file: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).expect("the file")
+    };
+    let (source, page) = (read("src/analyse/doubt.rs"), read("../../docs/report.md"));
+    let begin = source.find("pub fn code(").expect("codes");
+    let end = begin + source[begin..].find("\n    }\n").expect("their end");
+    let codes: Vec<&str> = source[begin..end].split('"').skip(1).step_by(2).collect();
+    assert!(codes.len() > 20, "{codes:?}");
+    for code in codes {
+        assert!(page.contains(&format!("| `{code}` |")), "docs/report.md lacks {code}");
+    }
+}
+
+#[test]
 fn several_runs_are_one_json_object() {
     let runs = [a_run(), a_run()];
     let json: serde_json::Value = serde_json::from_str(&json::json(&runs).unwrap()).unwrap();

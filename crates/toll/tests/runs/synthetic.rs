@@ -211,6 +211,7 @@ impl Synthetic {
             .chain(recorded.seconds.into_iter().map(Sample::Second))
             .chain(recorded.hosts.into_iter().map(Sample::Host))
             .chain(recorded.pressures.into_iter().map(Sample::Pressure))
+            .chain(recorded.servers.into_iter().map(Sample::Server))
             .chain(recorded.own.into_iter().map(Sample::Own));
         for sample in samples {
             run.sample(&sample)?;
@@ -296,6 +297,7 @@ impl<'a> Clockwork<'a> {
                     executed: None,
                 }),
                 pt_query_digest: None,
+                encrypted: false,
                 executed,
                 note: None,
             });

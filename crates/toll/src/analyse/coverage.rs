@@ -1,0 +1,60 @@
+//! Is what the load did inside each window really in the record?
+//!
+//! A window whose samples were lost is left out, never counted as what is left of it.
+
+use super::doubt::{Doubt, Several};
+use super::recorded::{Recorded, within};
+use super::windows::{Trials, Window, named};
+use toll_record::Plan;
+
+/// Bins are placed by their ends, and a driver that keeps its own beat may lose one at either edge of a
+/// window to the jitter of its reports.
+const EDGE_BINS: f64 = 1.5;
+/// Beyond that, this share of a window may be lacking.
+const LACKING: f64 = 0.05;
+
+/// Does a load run beside the arm at this position?
+pub fn is_loaded(plan: &Plan, arm: usize) -> bool {
+    plan.arms[arm].workload.driver != "none"
+}
+
+/// Does the arm's driver give the distribution of each window?
+pub fn gives_histograms(plan: &Plan, arm: usize) -> bool {
+    plan.arms[arm].workload.driver == "toll"
+}
+
+/// Leaves out the windows that the load's bins do not cover.
+pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Option<Doubt> {
+    let plan = &recorded.plan;
+    let uncovered = |window: &Window| is_loaded(plan, window.arm) && !is_covered(recorded, window);
+    let lost: Vec<(usize, u32)> = trials.leave_out(uncovered).iter().map(|w| (w.arm, w.round)).collect();
+    let of_a_round = plan.order.first().map_or(0, Vec::len);
+    (!lost.is_empty()).then(|| Doubt::SamplesMissing {
+        windows: Several { count: lost.len(), names: named(plan, &lost, of_a_round) },
+    })
+}
+
+fn is_covered(recorded: &Recorded, window: &Window) -> bool {
+    let widths: Vec<f64> = within(&recorded.bins, window.begin_us, window.end_us)
+        .iter()
+        .map(|bin| bin.width_us as f64 / 1e6)
+        .collect();
+    if widths.is_empty() {
+        return false;
+    }
+    let lacking = window.seconds() - widths.iter().sum::<f64>();
+    lacking <= EDGE_BINS * toll_stats::median(&widths) + LACKING * window.seconds()
+}
+
+/// Windows whose driver keeps a distribution, and whose distribution is not there. One in which nothing
+/// completed has none to keep.
+pub fn latencies(recorded: &Recorded, windows: &[Window]) -> Option<Doubt> {
+    let due: Vec<&Window> = windows
+        .iter()
+        .filter(|w| gives_histograms(&recorded.plan, w.arm))
+        .filter(|w| within(&recorded.bins, w.begin_us, w.end_us).iter().any(|bin| bin.events > 0))
+        .collect();
+    let known: std::collections::BTreeSet<u32> = recorded.latencies.iter().map(|l| l.trial).collect();
+    let lost = due.iter().filter(|w| !known.contains(&w.trial)).count();
+    (lost > 0).then_some(Doubt::LatencyMissing { windows: lost, of: due.len() })
+}

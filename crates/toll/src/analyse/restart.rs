@@ -1,0 +1,128 @@
+//! When was the server started anew in the midst of the run, and what did that spoil?
+//!
+//! Told by its `Uptime`, by the conductor's word for a trial that failed so, and, in runs that know no
+//! uptime, by CPU clocks that went backwards. Never asks why it happened.
+
+use super::doubt::{Doubt, Several};
+use super::recorded::Recorded;
+use super::windows::{Trials, Window, named};
+use toll_record::{Step, TrialLine};
+
+/// What the conductor's note on a trial holds that failed because of it.
+const SAYS_SO: &str = "the server restarted";
+/// `Uptime` counts whole seconds, and the answer takes its time.
+const SLACK_S: f64 = 2.0;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Restart {
+    /// The last moment at which the old server is known to have run, and the first of the new one.
+    after_us: u64,
+    before_us: u64,
+    /// When the new one began, as far as that can be told.
+    at_us: u64,
+}
+
+impl Restart {
+    fn falls_into(&self, begin_us: u64, end_us: u64) -> bool {
+        begin_us <= self.before_us && self.after_us <= end_us
+    }
+}
+
+/// Leaves out every window into which a restart fell, and takes what failed in it off its arm's account.
+pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Vec<Doubt> {
+    let plan = &recorded.plan;
+    let mut restarts = by_uptime(recorded);
+    if restarts.is_empty() && uptimes(recorded).next().is_none() {
+        restarts = by_cpu(&recorded.trials);
+    }
+    for failed in trials.failed.iter().filter(|f| f.text.contains(SAYS_SO)) {
+        if !restarts.iter().any(|r| r.falls_into(failed.begun_us, failed.at_us)) {
+            restarts.push(Restart {
+                after_us: failed.begun_us,
+                before_us: failed.at_us,
+                at_us: failed.at_us,
+            });
+        }
+    }
+    restarts.sort_by_key(|r| r.at_us);
+    let of_a_round = plan.order.first().map_or(0, Vec::len);
+    let several =
+        |spoilt: Vec<(usize, u32)>| Several { count: spoilt.len(), names: named(plan, &spoilt, of_a_round) };
+    let mut doubts = Vec::with_capacity(restarts.len());
+    for restart in restarts {
+        let windows = trials.leave_out(|w: &Window| restart.falls_into(w.begin_us, w.end_us));
+        let (failed, others) = std::mem::take(&mut trials.failed)
+            .into_iter()
+            .partition::<Vec<_>, _>(|f| restart.falls_into(f.begun_us, f.at_us));
+        trials.failed = others;
+        trials.upset.extend(windows.iter().map(|w| w.trial).chain(failed.iter().map(|f| f.trial)));
+        let wall_us = wall_us(&recorded.trials, restart.at_us);
+        doubts.push(Doubt::ServerRestarted {
+            at: clock(wall_us),
+            into_s: wall_us.saturating_sub(plan.started_wall_us) / 1_000_000,
+            windows: several(windows.iter().map(|w| (w.arm, w.round)).collect()),
+            failed: several(failed.iter().map(|f| (f.arm, f.round)).collect()),
+        });
+    }
+    doubts
+}
+
+/// When the server was asked, and for how many seconds it had run.
+fn uptimes(recorded: &Recorded) -> impl Iterator<Item = (u64, f64)> {
+    recorded.servers.iter().filter_map(|s| Some((s.mono_us, *s.values.get("Uptime")?)))
+}
+
+fn by_uptime(recorded: &Recorded) -> Vec<Restart> {
+    let known: Vec<(u64, f64)> = uptimes(recorded).collect();
+    let lines = &recorded.trials;
+    let between = |pair: &[(u64, f64)]| {
+        let [(after_us, old_s), (before_us, new_s)] = [pair[0], pair[1]];
+        // Uptime follows the wall clock: what somebody set that by is no restart.
+        let elapsed_s = (before_us - after_us) as f64 / 1e6 + least_step_s(lines, after_us, before_us);
+        let grown_s = new_s - old_s;
+        let began_later = elapsed_s - grown_s > SLACK_S;
+        // A server that answers late seems to have begun later, too, but is as old as it was.
+        let is_new = grown_s < 0.0 || new_s < elapsed_s + SLACK_S;
+        let at_us = before_us.saturating_sub((new_s.max(0.0) * 1e6) as u64).max(after_us);
+        (began_later && is_new).then_some(Restart { after_us, before_us, at_us })
+    };
+    known.windows(2).filter_map(between).collect()
+}
+
+/// Where a process's CPU time is less than it was, it is another process or none.
+fn by_cpu(lines: &[TrialLine]) -> Vec<Restart> {
+    let edges = lines.iter().filter(|l| matches!(l.step, Step::WindowBegin | Step::WindowEnd));
+    let known: Vec<(u64, u64)> = edges.filter_map(|l| Some((l.mono_us, l.cpu?.server_us))).collect();
+    let gone = |pair: &[(u64, u64)]| {
+        let [(after_us, old_us), (before_us, new_us)] = [pair[0], pair[1]];
+        let restart = Restart { after_us, before_us, at_us: before_us };
+        (new_us < old_us && after_us <= before_us).then_some(restart)
+    };
+    known.windows(2).filter_map(gone).collect()
+}
+
+/// By how much the wall clock may have been set between two moments; of several answers, since steps tell
+/// it only now and then, the one that makes least of the time between.
+fn least_step_s(lines: &[TrialLine], from_us: u64, to_us: u64) -> f64 {
+    let offsets_s = |mono_us| {
+        let next = lines.partition_point(|l| l.mono_us <= mono_us);
+        let beside = [next.checked_sub(1).and_then(|last| lines.get(last)), lines.get(next)];
+        beside.into_iter().flatten().map(|l| (l.wall_us as f64 - l.mono_us as f64) / 1e6)
+    };
+    let latest = offsets_s(from_us).reduce(f64::max).unwrap_or(0.0);
+    let earliest = offsets_s(to_us).reduce(f64::min).unwrap_or(0.0);
+    earliest - latest
+}
+
+/// Unix time of a moment of the monotonic clock, by the last step before it.
+fn wall_us(lines: &[TrialLine], mono_us: u64) -> u64 {
+    let next = lines.partition_point(|l| l.mono_us <= mono_us);
+    let Some(line) = lines.get(next.saturating_sub(1)) else { return 0 };
+    line.wall_us.saturating_add(mono_us).saturating_sub(line.mono_us)
+}
+
+/// `14:03:07 UTC`: a report says the same wherever it is made.
+fn clock(wall_us: u64) -> String {
+    let of_day = wall_us / 1_000_000 % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", of_day / 3_600, of_day / 60 % 60, of_day % 60)
+}

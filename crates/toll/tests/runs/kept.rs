@@ -1,0 +1,42 @@
+//! Do the runs that are kept in the repository say what this toll says of them?
+
+use std::path::{Path, PathBuf};
+use toll::analyse;
+use toll::report::text::{Ink, text};
+use toll::report::{json, markdown};
+use toll_record::RunDir;
+
+fn kept() -> Vec<PathBuf> {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");
+    let directories = |at: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(at).expect("kept runs").flatten().map(|entry| entry.path());
+        entries.filter(|path| path.is_dir()).collect()
+    };
+    let mut kept: Vec<PathBuf> = directories(&runs).iter().flat_map(|host| directories(host)).collect();
+    kept.retain(|run| run.join("plan.json").is_file());
+    kept.sort();
+    kept
+}
+
+#[test]
+fn kept_runs_are_told_as_this_toll_tells_them() {
+    let runs = kept();
+    assert!(runs.len() >= 7, "{runs:?}");
+    let mut old = Vec::new();
+    for run in runs {
+        let result = analyse::run(&RunDir::open(&run).unwrap()).unwrap();
+        assert!(result.complete, "{} is whole", run.display());
+        let forms = [
+            ("result.json", json::json(std::slice::from_ref(&result)).unwrap()),
+            ("report.txt", text(&result, Ink::Plain)),
+            ("report.md", markdown::markdown(&result)),
+        ];
+        for (file, says) in forms {
+            let path = run.join(file);
+            if path.exists() && std::fs::read_to_string(&path).unwrap() != says {
+                old.push(path);
+            }
+        }
+    }
+    assert!(old.is_empty(), "renew them with scripts/renew-runs and look at what changed: {old:#?}");
+}
