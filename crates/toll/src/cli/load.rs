@@ -101,7 +101,14 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
     for signal in signals::that_end() {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
-    end::within_bounds(&stop)?;
+    // A file that may grow no further (ulimit -f) is an error to tell, as a full disk is.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    let left = match arguments.what.as_str() {
+        "prepare" => "the tables are incomplete: drop them with toll load cleanup",
+        "cleanup" => "some tables may be left: do it again",
+        _ => "what the server had begun it may still finish",
+    };
+    end::within_bounds(&stop, left)?;
     match arguments.what.as_str() {
         "prepare" => prepare(arguments, &stop),
         "cleanup" => {

@@ -17,17 +17,18 @@ const GRACE: Duration = Duration::from_secs(5);
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// From now on the process ends soon after `stop` is raised, whatever its other threads wait for.
-pub fn within_bounds(stop: &Arc<AtomicBool>) -> Result<()> {
+/// `left` says in which state that leaves things.
+pub fn within_bounds(stop: &Arc<AtomicBool>, left: &'static str) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {
         while !stop.load(Ordering::Relaxed) {
             thread::sleep(LOOK);
         }
         thread::sleep(GRACE);
-        let word = thread::Builder::new().spawn(|| {
+        let word = thread::Builder::new().spawn(move || {
             tell!(
                 "toll: the server does not answer, or nobody reads the output: ended without waiting for it; \
-                 what the server had begun it may still finish"
+                 {left}"
             );
         });
         let said = Instant::now();
