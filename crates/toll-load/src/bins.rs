@@ -42,6 +42,7 @@ fn lowest_of_bucket(us: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn a_bucket_is_never_wider_than_one_percent() {
@@ -66,6 +67,7 @@ mod tests {
             statements: 16_000,
             events: 1000,
             errors: 0,
+            errors_by_code: BTreeMap::from([(1205, 2)]),
             latency_us_sum: 5,
             latency_us_max: Some(10_000),
             in_flight: 1,

@@ -5,10 +5,12 @@ use crate::engine::{Bin, Counts, Totals};
 use hdrhistogram::{Counter, Histogram};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use toll_record::by_code;
 
-/// A JSON line of `toll load --json`: one each second (`second`), and one for the run (`final`).
+/// A JSON line of `toll load --json`: one each second, and one for the run (`final`).
 ///
-/// Figures of a stretch without a single completed event are absent (null), never zero.
+/// Figures of a stretch without a single completed event are absent (null), never zero, and so are
+/// rates of a stretch that is too short for one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     #[serde(rename = "type")]
@@ -49,6 +51,7 @@ pub struct Summary {
     /// Connections made anew because `--reconnect` says so.
     #[serde(default)]
     pub reconnects_asked: u64,
+    #[serde(deserialize_with = "by_code")]
     pub errors_by_code: BTreeMap<u16, u64>,
     /// At the end of the stretch: events begun or due and not done, those of them that have not begun
     /// at all, and the age of the oldest.
@@ -64,7 +67,7 @@ pub struct Summary {
     pub cpu_s: f64,
     pub cpu_us_per_query: Option<f64>,
     /// What the server said first with each code; only in the final line.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "by_code")]
     pub messages: BTreeMap<u16, String>,
 }
 
@@ -82,6 +85,22 @@ pub enum Kind {
 
 /// A run that was shorter has no rate.
 const SHORTEST_RATE_S: f64 = 0.1;
+
+/// More codes than this are a crowd, of which the commonest are named.
+const CODES_NAMED: usize = 5;
+
+/// `1205 (12 times), 1213 (3)`: the commonest first.
+pub fn codes_in_words(errors_by_code: &BTreeMap<u16, u64>) -> String {
+    let mut codes: Vec<(u16, u64)> = errors_by_code.iter().map(|(code, n)| (*code, *n)).collect();
+    codes.sort_by_key(|(code, n)| (std::cmp::Reverse(*n), *code));
+    let times = |i: usize| if i == 0 { " times" } else { "" };
+    let named = codes.iter().take(CODES_NAMED).enumerate();
+    let mut words: Vec<String> = named.map(|(i, (code, n))| format!("{code} ({n}{})", times(i))).collect();
+    if codes.len() > CODES_NAMED {
+        words.push(format!("{} other codes", codes.len() - CODES_NAMED));
+    }
+    words.join(", ")
+}
 
 /// Any line of `toll load --bins`: bins, and the summary that ends them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -213,6 +232,7 @@ impl BinLine {
                 statements: tally.counts.statements,
                 events: tally.counts.events,
                 errors: tally.counts.errors,
+                errors_by_code: tally.counts.errors_by_code.clone(),
                 latency_us_sum: (tally.counts.latency_ns_sum + 500) / 1000,
                 latency_us_max: Some((tally.counts.latency_ns_max + 500) / 1000),
                 in_flight: tally.counts.in_flight,
@@ -220,5 +240,19 @@ impl BinLine {
             },
             hist: Self::buckets(&tally.latency),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_named_with_the_commonest_first_and_few_of_many() {
+        let words = |codes: &[(u16, u64)]| codes_in_words(&codes.iter().copied().collect());
+        assert_eq!(words(&[(1205, 3), (1213, 12)]), "1213 (12 times), 1205 (3)");
+        assert_eq!(words(&[]), "");
+        let many: Vec<(u16, u64)> = (1..=8).map(|n| (1000 + n, u64::from(n))).collect();
+        assert!(words(&many).ends_with("1004 (4), 3 other codes"), "{}", words(&many));
     }
 }

@@ -22,7 +22,7 @@ pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
     RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
 };
-pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick};
+pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
 pub use trial::{Cpu, Step, TrialLine};
 
 /// Version of the run format. Readers refuse a newer one.

@@ -1,6 +1,7 @@
 //! What was going on between the steps: load in bins of 100 ms, host and server each second.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// A line of `samples.ndjson`.
@@ -26,6 +27,10 @@ pub struct Bin {
     /// Events (transactions) completed in the bin.
     pub events: u64,
     pub errors: u64,
+    /// Failures by the server's or the client's code, those of connections among them; empty where the
+    /// driver does not say (sysbench).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "by_code")]
+    pub errors_by_code: BTreeMap<u16, u64>,
     /// Sum over the events that completed, from the intended start.
     pub latency_us_sum: u64,
     /// Absent where the driver does not say (sysbench).
@@ -35,6 +40,17 @@ pub struct Bin {
     pub in_flight: u64,
     /// Age of the oldest of them.
     pub oldest_us: u64,
+}
+
+/// Codes are text in JSON, and in types that are tagged or flattened serde does not make them numbers
+/// again by itself.
+pub fn by_code<'de, D, T>(json: D) -> Result<BTreeMap<u16, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let by_text = BTreeMap::<String, T>::deserialize(json)?;
+    by_text.into_iter().map(|(code, value)| Ok((code.parse().map_err(D::Error::custom)?, value))).collect()
 }
 
 /// Percentiles of event latency over one second of load. `mono_us` is the second's *end*.
@@ -119,4 +135,26 @@ pub struct OwnSample {
     pub memory_bytes: u64,
     /// Cumulative; what they wrote towards storage (`write_bytes` of `/proc/PID/io`).
     pub written_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_errors_read_back_as_numbers() {
+        let bin = r#""mono_us":1,"width_us":1,"statements":1,"events":0,"errors":3,"latency_us_sum":0,"in_flight":0,"oldest_us":0"#;
+        let read = |codes: &str| {
+            let line = format!(r#"{{"kind":"bin",{bin}{codes}}}"#);
+            match serde_json::from_str::<Sample>(&line) {
+                Ok(Sample::Bin(bin)) => (bin.errors_by_code.clone(), serde_json::to_string(&bin).unwrap()),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (codes, written) = read(r#","errors_by_code":{"1205":2,"1213":1}"#);
+        assert_eq!(codes, BTreeMap::from([(1205, 2), (1213, 1)]));
+        assert!(written.contains(r#""errors_by_code":{"1205":2,"1213":1}"#), "{written}");
+        let (none, written) = read("");
+        assert!(none.is_empty() && !written.contains("errors_by_code"), "{written}");
+    }
 }

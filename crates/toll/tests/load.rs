@@ -137,6 +137,21 @@ fn a_reader_that_does_not_read_does_not_hold_the_end() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_an_error_and_a_histogram_log_is_not() {
+    let Some(bench) = bench() else { return };
+    let full = || std::fs::File::options().write(true).open("/dev/full").expect("/dev/full");
+    let run = ["point-select", "--rows", "1000", "--time", "2s", "--json"];
+    let lost = bench.command(&run).stdout(full()).output().expect("toll runs");
+    assert_eq!(lost.status.code(), Some(1));
+    assert!(text(&lost.stderr).contains("cannot be written: No space left"), "{}", text(&lost.stderr));
+    let untold = bench.command(&run).stderr(full()).stdout(full()).status().expect("toll runs");
+    assert_eq!(untold.code(), Some(1));
+    let log = bench.toll(&[&run[..], &["--hdr", "/dev/full"]].concat());
+    assert!(log.status.success() && final_line(&log).events > 0);
+    assert!(text(&log.stderr).contains("histogram log ends here"), "{}", text(&log.stderr));
+}
+
+#[test]
 fn under_nohup_a_closed_terminal_ends_nothing() {
     let Some(bench) = bench() else { return };
     let load = bench.command(&["point-select", "--bins", "50ms", "--time", "0"]);

@@ -3,10 +3,13 @@
 use super::Plan;
 use super::ledger::{Report, Times};
 use super::tally::{Counts, Tally};
+use crate::clock::now_ns;
 use crate::schedule::{Pace, Schedule};
+use crate::summary::codes_in_words;
 use hdrhistogram::Histogram;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -55,6 +58,41 @@ pub struct Totals {
     pub messages: BTreeMap<u16, String>,
 }
 
+/// A stretch at whose end the run was given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Silence {
+    /// How long no event has succeeded.
+    pub lasted_s: f64,
+    /// Since when, by the clock and after the load began; absent where none ever had.
+    pub since: Option<(jiff::Zoned, f64)>,
+    /// Failures in it by code.
+    pub errors: BTreeMap<u16, u64>,
+}
+
+impl Silence {
+    /// The code seen most.
+    pub fn commonest(&self) -> Option<u16> {
+        self.errors.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code)
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = codes_in_words(&self.errors);
+        match &self.since {
+            None => write!(f, "no event has succeeded in {:.2} s of load; errors: {errors}", self.lasted_s),
+            // The server's error log has times of day.
+            Some((at, after_s)) => write!(
+                f,
+                "no event has succeeded for {:.1} s, since {}, {after_s:.1} s after the load began; \
+                 errors since then: {errors}",
+                self.lasted_s,
+                at.strftime("%H:%M:%S")
+            ),
+        }
+    }
+}
+
 /// A backlog that grows this long is called growing.
 const GROWING_S: f64 = 3.0;
 /// With this many failures and not one success, waiting longer teaches nothing.
@@ -85,7 +123,7 @@ pub struct Collector {
     cpu_begin_ns: u64,
     last_success_ns: u64,
     ever_succeeded: bool,
-    errors_since_success: u64,
+    errors_since_success: BTreeMap<u16, u64>,
 }
 
 fn wide_histogram() -> Histogram<u64> {
@@ -141,7 +179,7 @@ impl Collector {
             cpu_begin_ns: cpu,
             last_success_ns: times.start_ns,
             ever_succeeded: false,
-            errors_since_success: 0,
+            errors_since_success: BTreeMap::new(),
         }
     }
 
@@ -214,9 +252,12 @@ impl Collector {
             }
         }
         if tally.counts.events > 0 {
-            (self.last_success_ns, self.errors_since_success, self.ever_succeeded) = (end_ns, 0, true);
+            (self.last_success_ns, self.ever_succeeded) = (end_ns, true);
+            self.errors_since_success.clear();
         } else {
-            self.errors_since_success += tally.counts.errors_by_code.values().sum::<u64>();
+            for (code, n) in &tally.counts.errors_by_code {
+                *self.errors_since_success.entry(*code).or_default() += n;
+            }
         }
         Bin {
             begin_ns,
@@ -240,17 +281,28 @@ impl Collector {
 
     /// Has nothing succeeded for so long, or so often, that going on makes no sense?
     pub fn hopeless(&self, give_up: Duration) -> bool {
-        let silent_ns = self.last_end_ns.saturating_sub(self.last_success_ns);
-        let never =
-            !self.ever_succeeded && self.total.errors.max(self.errors_since_success) >= HOPELESS_ERRORS;
-        never || (self.errors_since_success > 0 && silent_ns >= give_up.as_nanos() as u64)
+        let errors: u64 = self.errors_since_success.values().sum();
+        let never = !self.ever_succeeded && errors >= HOPELESS_ERRORS;
+        never || (errors > 0 && self.silent_ns() >= give_up.as_nanos() as u64)
     }
 
-    /// The code seen most, and what the server said with it.
-    pub fn commonest_error(&self, messages: &BTreeMap<u16, String>) -> (u16, String) {
-        let common = self.total.errors_by_code.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code);
-        let code = common.or_else(|| messages.keys().next().copied()).unwrap_or(0);
-        (code, messages.get(&code).cloned().unwrap_or_default())
+    fn silent_ns(&self) -> u64 {
+        self.last_end_ns.saturating_sub(self.last_success_ns)
+    }
+
+    /// What there is to say of a run that is hopeless.
+    pub fn silence(&self) -> Silence {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let since = || {
+            let ago = Duration::from_nanos(now_ns().saturating_sub(self.last_success_ns));
+            let at = jiff::Zoned::now().saturating_sub(ago);
+            (at, seconds(self.last_success_ns - self.times.start_ns))
+        };
+        Silence {
+            lasted_s: seconds(self.silent_ns()),
+            since: self.ever_succeeded.then(since),
+            errors: self.errors_since_success.clone(),
+        }
     }
 
     /// A bin that was seen gives its memory back to the workers.

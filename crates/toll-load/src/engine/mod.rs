@@ -11,7 +11,7 @@ mod slot;
 mod tally;
 mod worker;
 
-pub use collect::{Bin, Totals};
+pub use collect::{Bin, Silence, Totals};
 pub use tally::{Counts, OpenTally, Tally};
 
 use crate::clock::now_ns;
@@ -76,8 +76,9 @@ pub enum RunError {
     Server(#[from] Error),
     #[error("system call failed: {0}")]
     System(io::Error),
-    #[error("no event has succeeded; last error {code}: {message}")]
-    NothingSucceeds { code: u16, message: String },
+    /// What had been measured until then is not lost.
+    #[error("{silence}; {}: {message}", commonest(silence))]
+    NothingSucceeds { silence: Silence, message: String, totals: Box<Totals> },
     #[error("a worker thread ended early: {0}")]
     Worker(String),
     #[error("{0}")]
@@ -240,7 +241,7 @@ pub fn run(
                     stop.store(true, Relaxed);
                 }
                 if failure.is_none() && collector.hopeless(plan.give_up) {
-                    failure = Some(());
+                    failure = Some(collector.silence());
                     stop.store(true, Relaxed);
                 }
                 collector.reuse(bin, &shared.spares);
@@ -252,11 +253,15 @@ pub fn run(
         thread.join().map_err(|_| RunError::Worker("it panicked".into()))??;
     }
     let messages = shared.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    if failure.is_some() {
-        let (code, message) = collector.commonest_error(&messages);
-        return Err(RunError::NothingSucceeds { code, message });
-    }
-    Ok(collector.totals(messages))
+    let totals = collector.totals(messages);
+    let Some(silence) = failure else { return Ok(totals) };
+    let said = silence.commonest().and_then(|code| totals.messages.get(&code));
+    let message = said.cloned().unwrap_or_default();
+    Err(RunError::NothingSucceeds { silence, message, totals: Box::new(totals) })
+}
+
+fn commonest(silence: &Silence) -> String {
+    silence.commonest().map_or_else(String::new, |code| code.to_string())
 }
 
 fn check(plan: &Plan) -> Result<(), RunError> {

@@ -5,6 +5,7 @@
 use crate::scene::{self, Made, STARTED_WALL_US, Shape};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
     Artefact, ArtefactKind, Bin, Cpu, Host, HostSample, PacketCounts, Plan, PressureSample, QueryCount,
@@ -189,6 +190,7 @@ impl Making {
                 statements: events * 16,
                 events,
                 errors: 0,
+                errors_by_code: BTreeMap::new(),
                 latency_us_sum: sum,
                 latency_us_max: Some((latency_us * (2.0 + 3.0 * self.rng.random::<f64>())) as u64),
                 in_flight: 8,

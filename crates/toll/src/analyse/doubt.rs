@@ -2,6 +2,8 @@
 //!
 //! Every doubt is a variant; its text says what was seen, its advice what to do. Never mends anything.
 
+use std::collections::BTreeMap;
+use toll_load::summary::codes_in_words;
 use toll_record::Warning;
 
 /// A doubt about a run. Shares are 0..=1, percentages say so.
@@ -25,7 +27,7 @@ pub enum Doubt {
     LowPower { mde_pct: f64, margin_pct: f64, rounds: Option<u32> },
     HostSteal { pct: f64 },
     DriverShare { pct: f64 },
-    LoadErrors { arm: String, errors: u64, statements: u64 },
+    LoadErrors { arm: String, errors: u64, statements: u64, codes: BTreeMap<u16, u64> },
     NothingCompleted { arm: String, windows: usize },
     HarnessStalls { count: usize, longest_s: f64 },
     StallsNotJudged { why: String },
@@ -196,8 +198,10 @@ impl Doubt {
             Doubt::DriverShare { pct } => {
                 format!("the load driver takes {pct:.0}% of the CPU that is busy on this host")
             }
-            Doubt::LoadErrors { arm, errors, statements } => {
-                format!("the load met {errors} errors beside {statements} statements under {arm}")
+            Doubt::LoadErrors { arm, errors, statements, codes } => {
+                let codes =
+                    if codes.is_empty() { String::new() } else { format!(": {}", codes_in_words(codes)) };
+                format!("the load met {errors} errors beside {statements} statements under {arm}{codes}")
             }
             Doubt::NothingCompleted { arm, windows } => {
                 format!(

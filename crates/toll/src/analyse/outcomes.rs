@@ -6,6 +6,7 @@ use super::coverage;
 use super::recorded::{Recorded, within};
 use super::windows::Window;
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use toll_record::Bin;
 
 /// One outcome: what it is called in a run, and how to read it.
@@ -79,6 +80,7 @@ pub struct Measured {
     pub statements: u64,
     pub events: u64,
     pub errors: u64,
+    pub errors_by_code: BTreeMap<u16, u64>,
     /// Time that the window's bins cover; with a driver that keeps its own beat, not quite the window.
     pub covered_s: f64,
     /// CPUs that were busy on this host, on average.
@@ -104,6 +106,15 @@ impl Measured {
     }
 }
 
+/// Errors of several stretches, code by code.
+pub fn summed<'a>(stretches: impl Iterator<Item = &'a BTreeMap<u16, u64>>) -> BTreeMap<u16, u64> {
+    let mut sum = BTreeMap::new();
+    for (code, n) in stretches.flatten() {
+        *sum.entry(*code).or_default() += n;
+    }
+    sum
+}
+
 /// All outcomes of `window` but `stall_s`, which needs the whole run's baseline.
 ///
 /// `histogram`: the window's latencies, where the driver gives them. `artefact_bytes`: written
@@ -119,6 +130,7 @@ pub fn measure(
         statements: bins.iter().map(|b| b.statements).sum(),
         events: bins.iter().map(|b| b.events).sum(),
         errors: bins.iter().map(|b| b.errors).sum(),
+        errors_by_code: summed(bins.iter().map(|b| &b.errors_by_code)),
         start_log_ratio: start_log_ratio(bins),
         covered_s: bins.iter().map(|b| b.width_us).sum::<u64>() as f64 / 1e6,
         ..Measured::default()

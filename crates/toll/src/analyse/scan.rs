@@ -6,6 +6,7 @@ use super::arms::Arms;
 use super::artefacts::OfArm;
 use super::compare::Compared;
 use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST_PCT, STEAL_PCT};
+use super::outcomes::summed;
 use super::recorded::Recorded;
 use super::windows::{Remark, Spent, Trials, Window};
 use std::collections::BTreeMap;
@@ -156,8 +157,11 @@ pub fn load(recorded: &Recorded, windows: &[Window], arms: &Arms, doubts: &mut V
     for (i, arm) in plan.arms.iter().enumerate() {
         let errors: u64 = arms.windows[i].present().map(|m| m.errors).sum();
         let statements: u64 = arms.windows[i].present().map(|m| m.statements).sum();
+        let codes = summed(arms.windows[i].present().map(|m| &m.errors_by_code));
+        // Connections that broke between events are failures too.
+        let errors = errors.max(codes.values().sum());
         if errors > 0 {
-            doubts.push(Doubt::LoadErrors { arm: arm.name.clone(), errors, statements });
+            doubts.push(Doubt::LoadErrors { arm: arm.name.clone(), errors, statements, codes });
         }
         let empty = arms.windows[i].present().filter(|m| m.statements == 0 && m.covered_s > 0.0).count();
         if empty > 0 {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use target::TargetArgs;
-use toll_load::engine::{self, BinGrid, Plan};
+use toll_load::engine::{self, BinGrid, Plan, RunError};
 use toll_load::mix::{self, Distribution, Mix, Profile, Recorded, Table};
 use toll_load::schedule::{Arrivals, Pace};
 use toll_load::tables::{self, Layout, Progress};
@@ -101,7 +101,14 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
     for signal in signals::that_end() {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
-    end::within_bounds(&stop)?;
+    // A file that may grow no further (ulimit -f) is an error to tell, as a full disk is.
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
+    let left = match arguments.what.as_str() {
+        "prepare" => "the tables are incomplete: drop them with toll load cleanup",
+        "cleanup" => "some tables may be left: do it again",
+        _ => "what the server had begun it may still finish",
+    };
+    end::within_bounds(&stop, left)?;
     match arguments.what.as_str() {
         "prepare" => prepare(arguments, &stop),
         "cleanup" => {
@@ -216,17 +223,28 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     };
     let address = plan.target.address.to_string();
     let mut output = Output::new(arguments)?;
-    let totals = engine::run(plan, stop, |bin| output.bin(bin)).with_context(|| hint(arguments, &address))?;
-    output.totals(&totals)?;
-    Ok(ExitCode::SUCCESS)
+    let error = match engine::run(plan, stop, |bin| output.bin(bin)) {
+        Ok(totals) => return output.totals(&totals).map(|()| ExitCode::SUCCESS),
+        Err(error) => error,
+    };
+    if let RunError::NothingSucceeds { totals, .. } = &error
+        && totals.counts.events > 0
+    {
+        output.totals(totals)?;
+    }
+    let hint = hint(arguments, &address, &error);
+    Err(error).context(hint)
 }
 
 /// What was tried, and what is most often missing.
-fn hint(arguments: &Load, address: &str) -> String {
-    format!(
-        "load {} on {address} (if tables are missing: toll load prepare --tables {} --rows {})",
-        arguments.what, arguments.tables, arguments.rows
-    )
+fn hint(arguments: &Load, address: &str, error: &RunError) -> String {
+    let mut hint = format!("load {} on {address}", arguments.what);
+    // Where events had succeeded, the tables are there.
+    if !matches!(error, RunError::NothingSucceeds { silence, .. } if silence.since.is_some()) {
+        let Load { tables, rows, .. } = arguments;
+        hint += &format!(" (if tables are missing: toll load prepare --tables {tables} --rows {rows})");
+    }
+    hint
 }
 
 fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {

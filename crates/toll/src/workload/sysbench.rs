@@ -8,6 +8,7 @@ use crate::child;
 use crate::clock;
 use anyhow::Context;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
@@ -60,6 +61,7 @@ pub fn command(
                 statements: line.statements,
                 events: line.events,
                 errors: line.errors,
+                errors_by_code: BTreeMap::new(),
                 // A closed loop's threads are always in a request: Little's law gives the sum.
                 latency_us_sum: if line.events > 0 { threads * width_us } else { 0 },
                 latency_us_max: None,

@@ -2,6 +2,7 @@
 
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
+use std::collections::BTreeMap;
 use toll::analyse::{self, Recorded};
 use toll_record::*;
 
@@ -282,6 +283,19 @@ fn a_window_in_which_nothing_completed_counts_and_is_no_zero_latency() {
     assert!(b.outcomes["latency_us_max"].mean >= 2_900_000.0);
     assert!((b.stalls.total_s - 21.0).abs() < 0.5, "{:?}", b.stalls);
     assert!(warned(&run).contains(&"nothing-completed"));
+}
+
+#[test]
+fn errors_of_the_load_are_counted_and_their_codes_named() {
+    let mut recorded = Synthetic::with(9, 6, SyntheticArm::usual()).record();
+    for (i, bin) in recorded.bins.iter_mut().enumerate() {
+        bin.errors = 1;
+        bin.errors_by_code = BTreeMap::from([(if i % 3 == 0 { 1213 } else { 1205 }, 1)]);
+    }
+    let run = analyse::analyse(&recorded);
+    let of_b = |w: &&Warning| w.code == "load-errors" && w.arm.as_deref() == Some("B");
+    let said = &run.warnings.iter().find(of_b).unwrap().text;
+    assert!(said.contains(" times), 1213 (") && said.contains(": 1205 ("), "{said}");
 }
 
 #[test]

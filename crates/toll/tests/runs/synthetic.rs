@@ -5,6 +5,7 @@
 //! the throughput. Everything comes from the seed.
 
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use std::path::Path;
 use toll::analyse::Recorded;
 use toll_record::*;
@@ -358,6 +359,7 @@ impl<'a> Clockwork<'a> {
             statements,
             events,
             errors: 0,
+            errors_by_code: BTreeMap::new(),
             latency_us_sum: sum,
             latency_us_max: (events > 0).then_some((latency_us * 2.5) as u64),
             in_flight: 8,

@@ -18,6 +18,8 @@ pub struct Output {
     form: Form,
     hdr: Option<HdrLog>,
     warned: bool,
+    /// Why standard output takes no more.
+    unwritten: Option<std::io::Error>,
     threads: u32,
 }
 
@@ -39,7 +41,7 @@ impl Output {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             HdrLog::begin(file)
         });
-        Ok(Self { form, hdr: hdr.transpose()?, warned: false, threads: arguments.threads })
+        Ok(Self { form, hdr: hdr.transpose()?, warned: false, unwritten: None, threads: arguments.threads })
     }
 
     /// A bin is complete. Breaks where nobody listens any more.
@@ -69,10 +71,14 @@ impl Output {
         if self.form == Form::People && !bin.whole {
             return ControlFlow::Continue(());
         }
-        let mut out = std::io::stdout().lock();
-        match writeln!(out, "{line}").and_then(|()| out.flush()) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
+        self.print(&line);
+        if self.unwritten.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    fn print(&mut self, line: &str) {
+        if self.unwritten.is_none() {
+            let mut out = std::io::stdout().lock();
+            self.unwritten = writeln!(out, "{line}").and_then(|()| out.flush()).err();
         }
     }
 
@@ -110,10 +116,14 @@ impl Output {
             Form::Json | Form::Bins => serde_json::to_string(&summary)?,
             Form::People => report(&summary, totals),
         };
-        let mut out = std::io::stdout().lock();
-        // Whoever has stopped listening needs no last word.
-        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
-        Ok(())
+        self.print(&text);
+        match self.unwritten.take() {
+            // Whoever has stopped listening needs no last word.
+            Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(error).context("the load ended because its output cannot be written")
+            }
+            _ => Ok(()),
+        }
     }
 }
 

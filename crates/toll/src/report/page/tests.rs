@@ -1,6 +1,7 @@
 //! Is what reaches the page whole, small and safe to mail?
 
 use super::*;
+use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
     Arm, ArtefactKind, Bin, Host, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Workload,
@@ -91,6 +92,7 @@ fn a_bin(mono_us: u64, events: u64) -> Sample {
         statements: events * 16,
         events,
         errors: 0,
+        errors_by_code: BTreeMap::new(),
         latency_us_sum: events * 2_000,
         latency_us_max: Some(9_000),
         in_flight: 8,
