@@ -2,6 +2,8 @@
 
 mod check;
 mod duration;
+#[cfg(test)]
+mod page;
 mod preset;
 
 pub use check::{LONGEST_S, MOST_ROUNDS, check_load, check_rate};
