@@ -422,7 +422,7 @@ fn spans(trials: &[TrialLine], begin: u64) -> Vec<Span> {
                 span.stop_ms = Some(ms);
             }
         }
-        span.notes.extend(line.note.as_deref().map(|note| crate::secrets::hide(note)));
+        span.notes.extend(line.note.as_deref().map(crate::secrets::hide));
     }
     spans
 }
