@@ -17,6 +17,8 @@ pub struct Arms<'a> {
     pub baseline: usize,
     pub stalls: Stalls,
     alpha: f64,
+    /// Whether each arm's windows end with its command.
+    closed: Vec<bool>,
 }
 
 impl<'a> Arms<'a> {
@@ -48,7 +50,8 @@ impl<'a> Arms<'a> {
                 measured.set("stall_s", Some(stalled_s));
             }
         }
-        Arms { windows: arms, baseline, stalls, alpha: plan.alpha }
+        let closed = plan.arms.iter().map(|arm| arm.ends == Ends::ClosesWindow).collect();
+        Arms { windows: arms, baseline, stalls, alpha: plan.alpha, closed }
     }
 
     /// For each arm, its outcomes by name. Verdicts on the primary outcome of the treatments share one
@@ -109,11 +112,20 @@ impl<'a> Arms<'a> {
         for outcome in OUTCOMES.iter().filter(|o| windows.present().any(|m| m.thin.contains(&o.name))) {
             let Some(quantile) = quantile_of(outcome.name) else { continue };
             // Of all arms, so that all say the same.
-            let least = self.windows.iter().flat_map(ArmWindows::present).map(|m| m.events).min();
-            let least = least.unwrap_or(0);
+            let of_arm = |(arm, closed): (&ArmWindows, &bool)| {
+                let loaded = arm.present().filter(|m| m.covered_s > 0.0);
+                loaded.map(|m| (m.events, *closed)).min_by_key(|(events, _)| *events)
+            };
+            let all = self.windows.iter().zip(&self.closed).filter_map(of_arm);
+            let (least, closed) = all.min_by_key(|(events, _)| *events).unwrap_or((0, false));
+            let advice = if closed {
+                "its command ends too soon, run it again until the window ends (--repeat)"
+            } else {
+                "lengthen --window"
+            };
             let need = toll_stats::events_for_quantile(quantile);
             notes.push(format!(
-                "{} needs {need} events in a window and the thinnest has {least}: lengthen --window",
+                "{} needs {need} events in a window and the thinnest has {least}: {advice}",
                 outcome.name
             ));
         }

@@ -2,6 +2,8 @@
 
 mod check;
 mod duration;
+#[cfg(test)]
+mod page;
 mod preset;
 mod rows;
 

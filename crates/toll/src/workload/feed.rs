@@ -275,6 +275,7 @@ impl Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn feed_of(shared: &Arc<Shared>) -> Feed {
         Feed { shared: shared.clone(), thread: None }
@@ -291,6 +292,7 @@ mod tests {
             latency_us_max: None,
             in_flight: 0,
             oldest_us: 0,
+            errors_by_code: BTreeMap::new(),
         };
         Reported { bin, histogram: Vec::new(), p99_us: None }
     }

@@ -54,13 +54,14 @@ impl Tunnel {
         let log = dir.join("ssh.log");
         let mut command = child::command("ssh");
         command.args(["-F", "none", "-N", "-T", "-p", &ssh_port.to_string()]);
-        command.arg("-i").arg(dir.join("client_key"));
         for option in
             ["BatchMode=yes", "IdentitiesOnly=yes", "IdentityAgent=none", "ExitOnForwardFailure=yes"]
         {
             command.args(["-o", option]);
         }
-        command.arg("-o").arg(format!("UserKnownHostsFile={}", dir.join("known_hosts").display()));
+        for (option, file) in [("IdentityFile", "client_key"), ("UserKnownHostsFile", "known_hosts")] {
+            command.arg("-o").arg(format!("{option}={}", quoted(&without_tokens(&dir.join(file)))));
+        }
         command.arg("-L").arg(format!("127.0.0.1:{to_tcp}:127.0.0.1:{port}"));
         command.arg("-L").arg(format!("127.0.0.1:{to_unix}:{socket}"));
         command.arg(format!("{user}@127.0.0.1"));
@@ -91,8 +92,8 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<Child>
     let config = dir.join("sshd_config");
     let text = format!(
         "ListenAddress 127.0.0.1:{port}\n\
-         HostKey {0}/host_key\n\
-         AuthorizedKeysFile {0}/client_key.pub\n\
+         HostKey {}\n\
+         AuthorizedKeysFile {}\n\
          PidFile none\n\
          PermitRootLogin prohibit-password\n\
          PasswordAuthentication no\n\
@@ -103,7 +104,8 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<Child>
          # The directories above it may be anybody's; the keys' own is private.\n\
          StrictModes no\n\
          LogLevel ERROR\n",
-        dir.display()
+        quoted(&dir.join("host_key").display().to_string()),
+        quoted(&without_tokens(&dir.join("client_key.pub")))
     );
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     // It starts itself anew for each connection, and wants to be called by its full path for that.
@@ -111,6 +113,16 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<Child>
     let mut command = child::command(program);
     command.args(["-D", "-e", "-f"]).arg(&config);
     spawn(journal, &mut command, "sshd", &dir.join("sshd.log"))
+}
+
+/// A path for OpenSSH, which puts something in the place of `%h` and the like.
+fn without_tokens(path: &Path) -> String {
+    path.display().to_string().replace('%', "%%")
+}
+
+/// As one word of an OpenSSH configuration.
+fn quoted(path: &str) -> String {
+    format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn spawn(journal: &Journal, command: &mut Command, what: &str, log: &Path) -> anyhow::Result<Child> {
