@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on says where
 
-#[allow(dead_code)] // other tests use the rest of it
 mod lab;
 
 use lab::{Lab, result_of};
