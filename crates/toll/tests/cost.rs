@@ -189,9 +189,11 @@ fn a_password_in_a_command_is_in_no_file_and_on_no_stream() {
             );
         }
     }
-    // One that fails quotes the tool, and a scenario is kept as written but for this.
-    let run = cost(&lab, &["--out", &lab.path("failed")], &["sh", "-xc", "mysql_x -pHUNTER2"]);
-    assert!(!run.status.success() && !said(&run).contains("HUNTER2"), "{}", said(&run));
+    // An error quotes the tool, or the command.
+    for command in [&["sh", "-xc", "mysql_x -pHUNTER2"][..], &["MYSQL_PWD=HUNTER2", "mysqldump"]] {
+        let run = cost(&lab, &[], command);
+        assert!(!run.status.success() && !said(&run).contains("HUNTER2"), "{}", said(&run));
+    }
     lab.assert_nothing_left();
 }
 

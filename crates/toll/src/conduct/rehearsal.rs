@@ -25,6 +25,9 @@ impl Conductor<'_> {
                      run its command by hand until it succeeds"
                 )
             })?;
+            if self.interrupt.raised() {
+                continue;
+            }
             let whole_s = self.plan.settle_s + self.plan.window_s;
             let (ends, says) = match (planned.ends, took_s) {
                 (Ends::Again, Some(s)) => {

@@ -1,6 +1,7 @@
 //! Can an arm run here, and if not, why not?
 
 use crate::scenario::{Arm, Kind};
+use crate::secrets;
 use crate::server::program::on_path;
 use crate::treatment::{Fill, words_of};
 use std::collections::BTreeMap;
@@ -96,18 +97,18 @@ pub fn unfit(arm: &Arm, fill: &Fill) -> Option<String> {
 
 /// Why a program, by its name or its path, cannot be started; `None`: it can.
 pub fn no_program(program: &str) -> Option<String> {
+    let shown = secrets::hide(program);
     if !program.contains('/') {
         return on_path(program)
             .is_none()
-            .then(|| format!("{program} is not installed: `toll doctor` says how to get it"));
+            .then(|| format!("{shown} is not installed: `toll doctor` says how to get it"));
     }
     let path = Path::new(program);
     if !path.exists() {
-        return Some(format!("there is no {program}: give the path of a program that is there"));
+        return Some(format!("there is no {shown}: give the path of a program that is there"));
     }
     let executable = path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
-    (!executable)
-        .then(|| format!("{program} cannot be executed: make it executable, or name its interpreter"))
+    (!executable).then(|| format!("{shown} cannot be executed: make it executable, or name its interpreter"))
 }
 
 /// What to say of an environment variable that an arm wants and that is not set.

@@ -18,24 +18,42 @@ pub fn mde_pct(pilot: &[f64], plan: &Plan) -> Option<f64> {
 
 /// Says what the run will be able to find, before it begins; `pilot`: windows that the pilot gave.
 pub fn tell(plan: &Plan, pilot: usize, progress: &Progress) {
-    progress.say(&said(plan, pilot));
+    let need = toll_stats::rounds_for_interval(plan.alpha);
+    let text = if (plan.rounds as usize) < need {
+        let rounds = plan.rounds;
+        format!(
+            "{rounds} rounds are too few for an interval, {need} are the fewest: tolls will be given without one"
+        )
+    } else {
+        foretold(plan.planned_mde_pct, &plan.primary, pilot)
+    };
+    progress.say(&text);
 }
 
-fn said(plan: &Plan, pilot: usize) -> String {
-    let need = toll_stats::rounds_for_interval(plan.alpha);
-    if (plan.rounds as usize) < need {
-        return format!(
-            "{} rounds are too few for an interval, {need} are the fewest: tolls will be given without one",
-            plan.rounds
-        );
-    }
-    match plan.planned_mde_pct {
+fn foretold(mde_pct: Option<f64>, primary: &str, pilot: usize) -> String {
+    match mde_pct {
         Some(mde) => {
-            format!("this plan finds a toll of {mde:.1}% or more on {} in 8 runs of 10", plan.primary)
+            format!("this plan finds a toll of {mde:.1}% or more on {primary} in 8 runs of 10")
         }
         None if pilot < 2 => "how small a toll this plan finds is not foretold: there was no pilot long \
              enough; `pilot` in the scenario's profile asks for one"
             .to_owned(),
         None => "how small a toll this plan finds cannot be foretold from its pilot".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::foretold;
+
+    #[test]
+    fn without_a_pilot_nothing_is_foretold_and_nothing_is_said_of_rounds() {
+        let said = foretold(None, "qps", 0);
+        assert!(said.contains("no pilot long enough") && !said.contains("too few"), "{said}");
+        assert!(foretold(None, "qps", 6).contains("cannot be foretold from its pilot"));
+        assert_eq!(
+            foretold(Some(3.0), "qps", 6),
+            "this plan finds a toll of 3.0% or more on qps in 8 runs of 10"
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! in afterwards and never split, whatever blanks and quotes they hold.
 
 use crate::scenario::Define;
+use crate::secrets;
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 
@@ -106,8 +107,9 @@ impl Fill {
                 words.extend(self.words_to_depth(text, deeper(name, depth)?)?);
                 continue;
             }
-            let unquoted = shell_words::split(written)
-                .with_context(|| format!("a quote is not closed in `{command}`: close it"))?;
+            let unquoted = shell_words::split(written).with_context(|| {
+                format!("a quote is not closed in `{}`: close it", secrets::hide(command))
+            })?;
             for word in unquoted {
                 words.push(self.apply_to_depth(&word, depth)?);
             }
