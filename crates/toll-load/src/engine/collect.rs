@@ -98,11 +98,18 @@ const GROWING_S: f64 = 3.0;
 /// With this many failures and not one success, waiting longer teaches nothing.
 const HOPELESS_ERRORS: u64 = 100;
 
+/// A worker that has ended, and what it left under way.
+struct Ended {
+    at_ns: u64,
+    in_flight: u64,
+    oldest_ns: u64,
+}
+
 pub struct Collector {
     times: Times,
     warm_ns: u64,
     workers: usize,
-    finished: Vec<u64>,
+    finished: Vec<Ended>,
     /// Bins that not every worker has handed in yet, by their end.
     pending: BTreeMap<u64, (usize, Tally)>,
     last_end_ns: u64,
@@ -185,6 +192,12 @@ impl Collector {
 
     /// Adds one worker's report; answers the bins that are complete by it, in order.
     pub fn take(&mut self, report: Report) -> Vec<Bin> {
+        let counts = &report.tally.counts;
+        let ended = report.last.then_some(Ended {
+            at_ns: report.bin_end_ns,
+            in_flight: counts.in_flight,
+            oldest_ns: counts.oldest_ns,
+        });
         // What a worker did in its last, cut bin belongs to the bin it would have been.
         let key = self.times.bin_end_after(report.bin_end_ns.saturating_sub(1));
         match self.pending.get_mut(&key) {
@@ -196,25 +209,26 @@ impl Collector {
                 self.pending.insert(key, (1, report.tally));
             }
         }
-        if report.last {
-            self.finished.push(report.bin_end_ns);
-        }
+        self.finished.extend(ended);
         let mut bins = Vec::new();
         while let Some(entry) = self.pending.first_entry() {
             let key = *entry.key();
-            // Those that ended in an earlier bin have nothing to say of this one.
-            let gone = self
-                .finished
-                .iter()
-                .filter(|end| self.times.bin_end_after(end.saturating_sub(1)) < key)
-                .count();
+            // Those that ended in an earlier bin have nothing to say of this one, but for what they
+            // left under way.
+            let is_gone = |ended: &&Ended| self.times.bin_end_after(ended.at_ns.saturating_sub(1)) < key;
+            let gone = self.finished.iter().filter(is_gone).count();
             if entry.get().0 + gone < self.workers {
                 break;
             }
-            let (_, tally) = entry.remove();
+            let (_, mut tally) = entry.remove();
             let all_ended = self.finished.len() == self.workers && self.pending.is_empty();
-            let end_ns =
-                if all_ended { self.finished.iter().copied().max().unwrap_or(key).min(key) } else { key };
+            let last_ns = self.finished.iter().map(|ended| ended.at_ns).max().filter(|_| all_ended);
+            let end_ns = last_ns.unwrap_or(key).min(key);
+            for ended in self.finished.iter().filter(is_gone).filter(|ended| ended.in_flight > 0) {
+                let age_ns = ended.oldest_ns + (end_ns - ended.at_ns);
+                tally.counts.in_flight += ended.in_flight;
+                tally.counts.oldest_ns = tally.counts.oldest_ns.max(age_ns);
+            }
             bins.push(self.complete(end_ns, tally));
         }
         bins
@@ -338,5 +352,44 @@ impl Collector {
 fn widen(into: &mut Histogram<u64>, from: &Histogram<u32>) {
     for value in from.iter_recorded() {
         into.saturating_record_n(value.value_iterated_to(), u64::from(value.count_at_value()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::BinGrid;
+    use crate::mix::{Distribution, Profile, Table};
+    use crate::target::Target;
+
+    #[test]
+    fn what_a_worker_left_under_way_counts_though_others_end_in_a_later_bin() {
+        let table = Table { tables: 1, rows: 10, distribution: Distribution::Uniform };
+        let plan = Plan {
+            target: Target::default(),
+            mix: Profile::PointSelect.mix(table).unwrap(),
+            pace: Pace::Closed,
+            connections: 4,
+            workers: 2,
+            prepared: true,
+            reconnect_every: 0,
+            time: None,
+            warmup: Duration::ZERO,
+            bins: BinGrid::Clock(Duration::from_nanos(100)),
+            seed: 1,
+            give_up: Duration::from_secs(1),
+        };
+        let times = Times { start_ns: 1000, end_ns: u64::MAX, bin_origin_ns: 0, bin_ns: 100 };
+        let mut collector = Collector::new(&plan, times, 1000, None, 2, false);
+        let report = |bin_end_ns, last, oldest_ns| {
+            let mut tally = Tally::new(false);
+            (tally.counts.in_flight, tally.counts.oldest_ns) = (2, oldest_ns);
+            Report { bin_end_ns, last, tally }
+        };
+        assert!(collector.take(report(1090, true, 80)).is_empty());
+        assert_eq!(collector.take(report(1100, false, 10)).len(), 1);
+        assert_eq!(collector.take(report(1120, true, 30)).len(), 1);
+        let counts = collector.totals(BTreeMap::new()).counts;
+        assert_eq!((counts.in_flight, counts.oldest_ns), (4, 110));
     }
 }
