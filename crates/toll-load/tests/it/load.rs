@@ -269,8 +269,9 @@ fn a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
     assert!((70..=250).contains(&late), "{late} of {} events were late", totals.counts.events);
     assert!(totals.counts.latency_ns_max > stopped_ns * 8 / 10, "max {}", totals.counts.latency_ns_max);
     assert!(totals.latency.value_at_quantile(0.99) > stopped_ns / 2);
-    assert!(stalled.len() >= 5, "bins without a completion: {stalled:?}");
-    assert!(stalled.windows(2).all(|w| w[1] > w[0]), "ages rise through a stall: {stalled:?}");
+    // A busy host makes short stalls of its own before and after.
+    let through = stalled.chunk_by(|before, after| after > before).max_by_key(|ages| ages.len());
+    assert!(through.is_some_and(|ages| ages.len() >= 5), "ages rise through a stall: {stalled:?}");
 }
 
 #[test]

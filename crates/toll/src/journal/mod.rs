@@ -15,7 +15,7 @@ pub use process::{MARKER, ProcessId};
 pub use server::{Credentials, ServerRef};
 pub use undo::Undo;
 
-pub(crate) use server::{MADE_BY_TOLL, UNLOGGED};
+pub(crate) use server::MADE_BY_TOLL;
 pub(crate) use undo::quoted_name;
 
 use crate::say::tell;

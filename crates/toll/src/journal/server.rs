@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use toll_load::{Address, Connection, Secret, Target, Tls};
+use toll_load::{Address, Connection, NO_BINLOG, Secret, Target, Tls};
 
 /// A server as a journal line names it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -186,7 +186,7 @@ pub(super) fn drop_schema(
     }
     if unlogged {
         connection
-            .exec_drop(UNLOGGED)
+            .exec_drop(NO_BINLOG)
             .with_context(|| format!("schema {name} must be dropped past the binary log"))?;
     }
     connection.exec_drop(&format!("DROP DATABASE IF EXISTS {}", quoted_name(name)))?;
@@ -195,8 +195,6 @@ pub(super) fn drop_schema(
 
 /// The table by which a schema is known to be a run's own.
 pub(crate) const MADE_BY_TOLL: &str = "made_by_toll";
-/// What a session does so that nothing it writes reaches the binary log and the replicas.
-pub(crate) const UNLOGGED: &str = "SET SESSION sql_log_bin = 0";
 
 /// Sends all statements, going on past one that is refused.
 pub(super) fn run(server: &ServerRef, statements: &[String], credentials: &Credentials) -> Result<()> {

@@ -5,11 +5,11 @@
 
 use super::Local;
 use super::program::{Flavour, Version};
-use crate::journal::{Journal, MADE_BY_TOLL, ServerRef, UNLOGGED, Undo, quoted_name};
+use crate::journal::{Journal, MADE_BY_TOLL, ServerRef, Undo, quoted_name};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use toll_load::{Connection, Target};
+use toll_load::{Connection, NO_BINLOG, Target};
 
 /// A server that toll did not start.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ impl External {
             }
         }
         let unlogged = is_on(self.variable("log_bin"));
-        let session = if unlogged { vec![UNLOGGED.to_owned()] } else { Vec::new() };
+        let session = if unlogged { vec![NO_BINLOG.to_owned()] } else { Vec::new() };
         let target = Target { session, ..self.target.clone() };
         let mut connection = Connection::connect(&target).with_context(|| {
             format!(
