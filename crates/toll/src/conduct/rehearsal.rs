@@ -84,10 +84,10 @@ impl Conductor<'_> {
             }
         };
         let took_s = (clock::mono_us() - begun) as f64 / 1e6;
-        treatment.stop(&mut bench);
-        if let Some(path) = &treatment.artefact {
-            // One that wrote nothing made no file.
-            let _ = std::fs::remove_file(path);
+        let stopped = treatment.stop(&mut bench);
+        treatment.discard(bench.journal);
+        if let Some(not) = stopped.not_put_back {
+            return Err(not.into());
         }
         Ok(ended?.then_some(took_s))
     }

@@ -292,7 +292,7 @@ impl Conductor<'_> {
             Err(error) => line.note = Some(format!("not counted: {error:#}")),
         }
         if round == 0
-            && let Some(path) = &treatment.artefact
+            && let Some(path) = treatment.artefact_path()
         {
             let (stretch, executed) = first_stretch(kind, window, line.window_bytes);
             match Cut::take(path, stretch, executed, &line, &self.stage.work_dir) {
@@ -343,7 +343,7 @@ fn count_queries(
             executed: None,
         }));
     }
-    let Some(path) = &treatment.artefact else { return Ok(None) };
+    let Some(path) = treatment.artefact_path() else { return Ok(None) };
     let over = match kind {
         ArtefactKind::Pcap | ArtefactKind::TcpdumpText => {
             CountWindow::Time { since_ns: window.begin_wall_us * 1000, until_ns: window.end_wall_us * 1000 }

@@ -25,8 +25,8 @@ use crate::server::private;
 use anyhow::{Context, bail};
 use lock::HostLock;
 use std::collections::BTreeMap;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_record::{Ends, Plan, RunDir, RunResult, RunWriter};
@@ -63,7 +63,11 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(&settled.scenario.name));
     let run_id = name::run_id(&dir);
     let _alone = HostLock::take(&run_id)?;
-    std::fs::create_dir_all(&dir)
+    // Whatever the umask: who may write into it may put anything in the place of what toll writes.
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
     let readers = only_for_owner();
     private::dir(&dir.join("artefacts"))?;
@@ -90,7 +94,7 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
 /// people's queries hold. The answer is what the user's own umask lets others do with a new file.
 fn only_for_owner() -> u32 {
     let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    0o666 & !umask.bits()
+    0o644 & !umask.bits()
 }
 
 /// The two files of a run that hold no literals and are for whoever the user lets read.

@@ -3,16 +3,16 @@
 //! Whatever an arm is (nothing, a command, a pipeline, statements, a server's log), the
 //! conductor sees a [`Treatment`] that starts, answers a few questions, and always stops.
 
+mod artefact;
 mod fill;
-mod log_file;
 mod process;
 mod proctree;
 mod remote;
 mod statements;
 mod words;
 
+pub use artefact::LogPlace;
 pub use fill::{BUILT_IN, Fill, is_name, words_of};
-pub use log_file::LogPlace;
 use process::Stop;
 pub use process::{Group, Pausable};
 pub use proctree::{cpu_of_process_us, resident_bytes};
@@ -23,7 +23,7 @@ pub use words::packet_counts;
 use crate::journal::Journal;
 use crate::scenario::{Arm, Kind};
 use anyhow::Context;
-use log_file::LogFile;
+use artefact::ArtefactFile;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_record::PacketCounts;
@@ -54,9 +54,9 @@ pub struct Treatment {
     far_end: Option<Group>,
     switched: Option<Switched>,
     count: Option<String>,
-    /// The artefact, where the server writes it.
-    log: Option<LogFile>,
-    pub artefact: Option<PathBuf>,
+    artefact: Option<ArtefactFile>,
+    /// In the run.
+    artefact_name: Option<String>,
     probe: Option<nix::sys::signal::Signal>,
     packets_at_begin: Option<PacketCounts>,
 }
@@ -106,25 +106,22 @@ impl Treatment {
             .artefact
             .filter(|kind| *kind != toll_record::ArtefactKind::Server)
             .map(|kind| format!("{stem}.{}", extension(kind)));
-        let mut fill = fill.clone();
-        let (mut log, mut artefact) = (None, None);
-        if let Some(name) = &name {
-            if arm.kind == Kind::Log {
+        let artefact = match (&name, arm.kind) {
+            (None, _) => None,
+            (Some(name), Kind::Log) => {
                 let place = bench.logs.context("the server has no place for its log that toll may read")?;
-                let made = place.make(&format!("{}-{name}", bench.journal.run_id()), bench.journal)?;
-                fill.set("artefact", made.there.display().to_string());
-                artefact = Some(made.here.clone());
-                log = Some(made);
-            } else {
-                let path = bench.dir.join(name);
-                fill.set("artefact", path.display().to_string());
-                artefact = Some(path);
+                Some(place.make(&format!("{}-{name}", bench.journal.run_id()), bench.journal)?)
             }
+            (Some(name), _) => Some(ArtefactFile::of_tool(bench.dir, name, bench.journal)?),
+        };
+        let mut fill = fill.clone();
+        if let Some(artefact) = &artefact {
+            fill.set("artefact", artefact.there.display().to_string());
         }
         let mut treatment = Self {
             count: arm.count.clone(),
-            log,
             artefact,
+            artefact_name: name,
             probe: arm.probe.map(Into::into),
             ..Self::none()
         };
@@ -148,8 +145,8 @@ impl Treatment {
             far_end: None,
             switched: None,
             count: None,
-            log: None,
             artefact: None,
+            artefact_name: None,
             probe: None,
             packets_at_begin: None,
         }
@@ -171,7 +168,7 @@ impl Treatment {
         bench: &mut Bench<'_>,
     ) -> anyhow::Result<()> {
         if let (Some(port), Some(remote)) = (arm.remote_port, bench.remote) {
-            let far_file = self.artefact.clone().context("a remote needs an artefact to write")?;
+            let far_file = self.artefact_path().context("a remote needs an artefact to write")?.to_owned();
             self.far_end = Some(remote.listen(port, &far_file, stem, bench)?);
             fill.set("remote_ip", remote.ip().to_owned());
             fill.set("remote_port", port.to_string());
@@ -236,7 +233,7 @@ impl Treatment {
 
     /// What the artefact holds at this moment; absent for treatments that leave no file.
     pub fn artefact_bytes(&self) -> Option<u64> {
-        self.artefact.as_deref().map(file_len)
+        self.artefact_path().map(file_len)
     }
 
     /// CPU of the treatment's and of the far end's processes so far, microseconds.
@@ -262,26 +259,22 @@ impl Treatment {
 
     /// Lets the artefact go.
     pub fn discard(&self, journal: &Journal) {
-        match (&self.log, &self.artefact) {
+        if let Some(artefact) = &self.artefact {
             // What cannot be removed now stays in the journal.
-            (Some(log), _) => drop(log.remove(journal)),
-            // A tool that wrote nothing made no file.
-            (None, Some(path)) => drop(std::fs::remove_file(path)),
-            (None, None) => {}
+            let _ = artefact.remove(journal);
         }
     }
 
     /// Leaves the artefact in the run; the answer is its name there.
     pub fn keep(&self, bench: &Bench<'_>) -> anyhow::Result<Option<String>> {
-        let Some(name) = self.artefact.as_ref().and_then(|path| path.file_name()?.to_str()) else {
-            return Ok(None);
-        };
-        let prefix = format!("{}-", bench.journal.run_id());
-        let name = name.strip_prefix(&prefix).unwrap_or(name);
-        if let Some(log) = &self.log {
-            log.keep(bench.dir, name, bench.journal)?;
-        }
+        let (Some(artefact), Some(name)) = (&self.artefact, &self.artefact_name) else { return Ok(None) };
+        artefact.keep(bench.dir, name, bench.journal)?;
         Ok(Some(format!("artefacts/{name}")))
+    }
+
+    /// Where the artefact lies, as seen from here.
+    pub fn artefact_path(&self) -> Option<&Path> {
+        self.artefact.as_ref().map(|artefact| artefact.here.as_path())
     }
 
     /// The tool's last words on packets, over its whole life.

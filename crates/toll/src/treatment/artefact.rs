@@ -1,7 +1,8 @@
-//! Where does a server write a log for toll, and who may read it?
+//! Where does a treatment leave its artefact, and how is that let go?
 //!
-//! In its data directory: there it may write whoever it runs as and whatever confines it. The file is
-//! made beforehand, for the server and root alone, since a log holds what people's queries hold.
+//! A tool's lies in the run. A server writes a log in its data directory: there it may write whoever it
+//! runs as and whatever confines it. That file is made beforehand, for the server and root alone, since
+//! a log holds what people's queries hold.
 
 use crate::journal::{Journal, Undo, UndoId};
 use crate::server::Local;
@@ -21,12 +22,14 @@ pub struct LogPlace {
     owner: Option<(Uid, Gid)>,
 }
 
-/// A log that a server is about to write.
+/// A file that a treatment is about to write, in the journal until it is let go or kept.
 #[derive(Debug)]
-pub struct LogFile {
+pub struct ArtefactFile {
+    /// As seen from here, and as whoever writes it calls it.
     pub here: PathBuf,
     pub there: PathBuf,
     undo: UndoId,
+    in_run: bool,
 }
 
 impl LogPlace {
@@ -53,7 +56,7 @@ impl LogPlace {
     }
 
     /// Makes the file `name`, empty.
-    pub fn make(&self, name: &str, journal: &Journal) -> anyhow::Result<LogFile> {
+    pub fn make(&self, name: &str, journal: &Journal) -> anyhow::Result<ArtefactFile> {
         let (here, there) = (self.here.join(name), self.there.join(name));
         let undo = journal.record(Undo::Path { path: here.clone() })?;
         // Never opens what somebody else has put there.
@@ -63,7 +66,7 @@ impl LogPlace {
             None => Ok(()),
         });
         match made {
-            Ok(()) => Ok(LogFile { here, there, undo }),
+            Ok(()) => Ok(ArtefactFile { here, there, undo, in_run: false }),
             Err(error) => {
                 journal.undo(undo)?;
                 Err(error).with_context(|| format!("{}, for the server's log", here.display()))
@@ -72,19 +75,28 @@ impl LogPlace {
     }
 }
 
-impl LogFile {
-    /// Removes what was made.
+impl ArtefactFile {
+    /// One that a tool makes, in the run's directory `dir`.
+    pub fn of_tool(dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Self> {
+        let here = dir.join(name);
+        let undo = journal.record(Undo::Path { path: here.clone() })?;
+        Ok(Self { there: here.clone(), here, undo, in_run: true })
+    }
+
+    /// Removes it; a tool that wrote nothing made none.
     pub fn remove(&self, journal: &Journal) -> anyhow::Result<()> {
         journal.undo(self.undo).map(drop)
     }
 
-    /// Moves it to `dir`, where only toll's user may look.
-    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<PathBuf> {
+    /// Leaves it in the run's directory `dir`, as `name`.
+    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<()> {
+        if self.in_run {
+            return journal.done(self.undo);
+        }
         let kept = dir.join(name);
         let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
         let mut source = std::fs::File::open(&self.here)?;
         std::io::copy(&mut source, &mut target).with_context(|| format!("cannot keep {}", kept.display()))?;
-        self.remove(journal)?;
-        Ok(kept)
+        self.remove(journal)
     }
 }
