@@ -24,13 +24,18 @@ demo: setup build ## what does watching cost? four minutes on a private server, 
 	$(AS_ROOT) $(TOLL) run tcpdump-impact --profile quick
 
 .PHONY: test
-test: setup check test-rust test-viewer ## all checks and tests, as CI does
+test: setup check test-rust test-safety test-viewer ## all checks and tests, as CI does
 	@echo "make test: all checks and tests passed"
 
 .PHONY: test-rust
 test-rust:
 	@scripts/connectors
 	@scripts/test-rust
+
+.PHONY: test-safety
+test-safety:
+	@cargo build --quiet --bin toll
+	@scripts/safety --quick --toll target/debug/toll
 
 .PHONY: test-viewer
 test-viewer: viewer/node_modules/.package-lock.json

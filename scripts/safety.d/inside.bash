@@ -1,0 +1,30 @@
+# What does scripts/safety do inside its namespaces, as their first process?
+#
+# Reads what scripts/safety exported; prints how it goes and what differs; exit code 1 if something does.
+set -euo pipefail
+here=$PWD/scripts/safety.d
+# Every arm of the scenario, in its order; and those that write something to be kept.
+scenario=scenarios/tcpdump-impact.toml
+mapfile -t every_arm < <(awk -F '"' '/^\[/ { arm = /^\[\[arm\]\]/ } arm && /^name =/ { print $2 }' $scenario)
+writing_arms=$(awk -F '"' '/^name =/ { name = $2 } /^artefact =/ && $2 != "server" { print name }' $scenario)
+source "$here/host.bash"
+source "$here/servers.bash"
+source "$here/snapshot.bash"
+source "$here/trials.bash"
+
+RANDOM=$SAFETY_SEED
+begun=$SECONDS runs=0 differences=0
+say "seed $SAFETY_SEED, $("$mysqld" --no-defaults --version 2>/dev/null | sed 's/^[^ ]* *//')"
+make_servers
+say "a primary and its replica are up after $((SECONDS - begun)) s"
+
+if [ "$SAFETY_QUICK" = yes ]; then
+  every_arm=(none sleep A general audit pfs B H K dumpcap)
+  kill_arms=(A audit pfs B H)
+else
+  kill_arms=(A slow-limit general audit pfs B H K sleep)
+fi
+run_every_arm "${every_arm[@]}"
+run_kills "${kill_arms[@]}"
+say "$runs runs, $differences differences, $((SECONDS - begun)) s"
+[ $differences = 0 ]
