@@ -23,6 +23,8 @@ pub struct Remote {
 const RATE: &str = "1gbit";
 /// TBF wants a bucket of at least rate / HZ; 1 Gb/s at HZ 100 is 1.25 MB.
 const BURST: &str = "1300kb";
+/// Started in another namespace on a busy host, nc takes its time.
+const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// The kernel's reserved addresses for tests of network gear (RFC 2544): nobody routes them.
 const NEAR_IP: &str = "198.18.7.1";
 const FAR_IP: &str = "198.18.7.2";
@@ -75,7 +77,7 @@ impl Remote {
         let begun = Instant::now();
         while !self.listens(port) {
             group.check_alive()?;
-            if begun.elapsed() > Duration::from_secs(3) {
+            if begun.elapsed() > LISTENS_WITHIN {
                 bail!("nc does not listen on {}:{port}: is the port taken?", self.ip);
             }
             std::thread::sleep(Duration::from_millis(3));
