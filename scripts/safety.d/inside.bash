@@ -8,6 +8,7 @@ scenario=scenarios/tcpdump-impact.toml
 mapfile -t every_arm < <(awk -F '"' '/^\[/ { arm = /^\[\[arm\]\]/ } arm && /^name =/ { print $2 }' $scenario)
 writing_arms=$(awk -F '"' '/^name =/ { name = $2 } /^artefact =/ && $2 != "server" { print name }' $scenario)
 source "$here/host.bash"
+here=$root/safety.d # the checkout may lie below the /tmp that is hidden now
 source "$here/servers.bash"
 source "$here/snapshot.bash"
 source "$here/trials.bash"
