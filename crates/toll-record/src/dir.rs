@@ -230,9 +230,14 @@ fn append_line<T: Serialize>(out: &mut BufWriter<File>, value: &T) -> std::io::R
     out.write_all(b"\n")
 }
 
+/// Where a whole file lies until it gets its name; left there by a writer that was killed.
+pub fn unfinished(root: &Path, name: &str) -> PathBuf {
+    root.join(format!(".{name}.tmp"))
+}
+
 /// Writes a whole file (plan, host, result) so that a reader sees the old or the new one.
 pub fn write_json<T: Serialize>(root: &Path, name: &str, value: &T) -> std::io::Result<()> {
-    let tmp = root.join(format!(".{name}.tmp"));
+    let tmp = unfinished(root, name);
     let mut file = BufWriter::new(File::create(&tmp)?);
     serde_json::to_writer_pretty(&mut file, value)?;
     file.write_all(b"\n")?;

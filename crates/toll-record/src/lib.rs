@@ -14,7 +14,7 @@ mod sample;
 mod trial;
 
 pub use artefact::{Artefact, PacketCounts, QueryCount};
-pub use dir::{ReadError, RunDir, RunWriter, write_json};
+pub use dir::{ReadError, RunDir, RunWriter, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use plan::{Arm, ArtefactKind, Ends, Plan, Role, Server, Workload};

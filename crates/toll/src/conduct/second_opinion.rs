@@ -181,8 +181,8 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
 fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result<u64> {
     let server = format!("127.0.0.1:{port}");
     let mut command = child::command("pt-query-digest");
-    // It leaves a file of errors wherever its temporary files go; these go with the run.
-    command.env("TMPDIR", file.parent().context("the cut has no directory")?);
+    // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
+    command.env("PERCONA_TOOLKIT_TCP_ERRORS_FILE", "/dev/null");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
     let mut decoder = None;
     match kind {

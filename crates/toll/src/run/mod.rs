@@ -15,7 +15,7 @@ pub use open::{Opened, ServerChoice};
 use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
 use crate::conduct::{Conductor, Ending, Interrupt, Progress};
-use crate::journal::Journal;
+use crate::journal::{Journal, Undo};
 use crate::plan::{Facts, Settled, Wishes};
 use crate::recorder::{Recorder, Recording};
 use crate::say::tell;
@@ -76,6 +76,10 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     std::fs::write(dir.join("scenario.toml"), secrets::hide(&asked.text))
         .context("cannot write scenario.toml")?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
+    for name in ["plan.json", "host.json"] {
+        let path = std::path::absolute(toll_record::unfinished(&dir, name))?;
+        journal.record(Undo::Path { path })?;
+    }
     let conducted = conduct(&asked, &mut settled, &dir, writer, journal, &interrupt);
     let ending = match conducted {
         Ok(ending) => ending,
