@@ -2,7 +2,7 @@
 #
 # A difference is followed by servers as on the first day, so that none hides the next.
 
-run=$root/work/run
+run=$root/runs/run
 logged_from=''
 
 # To be started in the background: takes the place of its shell, so that signals reach it.
