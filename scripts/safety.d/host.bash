@@ -40,8 +40,8 @@ ip link set lo up
 
 export TMPDIR=/tmp LC_ALL=C.UTF-8
 unset MYSQL_PWD MYSQL_HOST MYSQL_TCP_PORT MYSQL_UNIX_PORT
-mkdir -m 755 $root/cwd $root/home $root/state $root/cache $root/lock
-cd $root/cwd
+mkdir -m 755 $root/runs $root/home $root/state $root/cache $root/lock
+cd $root/runs
 
 # Everything that is not this script's own goes, as after a restart of the host.
 empty_host() {
@@ -60,6 +60,6 @@ empty_host() {
     [ "${link##*/}" = lo ] || ip link delete "${link##*/}" 2>/dev/null || true
   done
   tc qdisc delete dev lo root 2>/dev/null || true
-  find /tmp $root/state $root/lock $root/cwd $root/cache -mindepth 1 -delete
+  find /tmp $root/state $root/lock $root/runs $root/cache -mindepth 1 -delete
   [ -z "$cgroups" ] || find "$cgroups" -mindepth 1 -depth -type d -exec rmdir {} + 2>/dev/null || true
 }

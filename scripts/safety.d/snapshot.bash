@@ -133,9 +133,9 @@ network() {
 # Names, owners and modes; servers write all the time, so neither sizes nor times.
 files() {
   local place
-  for place in /tmp /run/netns $root/cwd $root/home $root/state; do
+  for place in /tmp /run/netns $root/runs $root/home $root/state; do
     # Where a journal lies is made once and stays; the run itself is looked at by run_directory.
-    find $place -mindepth 1 ! -path "$root/cwd/run*" ! \( -type d -path "$root/state/*" \) -printf '%M %u %g %p\n'
+    find $place -mindepth 1 -path $run -prune -o -type d -path "$root/state/*" -o -printf '%M %u %g %p\n'
   done | sort
   # Left out: temporary tables, which servers make and drop as they like; and Aria's log, which rotates.
   for place in primary replica; do

@@ -2,7 +2,7 @@
 #
 # A difference is followed by servers as on the first day, so that none hides the next.
 
-run=$root/cwd/run
+run=$root/runs/run
 logged_from=''
 
 # To be started in the background: takes the place of its shell, so that signals reach it.
@@ -180,7 +180,7 @@ one_kill() {
   begin_run "$@"
   pause "$moment"
   verdict='as before'
-  [ -e /proc/$pid ] || verdict='as before (it had ended)'
+  [ -e /proc/$pid ] || verdict='as before (toll had ended)'
   kill -s "${signal%+*}" $pid 2>/dev/null || true
   if [ "$signal" = TERM+TERM ]; then
     pause 0.02
@@ -188,6 +188,7 @@ one_kill() {
   fi
   end_run 60 || { fault "$when: toll has not ended after 60 s"; good=no; }
   runs=$((runs + 1))
+  [ "$verdict" = 'as before' ] || [ $code = 0 ] || { fault "$when: toll had ended with $code"; good=no; }
   ! grep -q 'panicked at' $root/said || { fault "$when: toll panicked"; good=no; }
   if [ "$signal" != KILL ]; then
     # Nothing is left for `toll clean` to do.
