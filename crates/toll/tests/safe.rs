@@ -258,6 +258,27 @@ fn processes_that_went_their_own_way_are_found_and_ended() {
 }
 
 #[test]
+fn what_ended_children_used_is_the_treatments_too() {
+    let lab = Lab::new();
+    if !lab.has_cgroups() {
+        eprintln!("SKIPPED: control groups (cgroup v2) cannot be made here");
+        return;
+    }
+    let out = lab.path("run");
+    let busy = lab.write("busy.sh", "while :; do timeout 0.05 sh -c 'while :; do :; done'; done\n");
+    let scenario = lab.write("busy.toml", &small(&format!("sh {busy}")));
+    let run = lab.toll(&["run", &scenario, "--out", &out]);
+    assert!(run.status.success(), "{}", said(&run));
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    let lines = trials.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let edges: Vec<_> = lines.filter(|line| line["arm"] == "it" && line["cpu"].is_object()).collect();
+    let used = |edge: &serde_json::Value| edge["cpu"]["treatment_us"].as_u64().unwrap();
+    // Of 1.2 s, on a host that may be busy with other things; the shell itself uses a thousandth.
+    let used_us: u64 = edges.chunks(2).map(|window| used(&window[1]) - used(&window[0])).sum();
+    assert!(used_us > 40_000, "{used_us} us in {edges:?}");
+}
+
+#[test]
 fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() {
     let lab = Lab::new();
     let (out, flag) = (lab.path("run"), lab.path("flag"));

@@ -2,7 +2,7 @@
 //! cleared their environment?
 //!
 //! A control group (cgroup v2) holds whoever was started in it and all their children, until they
-//! have ended. Only for finding and ending: sets no limit, and is not made where being in one would
+//! have ended, and knows what they used. Sets no limit, and is not made where being in one would
 //! change how the processes are scheduled.
 
 use anyhow::{Context, Result, bail};
@@ -43,6 +43,13 @@ pub fn members(group: &Path) -> Vec<i32> {
     let mut found = pids(group);
     found.extend(below(group).iter().flat_map(|path| pids(path)));
     found
+}
+
+/// CPU that all its processes have used so far, those that ended included; microseconds. Absent once
+/// the group is gone.
+pub fn cpu_us(group: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(group.join("cpu.stat")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
 }
 
 fn below(group: &Path) -> Vec<PathBuf> {

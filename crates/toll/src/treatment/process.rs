@@ -250,8 +250,12 @@ impl Group {
         Some(status)
     }
 
-    /// CPU of the group so far, microseconds.
+    /// CPU of the group so far, microseconds. Without a control group, what a child used that its own
+    /// parent has reaped is missed.
     pub fn cpu_us(&self) -> u64 {
+        if let Some(used_us) = self.cgroup.as_deref().and_then(cgroup::cpu_us) {
+            return used_us;
+        }
         let living = if self.pgid == 0 { 0 } else { proctree::cpu_of_group_us(self.pgid) };
         living + self.ended_cpu_us
     }
@@ -310,8 +314,10 @@ impl Group {
             ended = self.gone_within(patience);
         }
         report.waited = begun.elapsed();
-        if let Some(cgroup) = &self.cgroup {
-            match cgroup::remove(cgroup) {
+        let used_us = self.cpu_us();
+        if let Some(cgroup) = self.cgroup.take() {
+            self.ended_cpu_us = used_us;
+            match cgroup::remove(&cgroup) {
                 Ok(strays) => report.strays = if ended { strays.unwrap_or(0) } else { 0 },
                 Err(_) => ended = false,
             }
