@@ -1,11 +1,17 @@
 //! How does a capture become events? Ties reader, frames, streams and sessions together; does no parsing itself.
 
+mod endpoints;
+
 use crate::event::Sink;
-use crate::frame::{self, Address, Segment, Unfit};
+use crate::frame::{self, Address, Addressed, Unfit};
 use crate::ledger::Ledger;
 use crate::log::{Utc, Zone};
+use crate::mysql::{self, Context, Session, Workspace};
 use crate::pcap::{Format, Frame, InputError, Reader};
-use crate::stream::{Endpoints, Side, Streams};
+use crate::room::Room;
+use crate::side::{Hole, Side};
+use crate::stream::{self, Listener, Outcome, Streams};
+use endpoints::Endpoints;
 use std::net::IpAddr;
 
 /// What to decode, and how much memory it may take.
@@ -81,12 +87,30 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    fn of_streams(&self) -> stream::Limits {
+        stream::Limits {
+            connections: self.connections,
+            held_segments: self.held_segments,
+            held_bytes: self.held_bytes,
+            held_ns: self.held_ns,
+            idle_ns: self.idle_ns,
+        }
+    }
+
+    fn of_sessions(&self) -> mysql::Limits {
+        mysql::Limits { text: self.text, pipeline: self.pipeline, statements: self.statements }
+    }
+}
+
 /// Turns the frames of one capture into events. `Send`: one for each thread, see [`Shard`].
 pub struct Decoder {
     ports: Ports,
     servers: Vec<Address>,
     shard: Shard,
-    streams: Streams,
+    streams: Streams<Endpoints, Session>,
+    limits: mysql::Limits,
+    workspace: Workspace,
     ledger: Ledger,
 }
 
@@ -96,7 +120,9 @@ impl Decoder {
             ports: Ports::new(&config.ports),
             servers: config.servers.iter().map(|&ip| Address::from(ip)).collect(),
             shard: Shard { index: config.shard.index, of: config.shard.of.max(1) },
-            streams: Streams::new(config.limits),
+            streams: Streams::new(config.limits.of_streams()),
+            limits: config.limits.of_sessions(),
+            workspace: Workspace::new(Room::new(config.limits.total)),
             ledger: Ledger::default(),
         }
     }
@@ -104,63 +130,62 @@ impl Decoder {
     /// Takes the next frame; events that it completes go to `sink`.
     #[inline]
     pub fn frame<S: Sink + ?Sized>(&mut self, frame: &Frame<'_>, sink: &mut S) {
-        let outcome = match frame::parse(frame) {
-            Ok(segment) => match self.endpoints(&segment) {
+        match frame::parse(frame) {
+            Ok(packet) => match self.endpoints(&packet) {
                 Some((endpoints, from)) => {
-                    let hash = endpoints.hash();
-                    if self.shard.of > 1 && shard_of(hash, self.shard.of) != self.shard.index {
+                    if self.shard.of > 1 && shard_of(endpoints.hash, self.shard.of) != self.shard.index {
                         return;
                     }
-                    self.streams.segment(
-                        endpoints,
-                        hash,
-                        from,
-                        &segment,
-                        frame.time_ns,
-                        &mut self.ledger,
-                        sink,
-                    )
+                    let (streams, mut context) = self.parts(sink);
+                    let outcome =
+                        streams.segment(endpoints, from, &packet.segment, frame.time_ns, &mut context);
+                    let frames = &mut self.ledger.frames;
+                    match outcome {
+                        Outcome::Parsed => frames.parsed += 1,
+                        Outcome::Duplicate => frames.duplicate += 1,
+                        Outcome::Truncated => frames.truncated += 1,
+                    }
                 }
-                None => Outcome::NotOurs,
+                // What belongs to no connection is counted by the first shard alone.
+                None if self.shard.index != 0 => return,
+                None => self.ledger.frames.not_ours += 1,
             },
-            Err(Unfit::NotTcp) => Outcome::NotOurs,
-            Err(Unfit::Unsupported) => Outcome::Unsupported,
-            Err(Unfit::Truncated) => Outcome::Truncated,
-            Err(Unfit::Malformed) => Outcome::Malformed,
-        };
-        let frames = &mut self.ledger.frames;
-        match outcome {
-            Outcome::Parsed => frames.parsed += 1,
-            Outcome::Truncated => frames.truncated += 1,
-            Outcome::Duplicate => frames.duplicate += 1,
-            // What belongs to no connection is counted by the first shard alone.
-            _ if self.shard.index != 0 => return,
-            Outcome::NotOurs => frames.not_ours += 1,
-            Outcome::Unsupported => frames.unsupported += 1,
-            Outcome::Malformed => frames.malformed += 1,
+            Err(_) if self.shard.index != 0 => return,
+            Err(Unfit::NotTcp) => self.ledger.frames.not_ours += 1,
+            Err(Unfit::Unsupported) => self.ledger.frames.unsupported += 1,
+            Err(Unfit::Truncated) => self.ledger.frames.truncated += 1,
+            Err(Unfit::Malformed) => self.ledger.frames.malformed += 1,
         }
-        frames.read += 1;
+        self.ledger.frames.read += 1;
         self.ledger.bytes.frames += frame.bytes.len() as u64;
+    }
+
+    /// The streams, and what their sessions need while they are read.
+    #[inline]
+    fn parts<'a, S: ?Sized>(
+        &'a mut self,
+        sink: &'a mut S,
+    ) -> (&'a mut Streams<Endpoints, Session>, Context<'a, S>) {
+        let Decoder { streams, limits, workspace, ledger, .. } = self;
+        (streams, Context { sink, ledger, limits, workspace })
     }
 
     /// Which end is the server, if the segment is of interest.
     #[inline]
-    fn endpoints(&self, segment: &Segment<'_>) -> Option<(Endpoints, Side)> {
-        let to_server = self.ports.contains(segment.destination_port) && self.serves(segment.destination);
-        let from_server = self.ports.contains(segment.source_port) && self.serves(segment.source);
-        let forth = || {
-            Endpoints::new(segment.source, segment.source_port, segment.destination, segment.destination_port)
-        };
-        let back = || {
-            Endpoints::new(segment.destination, segment.destination_port, segment.source, segment.source_port)
-        };
+    fn endpoints(&self, packet: &Addressed<'_>) -> Option<(Endpoints, Side)> {
+        let to_server = self.ports.contains(packet.destination_port) && self.serves(packet.destination);
+        let from_server = self.ports.contains(packet.source_port) && self.serves(packet.source);
+        let forth =
+            || Endpoints::new(packet.source, packet.source_port, packet.destination, packet.destination_port);
+        let back =
+            || Endpoints::new(packet.destination, packet.destination_port, packet.source, packet.source_port);
         match (to_server, from_server) {
             (false, false) => None,
             (true, false) => Some((forth(), Side::Client)),
             (false, true) => Some((back(), Side::Server)),
             // Both ports are server ports: only the opening of a connection tells.
             (true, true) => {
-                let opens = segment.flags & (frame::SYN | frame::ACK);
+                let opens = packet.segment.flags & (frame::SYN | frame::ACK);
                 let answers = opens == frame::SYN | frame::ACK || self.streams.knows(&back());
                 if opens != frame::SYN && answers && !self.streams.knows(&forth()) {
                     Some((back(), Side::Server))
@@ -178,7 +203,8 @@ impl Decoder {
 
     /// Gives up what is still awaited and hands over the commands that were in flight.
     pub fn finish<S: Sink + ?Sized>(&mut self, sink: &mut S) {
-        self.streams.finish(&mut self.ledger, sink);
+        let (streams, mut context) = self.parts(sink);
+        streams.finish(&mut context);
     }
 
     /// Adds up only after [`finish`](Self::finish).
@@ -187,15 +213,32 @@ impl Decoder {
     }
 }
 
-/// Where a frame ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Parsed,
-    Duplicate,
-    Truncated,
-    Unsupported,
-    Malformed,
-    NotOurs,
+/// Sessions are what is kept of connections.
+impl<S: Sink + ?Sized> Listener<Endpoints, Session> for Context<'_, S> {
+    fn begin(&mut self, session: &mut Session, endpoints: &Endpoints) {
+        session.open(endpoints.client, endpoints.client_port, self.ledger);
+    }
+
+    fn connecting(&mut self, session: &mut Session, from: Side, time_ns: u64) {
+        session.connecting(from, time_ns);
+    }
+
+    #[inline]
+    fn bytes(&mut self, session: &mut Session, from: Side, bytes: &[u8], time_ns: u64) {
+        session.bytes(from, bytes, time_ns, self);
+    }
+
+    fn hole(&mut self, session: &mut Session, from: Side, count: u64, why: Hole, time_ns: u64) {
+        session.hole(from, count, why, time_ns, self);
+    }
+
+    fn end(&mut self, session: &mut Session) {
+        session.close(self);
+    }
+
+    fn room(&mut self) -> &mut Room {
+        &mut self.workspace.room
+    }
 }
 
 /// The part that a connection falls into; multiplying spreads without a division.

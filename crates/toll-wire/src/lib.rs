@@ -10,4 +10,6 @@ pub mod ledger;
 pub mod log;
 mod mysql;
 pub mod pcap;
+mod room;
+mod side;
 mod stream;

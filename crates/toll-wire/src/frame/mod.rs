@@ -48,16 +48,22 @@ impl fmt::Display for Address {
 /// A TCP segment; `payload` is shorter than `payload_len` where a snap length cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
-    pub source: Address,
-    pub destination: Address,
-    pub source_port: u16,
-    pub destination_port: u16,
     pub seq: u32,
     pub ack: u32,
     pub flags: u8,
     pub payload: &'a [u8],
     /// Bytes of payload on the wire.
     pub payload_len: u32,
+}
+
+/// A segment, and between whom it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addressed<'a> {
+    pub source: Address,
+    pub destination: Address,
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub segment: Segment<'a>,
 }
 
 pub const FIN: u8 = 0x01;
@@ -83,7 +89,7 @@ pub enum Unfit {
 /// # Errors
 /// [`Unfit`] says why there is none.
 #[inline]
-pub fn parse<'a>(frame: &Frame<'a>) -> Result<Segment<'a>, Unfit> {
+pub fn parse<'a>(frame: &Frame<'a>) -> Result<Addressed<'a>, Unfit> {
     let (network, rest) = link::strip(frame.link, frame.bytes)?;
     let link_len = frame.bytes.len() - rest.len();
     let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
@@ -95,7 +101,7 @@ pub fn parse<'a>(frame: &Frame<'a>) -> Result<Segment<'a>, Unfit> {
 }
 
 #[inline]
-fn tcp<'a>(packet: &ip::Packet<'a>) -> Result<Segment<'a>, Unfit> {
+fn tcp<'a>(packet: &ip::Packet<'a>) -> Result<Addressed<'a>, Unfit> {
     let Some(head) = packet.payload.first_chunk::<20>() else {
         return Err(if packet.payload_len < 20 { Unfit::Malformed } else { Unfit::Truncated });
     };
@@ -105,15 +111,17 @@ fn tcp<'a>(packet: &ip::Packet<'a>) -> Result<Segment<'a>, Unfit> {
     }
     let payload_len = packet.payload_len - header_len;
     let available = packet.payload.get(header_len..).unwrap_or_default();
-    Ok(Segment {
+    Ok(Addressed {
         source: packet.source,
         destination: packet.destination,
         source_port: u16::from_be_bytes([head[0], head[1]]),
         destination_port: u16::from_be_bytes([head[2], head[3]]),
-        seq: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
-        ack: u32::from_be_bytes([head[8], head[9], head[10], head[11]]),
-        flags: head[13],
-        payload: &available[..available.len().min(payload_len)],
-        payload_len: payload_len as u32,
+        segment: Segment {
+            seq: u32::from_be_bytes([head[4], head[5], head[6], head[7]]),
+            ack: u32::from_be_bytes([head[8], head[9], head[10], head[11]]),
+            flags: head[13],
+            payload: &available[..available.len().min(payload_len)],
+            payload_len: payload_len as u32,
+        },
     })
 }

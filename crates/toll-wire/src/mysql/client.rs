@@ -9,7 +9,7 @@ use super::reply::Reply;
 use super::session::{End, Sends, Session};
 use super::statement::{LAST_PREPARED, Scene, after_attributes};
 use crate::event::{CommandKind, Sink};
-use crate::stream::{Hole, Side};
+use crate::side::{Hole, Side};
 
 /// Kept of a packet beyond the text: command byte, statement id, flags, attributes.
 const AROUND_TEXT: usize = 4096;
@@ -71,7 +71,7 @@ impl Session {
             let kept =
                 if self.sends == Sends::Commands { limits.text.saturating_add(AROUND_TEXT) } else { 0 };
             let room = &mut context.workspace.room;
-            let (ended, rest) = self.inbound.take(bytes, Want::Packets(kept), time_ns, room, limits.total);
+            let (ended, rest) = self.inbound.take(bytes, Want::Packets(kept), time_ns, room);
             bytes = rest;
             if ended == Some(Ended::Kept) {
                 self.assembled(time_ns, false, context);
@@ -141,7 +141,7 @@ impl Session {
         self.understand();
         if code == command::STMT_SEND_LONG_DATA {
             let room = &mut context.workspace.room;
-            self.statements.long_data(&packet.payload[1..], packet.cut, room, context.limits.total);
+            self.statements.long_data(&packet.payload[1..], packet.cut, room);
             return;
         }
         context.ledger.commands.seen += 1;
@@ -153,7 +153,7 @@ impl Session {
         command.tainted = packet.tainted;
         command.text_cut = packet.cut;
         let limits = context.limits;
-        let scene = &mut Scene { room, limit: limits.text, total: limits.total };
+        let scene = &mut Scene { room, limit: limits.text };
         let argument = &packet.payload[1..];
         match code {
             command::QUERY => {
@@ -184,7 +184,7 @@ impl Session {
                 command.kind = CommandKind::Admin;
                 command.fixed_text = command::admin_text(code);
                 // Their argument becomes the schema (and user) if the server agrees.
-                command.kept.append(packet.payload, limits.text, scene.room, limits.total);
+                command.kept.append(packet.payload, limits.text, scene.room);
                 if code == command::CHANGE_USER {
                     self.sends = Sends::Authentication;
                 }
@@ -209,7 +209,7 @@ impl Session {
     /// Text and parameters of the newest command, an EXECUTE.
     fn bind<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
         let limits = context.limits;
-        let scene = &mut Scene { room: &mut context.workspace.room, limit: limits.text, total: limits.total };
+        let scene = &mut Scene { room: &mut context.workspace.room, limit: limits.text };
         let attributes = self.capabilities.map(Capabilities::has_query_attributes);
         if let Some(command) = self.queue.newest_mut() {
             if command.code == command::STMT_BULK_EXECUTE {
@@ -228,7 +228,7 @@ impl Session {
         let limits = context.limits;
         if let Some(command) = self.queue.newest_mut() {
             command.deferred = true;
-            command.kept.append(payload, limits.text, &mut context.workspace.room, limits.total);
+            command.kept.append(payload, limits.text, &mut context.workspace.room);
         }
     }
 
@@ -245,7 +245,7 @@ impl Session {
             }
             let mut payload = std::mem::take(&mut command.kept);
             let room = &mut context.workspace.room;
-            let scene = &mut Scene { room, limit: limits.text, total: limits.total };
+            let scene = &mut Scene { room, limit: limits.text };
             if command.code == command::STMT_BULK_EXECUTE {
                 statements.bulk_execute(payload.bytes(), command, scene);
             } else {
@@ -278,7 +278,7 @@ impl Session {
         let mut text = super::value::Rendered::default();
         text.text(words);
         text.number(u64::from(id));
-        command.set_text(text.bytes(), &mut Scene { room, limit: limits.text, total: limits.total });
+        command.set_text(text.bytes(), &mut Scene { room, limit: limits.text });
     }
 
     /// Bytes of the client are missing.

@@ -1,9 +1,10 @@
 //! What is known of a command while its response is awaited? Never parses packets.
 
-use super::kept::{Kept, Room};
+use super::kept::Kept;
 use super::reply::{Error, Reply};
 use super::statement::Scene;
 use crate::event::CommandKind;
+use crate::room::Room;
 
 pub(super) const QUIT: u8 = 0x01;
 pub(super) const INIT_DB: u8 = 0x02;
@@ -124,7 +125,7 @@ impl Command {
     }
 
     pub fn set_text(&mut self, text: &[u8], scene: &mut Scene<'_>) {
-        self.text_cut += self.kept.append(text, scene.limit, scene.room, scene.total);
+        self.text_cut += self.kept.append(text, scene.limit, scene.room);
         self.text_len = self.kept.len();
     }
 
@@ -145,11 +146,11 @@ impl Command {
 }
 
 impl Command {
-    pub(super) fn fail(&mut self, error: &Error<'_>, room: &mut Room, total: usize) {
+    pub(super) fn fail(&mut self, error: &Error<'_>, room: &mut Room) {
         // The protocol bounds messages at 512 characters.
         const MESSAGE: usize = 2048;
         let message_at = self.kept.len();
-        self.kept.append(&error.message[..error.message.len().min(MESSAGE)], usize::MAX, room, total);
+        self.kept.append(&error.message[..error.message.len().min(MESSAGE)], usize::MAX, room);
         let mut failure = Failure { number: error.number, message_at, ..Failure::default() };
         if let Some(state) = error.state.first_chunk::<5>() {
             failure.state = *state;

@@ -4,11 +4,12 @@
 //! means that it is stored as it is) and may hold a part of a packet or several. Which codec it
 //! is, its first bytes tell, so that sessions joined midway are read too.
 
-use super::kept::{Kept, Room};
+use super::kept::Kept;
 use super::session::Session;
 use super::{Context, client};
 use crate::event::Sink;
-use crate::stream::{Hole, Side};
+use crate::room::Room;
+use crate::side::{Hole, Side};
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
@@ -68,12 +69,7 @@ impl<'a> Frame<'a> {
 
 impl Frames {
     /// Takes bytes up to the end of a frame; `None`: its end has not arrived. `each` sees the frame.
-    pub fn take<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        room: &mut Room,
-        total: usize,
-    ) -> (Option<Taken<'a>>, &'a [u8]) {
+    pub fn take<'a>(&mut self, bytes: &'a [u8], room: &mut Room) -> (Option<Taken<'a>>, &'a [u8]) {
         if self.have == 0
             && let Some((head, rest)) = bytes.split_first_chunk::<HEADER>()
         {
@@ -96,7 +92,7 @@ impl Frames {
             self.incomplete = false;
         }
         let taken = (self.left as usize).min(bytes.len());
-        self.incomplete |= self.body.append(&bytes[..taken], LARGEST, room, total) > 0;
+        self.incomplete |= self.body.append(&bytes[..taken], LARGEST, room) > 0;
         self.left -= taken as u32;
         let ended = (self.left == 0).then_some(Taken::Assembled);
         (ended, &bytes[taken..])
@@ -185,9 +181,8 @@ impl Session {
             }
         }
         while !bytes.is_empty() {
-            let total = context.limits.total;
             let Some(frames) = self.frames(from) else { return };
-            let (taken, rest) = frames.take(bytes, &mut context.workspace.room, total);
+            let (taken, rest) = frames.take(bytes, &mut context.workspace.room);
             bytes = rest;
             match taken {
                 Some(Taken::Whole(frame)) => self.frame(from, frame, time_ns, context),

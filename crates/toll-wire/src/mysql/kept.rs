@@ -1,24 +1,6 @@
-//! How much memory do sessions hold? Refuses bytes rather than exceed the bound.
+//! How are bytes kept of a packet or statement? Refuses bytes rather than exceed the bound.
 
-/// Memory in use over all sessions of a decoder.
-#[derive(Debug, Default)]
-pub(crate) struct Room {
-    used: usize,
-}
-
-impl Room {
-    pub(crate) fn take(&mut self, bytes: usize) {
-        self.used += bytes;
-    }
-
-    pub(crate) fn give_back(&mut self, bytes: usize) {
-        self.used = self.used.saturating_sub(bytes);
-    }
-
-    pub(crate) fn used(&self) -> usize {
-        self.used
-    }
-}
+use crate::room::Room;
 
 /// Buffers up to this size are kept for reuse and not accounted for: connections are bounded in number.
 const SMALL: usize = 2048;
@@ -28,23 +10,23 @@ const SMALL: usize = 2048;
 pub(crate) struct Kept(Vec<u8>);
 
 impl Kept {
-    /// Appends as much as `limit` (of this buffer) and `total` (of the room) allow; returns how
-    /// many bytes were left out.
+    /// Appends as much as `limit` (of this buffer) and the room allow; returns how many bytes were
+    /// left out.
     #[inline]
-    pub(crate) fn append(&mut self, bytes: &[u8], limit: usize, room: &mut Room, total: usize) -> u64 {
+    pub(crate) fn append(&mut self, bytes: &[u8], limit: usize, room: &mut Room) -> u64 {
         let fits = if self.0.len() + bytes.len() <= self.0.capacity().min(limit) {
             bytes.len()
         } else {
-            self.grow(bytes.len(), limit, room, total)
+            self.grow(bytes.len(), limit, room)
         };
         self.0.extend_from_slice(&bytes[..fits]);
         (bytes.len() - fits) as u64
     }
 
     #[cold]
-    fn grow(&mut self, wanted: usize, limit: usize, room: &mut Room, total: usize) -> usize {
+    fn grow(&mut self, wanted: usize, limit: usize, room: &mut Room) -> usize {
         let before = self.accounted();
-        let limit = if room.used >= total { limit.min(SMALL) } else { limit };
+        let limit = if room.is_full() { limit.min(SMALL) } else { limit };
         let fits = wanted.min(limit.saturating_sub(self.0.len()));
         self.0.reserve(fits);
         room.take(self.accounted() - before);

@@ -17,11 +17,9 @@ mod statement;
 mod step;
 mod value;
 
-use crate::decoder::Limits;
 use crate::ledger::Ledger;
-use crate::stream::Endpoints;
+use crate::room::Room;
 use compression::Inflater;
-use kept::Room;
 pub(crate) use session::Session;
 
 /// What a session needs besides its own state.
@@ -30,12 +28,24 @@ pub(crate) struct Context<'a, S: ?Sized> {
     pub ledger: &'a mut Ledger,
     pub limits: &'a Limits,
     pub workspace: &'a mut Workspace,
-    pub endpoints: Endpoints,
 }
 
 /// What all sessions of a decoder share.
-#[derive(Default)]
 pub(crate) struct Workspace {
     pub room: Room,
     inflater: Inflater,
+}
+
+impl Workspace {
+    pub(crate) fn new(room: Room) -> Self {
+        Workspace { room, inflater: Inflater::default() }
+    }
+}
+
+/// Bounds of memory, see `decoder::Limits`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub text: usize,
+    pub pipeline: usize,
+    pub statements: usize,
 }

@@ -1,6 +1,7 @@
 //! Where do packets begin and end in a stream that arrives in pieces? Never looks at what they mean.
 
-use super::kept::{Kept, Room};
+use super::kept::Kept;
+use crate::room::Room;
 
 /// A packet of this length goes on in the next one.
 pub(super) const FULL: u32 = 0xff_ffff;
@@ -94,7 +95,6 @@ impl Assembly {
         want: Want,
         time_ns: u64,
         room: &mut Room,
-        total: usize,
     ) -> (Option<Ended>, &'a [u8]) {
         loop {
             if usize::from(self.have) < HEADER {
@@ -115,7 +115,7 @@ impl Assembly {
                 self.decide(want, bytes.first().copied());
             }
             let taken = (self.left as usize).min(bytes.len());
-            self.keep(&bytes[..taken], want, room, total);
+            self.keep(&bytes[..taken], want, room);
             self.left -= taken as u32;
             bytes = &bytes[taken..];
             if self.left > 0 || self.passing == Passing::Undecided {
@@ -148,10 +148,10 @@ impl Assembly {
         };
     }
 
-    fn keep(&mut self, bytes: &[u8], want: Want, room: &mut Room, total: usize) {
+    fn keep(&mut self, bytes: &[u8], want: Want, room: &mut Room) {
         let (Want::Packets(limit) | Want::NotRows(limit)) = want;
         if self.passing == Passing::Keep {
-            self.cut += self.payload.append(bytes, limit, room, total);
+            self.cut += self.payload.append(bytes, limit, room);
         } else {
             self.cut += bytes.len() as u64;
         }

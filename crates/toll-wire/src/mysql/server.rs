@@ -9,7 +9,7 @@ use super::reply::{CURSOR_EXISTS, Error, MORE_RESULTS, Ok, Prepared, Reply, pars
 use super::session::{End, Sends, Session};
 use super::step::Adrift;
 use crate::event::{CommandKind, Sink};
-use crate::stream::Hole;
+use crate::side::Hole;
 
 /// Kept of a packet that ends a result: an OK with session state, an error message.
 const KEPT: usize = 16 << 10;
@@ -62,10 +62,9 @@ impl Session {
                     }
                 }
             }
-            let limits = context.limits;
             let want = if passes > 0 { Want::NotRows(KEPT) } else { Want::Packets(KEPT) };
             let room = &mut context.workspace.room;
-            let (ended, rest) = self.outbound.take(bytes, want, time_ns, room, limits.total);
+            let (ended, rest) = self.outbound.take(bytes, want, time_ns, room);
             front.bytes_from_server += (before - rest.len()) as u64;
             bytes = rest;
             self.ended(ended, time_ns, context);
@@ -268,7 +267,7 @@ impl Session {
             front.seq = front.seq.wrapping_add(1);
             return;
         }
-        front.fail(&error, &mut context.workspace.room, context.limits.total);
+        front.fail(&error, &mut context.workspace.room);
         let prepare = front.code == command::STMT_PREPARE;
         self.sends = Sends::Commands;
         self.outbound.reset(&mut context.workspace.room);
@@ -291,7 +290,7 @@ impl Session {
             // It may be the id of another text, or the text may have a gap.
             self.statements.forget(prepared.id, room);
         } else {
-            self.statements.add(prepared.id, prepared.params, front, limits.statements, room, limits.total);
+            self.statements.add(prepared.id, prepared.params, front, limits.statements, room);
         }
         self.bind_deferred(context);
         let Some(front) = self.queue.front() else { return };

@@ -9,7 +9,9 @@ use super::statement::Statements;
 use super::step::{Adrift, Step};
 use super::{Context, client};
 use crate::event::{CommandKind, ErrorInfo, Event, Flags, Sink};
-use crate::stream::{Endpoints, Hole, Side};
+use crate::ledger::Ledger;
+use crate::side::{Hole, Side};
+use std::fmt::Display;
 use std::io::Write;
 
 /// Kept of a packet of the handshake; plugins with certificates stay below.
@@ -36,6 +38,7 @@ pub(crate) struct Session {
     connecting_ns: u64,
     connection_id: Option<u64>,
     host: Vec<u8>,
+    port: u16,
     pub(super) user: Vec<u8>,
     pub(super) schema: Vec<u8>,
     pub(super) inbound: Assembly,
@@ -84,10 +87,13 @@ pub(super) enum End {
 }
 
 impl Session {
-    pub(crate) fn open(&mut self, endpoints: &Endpoints) {
+    /// Begins a conversation with the client at `host` and `port`.
+    pub(crate) fn open(&mut self, host: impl Display, port: u16, ledger: &mut Ledger) {
         self.host.clear();
         // Writing to a vector does not fail.
-        let _ = write!(self.host, "{}", endpoints.client);
+        let _ = write!(self.host, "{host}");
+        self.port = port;
+        ledger.sessions.seen += 1;
     }
 
     /// A SYN or SYN-ACK passed.
@@ -252,7 +258,7 @@ impl Session {
             };
             let room = &mut context.workspace.room;
             let want = Want::Packets(HANDSHAKE_KEPT);
-            let (ended, rest) = assembly.take(bytes, want, time_ns, room, context.limits.total);
+            let (ended, rest) = assembly.take(bytes, want, time_ns, room);
             bytes = rest;
             if ended == Some(Ended::Kept) {
                 let packet = std::mem::take(&mut assembly.payload);
@@ -341,12 +347,11 @@ impl Session {
     fn connected<S: Sink + ?Sized>(&mut self, packet: &[u8], time_ns: u64, context: &mut Context<'_, S>) {
         let tracks = self.capabilities.is_some_and(Capabilities::tracks_session);
         self.begin_connect(time_ns, context);
-        let limits = context.limits;
         let room = &mut context.workspace.room;
         if let Some(command) = self.queue.front() {
             command.last_ns = time_ns;
             if let Some(error) = Error::parse(packet).filter(|_| packet.first() == Some(&0xff)) {
-                command.fail(&error, room, limits.total);
+                command.fail(&error, room);
             } else if let Some(ok) = Ok::parse(packet, tracks) {
                 command.warnings = Some(u32::from(ok.warnings));
             }
@@ -466,7 +471,7 @@ impl Session {
             statement_id: command.statement_id,
             user: &self.user,
             host: &self.host,
-            port: context.endpoints.client_port,
+            port: self.port,
             db: &self.schema,
             connection_id: self.connection_id,
             bytes_from_client: command.bytes_from_client,

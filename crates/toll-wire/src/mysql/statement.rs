@@ -3,8 +3,8 @@
 
 use super::command::Command;
 use super::fields::Fields;
-use super::kept::Room;
 use super::value::{self, Rendered};
+use crate::room::Room;
 use std::collections::HashMap;
 
 /// MariaDB: the statement that was prepared last, perhaps not yet answered.
@@ -61,15 +61,7 @@ impl Statements {
     }
 
     /// Remembers a statement that the server has accepted.
-    pub fn add(
-        &mut self,
-        id: u32,
-        params: u16,
-        command: &Command,
-        limit: usize,
-        room: &mut Room,
-        total: usize,
-    ) {
+    pub fn add(&mut self, id: u32, params: u16, command: &Command, limit: usize, room: &mut Room) {
         self.remove(id, room);
         if self.by_id.len() >= limit.max(1) {
             // Ids grow, so the smallest is the oldest.
@@ -78,7 +70,7 @@ impl Statements {
             }
         }
         let whole = command.text();
-        let kept = if room.used() < total { whole } else { &whole[..whole.len().min(256)] };
+        let kept = if room.is_full() { &whole[..whole.len().min(256)] } else { whole };
         let text_cut = command.text_cut + (whole.len() - kept.len()) as u64;
         let statement = Statement { text: kept.into(), text_cut, params, ..Statement::default() };
         room.take(statement.size());
@@ -122,7 +114,7 @@ impl Statements {
     }
 
     /// SEND_LONG_DATA; `payload` without its command byte.
-    pub fn long_data(&mut self, payload: &[u8], payload_cut: u64, room: &mut Room, total: usize) {
+    pub fn long_data(&mut self, payload: &[u8], payload_cut: u64, room: &mut Room) {
         let mut fields = Fields(payload);
         let (Some(id), Some(param)) = (fields.u32(), fields.u16()) else { return };
         let id = self.resolve(id);
@@ -138,7 +130,7 @@ impl Statements {
             }
         };
         let data = &mut statement.long_data[at];
-        let limit = if room.used() < total { LONG_DATA_KEPT } else { 256 };
+        let limit = if room.is_full() { 256 } else { LONG_DATA_KEPT };
         let kept = fields.0.len().min(limit.saturating_sub(data.bytes.len()));
         data.bytes.extend_from_slice(&fields.0[..kept]);
         data.cut += (fields.0.len() - kept) as u64 + payload_cut;
@@ -242,12 +234,11 @@ fn unseen(command: &mut Command, id: u32, scene: &mut Scene<'_>) {
 pub(super) struct Scene<'a> {
     pub room: &'a mut Room,
     pub limit: usize,
-    pub total: usize,
 }
 
 impl Scene<'_> {
     fn keep(&mut self, command: &mut Command, bytes: &[u8]) -> u64 {
-        command.kept.append(bytes, self.limit, self.room, self.total)
+        command.kept.append(bytes, self.limit, self.room)
     }
 
     /// `None`: the type is unknown or the bytes end; nothing behind it can be placed.

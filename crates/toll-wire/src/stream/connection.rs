@@ -2,21 +2,18 @@
 //!
 //! A segment is delivered when its own side's stream has reached its sequence number *and* the
 //! other side's stream has reached its acknowledgement number: what its sender had read comes
-//! first. However a capture shuffled the packets, the session sees cause before effect, and a
-//! command that was not captured shows the moment it is answered.
+//! first. However a capture shuffled the packets, the listener sees cause before effect, and what
+//! was not captured shows the moment it is answered.
 
-use super::{Endpoints, Hole, Side};
-use crate::decoder::Outcome;
-use crate::event::Sink;
+use super::{Limits, Listener, Outcome};
 use crate::frame::{ACK, FIN, RST, SYN, Segment};
-use crate::ledger::Ledger;
-use crate::mysql::{Context, Session};
+use crate::side::{Hole, Side};
 
 /// Bytes ahead of (or behind) a stream beyond which a segment is of another connection: no
 /// receive window reaches so far.
 const OTHER_CONNECTION: i32 = 1 << 28;
 /// Segments in a row that repeat old bytes, after which the sequence numbers are believed to
-/// have started anew: the port was reused and its SYN was not captured.
+/// have started anew: another connection took its place, and its SYN was not captured.
 const REPEATS_BELIEVED: u32 = 64;
 /// How many further segments may arrive before bytes that their receiver has acknowledged are
 /// given up: captures shuffle packets over queues, but not by much.
@@ -24,8 +21,8 @@ const SHUFFLE: u32 = 32;
 /// Packet time that a closed connection is remembered, so that stragglers do not open a new one.
 pub(super) const LINGER_NS: u64 = 2_000_000_000;
 
-#[derive(Default)]
-pub(crate) struct Connection {
+pub(super) struct Connection<K, R> {
+    pub key: K,
     client: Half,
     server: Half,
     /// Segments that came before their turn, as they arrived.
@@ -35,7 +32,8 @@ pub(crate) struct Connection {
     /// A SYN was seen: where the streams begin is to be learned from SYNs alone.
     opened: bool,
     closed: bool,
-    session: Session,
+    /// What the listener keeps of it.
+    record: R,
 }
 
 /// What one side has sent.
@@ -101,32 +99,49 @@ fn ahead(seq: u32, next: u32) -> i32 {
     seq.wrapping_sub(next).cast_signed()
 }
 
-impl Connection {
-    pub(crate) fn open(&mut self, endpoints: &Endpoints, ledger: &mut Ledger) {
+impl<K, R: Default> Connection<K, R> {
+    /// An empty record, for [`open`](Self::open).
+    pub(super) fn new(key: K) -> Self {
+        Connection {
+            key,
+            client: Half::default(),
+            server: Half::default(),
+            held: Vec::new(),
+            held_bytes: 0,
+            last_ns: 0,
+            opened: false,
+            closed: false,
+            record: R::default(),
+        }
+    }
+}
+
+impl<K, R> Connection<K, R> {
+    pub(super) fn open<C: Listener<K, R>>(&mut self, listener: &mut C) {
         self.client = Half::default();
         self.server = Half::default();
         self.opened = false;
         self.closed = false;
         self.last_ns = 0;
-        self.session.open(endpoints);
-        ledger.sessions.seen += 1;
+        listener.begin(&mut self.record, &self.key);
     }
 
-    pub(crate) fn last_ns(&self) -> u64 {
+    pub(super) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
 
     #[inline]
-    pub(crate) fn segment<S: Sink + ?Sized>(
+    pub(super) fn segment<C: Listener<K, R>>(
         &mut self,
         from: Side,
         segment: &Segment<'_>,
         time_ns: u64,
-        context: &mut Context<'_, S>,
+        limits: &Limits,
+        listener: &mut C,
     ) -> Outcome {
         let idle_ns = time_ns.saturating_sub(self.last_ns);
         self.last_ns = self.last_ns.max(time_ns);
@@ -134,10 +149,10 @@ impl Connection {
         let ack = (segment.flags & ACK != 0).then_some(segment.ack);
         if segment.flags & (SYN | RST) != 0 {
             if segment.flags & RST != 0 {
-                self.reset(context);
+                self.reset(listener);
                 return Outcome::Parsed;
             }
-            if self.synchronise(from, segment, time_ns, idle_ns, context) {
+            if self.synchronise(from, segment, time_ns, idle_ns, listener) {
                 return Outcome::Duplicate;
             }
             seq = seq.wrapping_add(1);
@@ -162,9 +177,9 @@ impl Connection {
         let known = self.half(from).known;
         let distance = if known { ahead(seq, self.half(from).next) } else { 0 };
         if !(-OTHER_CONNECTION..OTHER_CONNECTION).contains(&distance) {
-            self.restart(&piece, context);
+            self.restart(&piece, listener);
         } else if distance < 0 && ahead(piece.end(), self.half(from).next) <= 0 {
-            return self.repeated(&piece, context);
+            return self.repeated(&piece, listener);
         }
         let outcome = if segment.payload.len() < segment.payload_len as usize {
             Outcome::Truncated
@@ -172,10 +187,10 @@ impl Connection {
             Outcome::Parsed
         };
         if self.held.is_empty() && self.is_next(&piece) {
-            self.deliver(&piece, context);
+            self.deliver(&piece, listener);
             return outcome;
         }
-        self.hold(&piece, outcome, context)
+        self.hold(&piece, outcome, limits, listener)
     }
 
     #[inline]
@@ -196,13 +211,13 @@ impl Connection {
 
     /// Begins a connection; true: this SYN was seen before.
     #[cold]
-    fn synchronise<S: Sink + ?Sized>(
+    fn synchronise<C: Listener<K, R>>(
         &mut self,
         from: Side,
         segment: &Segment<'_>,
         time_ns: u64,
         idle_ns: u64,
-        context: &mut Context<'_, S>,
+        listener: &mut C,
     ) -> bool {
         let first = segment.seq.wrapping_add(1);
         // Even the same number may begin another connection, once the former is over.
@@ -213,9 +228,9 @@ impl Connection {
         let opens = segment.flags & ACK == 0;
         let answers = !opens && (!self.client.known || self.client.first == Some(segment.ack));
         if self.half(from).known && (opens || !answers) || self.closed {
-            // The same ports, another connection.
-            self.close(context);
-            self.open(&context.endpoints, context.ledger);
+            // The same two ends, another connection.
+            self.close(listener);
+            self.open(listener);
             self.last_ns = time_ns;
         }
         self.opened = true;
@@ -223,7 +238,7 @@ impl Connection {
         if !opens && !self.half(from.other()).known {
             *self.half_mut(from.other()) = Half::beginning_at(segment.ack);
         }
-        self.session.connecting(from, time_ns);
+        listener.connecting(&mut self.record, from, time_ns);
         false
     }
 
@@ -250,68 +265,69 @@ impl Connection {
     }
 
     #[inline]
-    fn deliver<S: Sink + ?Sized>(&mut self, piece: &Piece<'_>, context: &mut Context<'_, S>) {
+    fn deliver<C: Listener<K, R>>(&mut self, piece: &Piece<'_>, listener: &mut C) {
         let half = self.half_mut(piece.from);
         let old = ahead(half.next, piece.seq).max(0) as usize;
         half.next = piece.end();
         half.repeats = 0;
         let captured = piece.payload.len();
         if old < captured {
-            self.session.bytes(piece.from, &piece.payload[old..], piece.time_ns, context);
+            listener.bytes(&mut self.record, piece.from, &piece.payload[old..], piece.time_ns);
         }
         let missing = (piece.payload_len as usize).saturating_sub(captured.max(old));
         if missing > 0 {
-            self.session.hole(piece.from, missing as u64, Hole::Cut, piece.time_ns, context);
+            listener.hole(&mut self.record, piece.from, missing as u64, Hole::Cut, piece.time_ns);
         }
         if piece.finishes {
-            self.finish_side(piece.from, context);
+            self.finish_side(piece.from, listener);
         }
     }
 
-    fn finish_side<S: Sink + ?Sized>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    fn finish_side<C: Listener<K, R>>(&mut self, side: Side, listener: &mut C) {
         let half = self.half_mut(side);
         half.next = half.next.wrapping_add(1);
         half.finished = true;
         if self.client.finished && self.server.finished {
-            self.reset(context);
+            self.reset(listener);
         }
     }
 
     #[cold]
-    fn reset<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        self.give_up(context);
+    fn reset<C: Listener<K, R>>(&mut self, listener: &mut C) {
+        self.give_up(listener);
         self.closed = true;
     }
 
     /// Old bytes, or a second copy.
     #[cold]
-    fn repeated<S: Sink + ?Sized>(&mut self, piece: &Piece<'_>, context: &mut Context<'_, S>) -> Outcome {
+    fn repeated<C: Listener<K, R>>(&mut self, piece: &Piece<'_>, listener: &mut C) -> Outcome {
         let half = self.half_mut(piece.from);
         half.repeats += 1;
         if half.repeats < REPEATS_BELIEVED || piece.payload_len < 2 {
             return Outcome::Duplicate;
         }
-        self.restart(piece, context);
-        self.deliver(piece, context);
+        self.restart(piece, listener);
+        self.deliver(piece, listener);
         Outcome::Parsed
     }
 
     /// Sequence numbers jumped: what was there is over, what comes was open before it was seen.
     #[cold]
-    fn restart<S: Sink + ?Sized>(&mut self, piece: &Piece<'_>, context: &mut Context<'_, S>) {
-        self.close(context);
-        self.open(&context.endpoints, context.ledger);
+    fn restart<C: Listener<K, R>>(&mut self, piece: &Piece<'_>, listener: &mut C) {
+        self.close(listener);
+        self.open(listener);
         self.last_ns = piece.time_ns;
         self.learn(piece.from, piece.seq, piece.ack);
     }
 
     /// Keeps a segment that came early, and delivers what can be delivered now.
     #[cold]
-    fn hold<S: Sink + ?Sized>(
+    fn hold<C: Listener<K, R>>(
         &mut self,
         piece: &Piece<'_>,
         outcome: Outcome,
-        context: &mut Context<'_, S>,
+        limits: &Limits,
+        listener: &mut C,
     ) -> Outcome {
         let copy = self.held.iter().any(|held| {
             held.from == piece.from && held.seq == piece.seq && held.payload_len >= piece.payload_len
@@ -323,7 +339,7 @@ impl Connection {
             held.passed_by += 1;
         }
         self.held_bytes += piece.payload.len();
-        context.workspace.room.take(piece.payload.len());
+        listener.room().take(piece.payload.len());
         self.held.push(Held {
             from: piece.from,
             seq: piece.seq,
@@ -334,31 +350,30 @@ impl Connection {
             time_ns: piece.time_ns,
             passed_by: 0,
         });
-        self.deliver_held(context);
-        while self.waits_too_long(context) {
-            self.skip_gap(context);
-            self.deliver_held(context);
+        self.deliver_held(listener);
+        while self.waits_too_long(limits, listener) {
+            self.skip_gap(listener);
+            self.deliver_held(listener);
         }
         outcome
     }
 
-    fn deliver_held<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+    fn deliver_held<C: Listener<K, R>>(&mut self, listener: &mut C) {
         while let Some(at) = self.held.iter().position(|held| self.is_next(&held.piece())) {
             let held = self.held.remove(at);
-            self.release(&held, context);
+            self.release(&held, listener);
             let piece = held.piece();
             if ahead(piece.end(), self.half(piece.from).next) > 0 {
-                self.deliver(&piece, context);
+                self.deliver(&piece, listener);
             }
         }
     }
 
-    fn waits_too_long<S: Sink + ?Sized>(&self, context: &Context<'_, S>) -> bool {
+    fn waits_too_long<C: Listener<K, R>>(&self, limits: &Limits, listener: &mut C) -> bool {
         let Some(first) = self.held.first() else { return false };
-        let limits = context.limits;
         self.held.len() > limits.held_segments
             || self.held_bytes > limits.held_bytes
-            || context.workspace.room.used() > limits.total
+            || listener.room().is_exceeded()
             || self.last_ns.saturating_sub(first.time_ns) > limits.held_ns
             || first.passed_by > SHUFFLE && self.was_received(&first.piece())
     }
@@ -377,7 +392,7 @@ impl Connection {
     }
 
     /// Declares the bytes lost that the segment held for longest waits for.
-    fn skip_gap<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+    fn skip_gap<C: Listener<K, R>>(&mut self, listener: &mut C) {
         for side in [Side::Client, Side::Server] {
             if !self.half(side).known {
                 return self.begin_at_first_held(side);
@@ -401,20 +416,20 @@ impl Connection {
             let to = ends.fold(to, |to, seq| if ahead(seq, to) < 0 { seq } else { to });
             self.half_mut(side).next = to;
             let missing = ahead(to, next).max(0) as u64;
-            self.session.hole(side, missing, Hole::Lost, time_ns, context);
+            listener.hole(&mut self.record, side, missing, Hole::Lost, time_ns);
             return;
         }
         // Each claims to answer the other, which no TCP does: the earlier goes first.
         let mut held = self.held.remove(0);
-        self.release(&held, context);
+        self.release(&held, listener);
         held.ack = None;
         let missing = ahead(held.seq, self.half(held.from).next);
         if missing > 0 {
             self.half_mut(held.from).next = held.seq;
-            self.session.hole(held.from, missing as u64, Hole::Lost, held.time_ns, context);
+            listener.hole(&mut self.record, held.from, missing as u64, Hole::Lost, held.time_ns);
         }
         if ahead(held.piece().end(), self.half(held.from).next) >= 0 {
-            self.deliver(&held.piece(), context);
+            self.deliver(&held.piece(), listener);
         }
     }
 
@@ -426,23 +441,23 @@ impl Connection {
         *self.half_mut(side) = Half { known: true, next: first.unwrap_or_default(), ..Half::default() };
     }
 
-    fn release<S: Sink + ?Sized>(&mut self, held: &Held, context: &mut Context<'_, S>) {
+    fn release<C: Listener<K, R>>(&mut self, held: &Held, listener: &mut C) {
         self.held_bytes -= held.payload.len();
-        context.workspace.room.give_back(held.payload.len());
+        listener.room().give_back(held.payload.len());
     }
 
     /// Delivers everything held, with holes where bytes are missing.
-    pub(crate) fn give_up<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+    pub(super) fn give_up<C: Listener<K, R>>(&mut self, listener: &mut C) {
         while !self.held.is_empty() {
-            self.skip_gap(context);
-            self.deliver_held(context);
+            self.skip_gap(listener);
+            self.deliver_held(listener);
         }
     }
 
     /// The connection is over, or its record is needed for another.
-    pub(crate) fn close<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        self.give_up(context);
-        self.session.close(context);
+    pub(super) fn close<C: Listener<K, R>>(&mut self, listener: &mut C) {
+        self.give_up(listener);
+        listener.end(&mut self.record);
     }
 }
 
