@@ -3,7 +3,6 @@
 //! Settle what was asked, make the server ready, plan, conduct, analyse, report; and on every way
 //! out put the host and the server back as they were.
 
-mod enough;
 mod foretell;
 mod lock;
 mod name;
@@ -166,7 +165,7 @@ fn trials(
     let planned = Duration::from_secs_f64(settled.expected_s(arms));
     let progress = Progress::new(count as u64, plan.rounds, planned);
     let root = recording.root().to_owned();
-    let mut enough = || enough::enough(&RunDir::open(&root)?);
+    let mut enough = || Ok(analyse::enough(&analyse::run(&RunDir::open(&root)?)?));
     let planned = plan.clone();
     let mut conductor = Conductor::new(
         &planned,
