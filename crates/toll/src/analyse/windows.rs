@@ -2,6 +2,7 @@
 //!
 //! Reads steps only; what was measured inside a window is for `outcomes` to say.
 
+use crate::counted::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Cpu, Plan, Step, TrialLine};
 
@@ -104,7 +105,7 @@ pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     if more > 0 {
-        names.push(format!("and {more} round{} more", if more == 1 { "" } else { "s" }));
+        names.push(format!("and {} more", counted(more as u64, "round")));
     }
     names.join(", ")
 }

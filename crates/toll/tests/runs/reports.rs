@@ -8,7 +8,7 @@ use toll::analyse;
 use toll::report::bound::Bound;
 use toll::report::text::{Ink, text};
 use toll::report::{json, markdown};
-use toll_record::{RunResult, Step};
+use toll_record::{Role, RunResult, Step};
 
 fn a_run() -> RunResult {
     analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record())
@@ -77,6 +77,27 @@ fn a_control_that_missed_its_mark_stands_in_the_answer() {
     let says = "; but the controls none-2, sleep and burn missed their marks (see Trust).";
     assert!(run.answer.ends_with(says), "{}", run.answer);
     assert!(markdown::markdown(&run).contains(says) && text(&run, Ink::Plain).contains("(see Trust)"));
+}
+
+#[test]
+fn trust_says_what_there_was() {
+    let mut host = Synthetic::with(2, 1, vec![SyntheticArm::new("B", Role::Treatment, 1.1)]);
+    host.window_s = 2.0;
+    let mut run = analyse::analyse(&host.record());
+    run.workload.tables = 1;
+    let says = |run: &RunResult, what: &str| {
+        let text = text(run, Ink::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(what), "{what}: {text}");
+    };
+    says(&run, "control none in this run: add a placebo and a positive control");
+    says(&run, " 1 table of 100,000 rows");
+    says(&run, "1 of 1 round, windows of 2.0 s,");
+    let mut dump = run.arms[1].outcomes["qps"].clone();
+    dump.values = vec![7.94, 8.61, 8.2];
+    run.arms[1].outcomes = [("elapsed_s".to_owned(), dump)].into();
+    says(&run, "windows of 2.0 s, those until done 7.9 to 8.6 s,");
+    run.arms.remove(0);
+    says(&run, "windows until done, 7.9 to 8.6 s,");
 }
 
 #[test]
