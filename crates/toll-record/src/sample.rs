@@ -100,13 +100,17 @@ pub struct HostSample {
     pub context_switches_per_s: f64,
 }
 
-/// Pressure (share of the interval in which some task waited) and pages on their way to disk.
+/// Pressure (share of the interval in which some task waited; absent where the kernel does not say) and pages
+/// on their way to disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PressureSample {
     pub mono_us: u64,
-    pub psi_cpu_pct: f64,
-    pub psi_io_pct: f64,
-    pub psi_memory_pct: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi_cpu_pct: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi_io_pct: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psi_memory_pct: Option<f64>,
     pub dirty_bytes: u64,
     pub writeback_bytes: u64,
 }
@@ -140,6 +144,18 @@ pub struct OwnSample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pressure_that_is_not_known_is_absent_and_that_of_older_runs_is_read() {
+        let bare = r#"{"kind":"pressure","mono_us":1,"dirty_bytes":2,"writeback_bytes":3}"#;
+        let read: Sample = serde_json::from_str(bare).unwrap();
+        assert!(matches!(&read, Sample::Pressure(p) if p.psi_io_pct.is_none()), "{read:?}");
+        assert_eq!(serde_json::to_string(&read).unwrap(), bare);
+        let older =
+            bare.replace(r#""dirty"#, r#""psi_cpu_pct":0.0,"psi_io_pct":1.5,"psi_memory_pct":0.0,"dirty"#);
+        let read: Sample = serde_json::from_str(&older).unwrap();
+        assert!(matches!(&read, Sample::Pressure(p) if p.psi_io_pct == Some(1.5)), "{read:?}");
+    }
 
     #[test]
     fn codes_of_errors_read_back_as_numbers() {

@@ -53,7 +53,9 @@ pub struct Cpu {
     /// user + nice + system + irq + softirq of all CPUs.
     pub host_busy_us: u64,
     pub host_steal_us: u64,
-    pub server_us: u64,
+    /// Absent where the server's process is not known. Older runs have 0 there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_us: Option<u64>,
     pub driver_us: u64,
     /// The treatment's process group, living and reaped.
     pub treatment_us: u64,

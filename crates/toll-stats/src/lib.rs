@@ -54,7 +54,7 @@ pub use pairs::{Missing, PairError, Pairs, Side, Zeros, differences, log_of_toll
 pub use quantile_ratio::{QuantileRatio, WindowPair, events_for_quantile, quantile_ratio};
 pub use quantiles::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
 pub use rounds::{jitters, rounds};
-pub use sequence::{SEQUENCE_ROUNDS, confidence_sequence, settled};
+pub use sequence::{SEQUENCE_ROUNDS, confidence_sequence};
 pub use signflip::{SignFlip, rounds_for_interval, sign_flip, smallest_p};
 pub use stalls::{
     HARNESS_LATE_US, LoadBin, Stall, StallTotals, ThroughputRule, UnruledStalls, harness_stalls,

@@ -29,13 +29,6 @@ pub fn confidence_sequence(d: &[f64], alpha: f64) -> Result<Interval, NoInterval
     Ok(Interval { low: mean(d) - half, high: mean(d) + half })
 }
 
-/// Whether further rounds could not change what may be said: the interval excludes zero, or lies inside
-/// ±margin. Interval and margin on one scale.
-#[must_use]
-pub fn settled(interval: Interval, margin: f64) -> bool {
-    !interval.contains(0.0) || interval.lies_within(margin)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,14 +49,5 @@ mod tests {
     #[test]
     fn nine_rounds_are_too_few_to_look() {
         assert_eq!(confidence_sequence(&[1.0; 9], 0.05), Err(NoInterval::TooFewRounds { have: 9, need: 10 }));
-    }
-
-    #[test]
-    fn only_an_answer_is_settled() {
-        for (low, high, want) in
-            [(0.1, 0.3, true), (-0.3, -0.1, true), (-0.02, 0.01, true), (-0.03, 0.01, false)]
-        {
-            assert_eq!(settled(Interval { low, high }, 0.02), want, "{low} {high}");
-        }
     }
 }

@@ -12,6 +12,7 @@ pub mod cli;
 mod clock;
 mod collector;
 mod conduct;
+mod counted;
 pub mod digest;
 pub mod host;
 pub mod journal;

@@ -132,7 +132,7 @@ function conditions(run: Run): HTMLElement {
     const rate = load.rate_per_s ? `, ${num(load.rate_per_s)} events/s intended` : ', closed loop';
     facts.push([
       'Load',
-      `${load.profile} by ${load.driver}, ${load.threads} threads over ${load.transport}, ${load.tables} tables of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${connections}${rate}`,
+      `${load.profile} by ${load.driver}, ${load.threads} ${load.threads === 1 ? 'thread' : 'threads'} over ${load.transport}, ${load.tables} ${load.tables === 1 ? 'table' : 'tables'} of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${connections}${rate}`,
     ]);
   }
   if (host) facts.push(...hostFacts(host));

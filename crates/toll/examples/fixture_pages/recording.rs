@@ -203,9 +203,9 @@ impl Making {
             self.dirty = (self.dirty + made.bytes_per_s / 10.0) * if stalled { 0.5 } else { 0.985 };
             self.run.sample(&Sample::Pressure(PressureSample {
                 mono_us: self.now_us,
-                psi_cpu_pct: 62.0 + 20.0 * self.rng.random::<f64>(),
-                psi_io_pct: if stalled { 91.0 } else { 2.0 * self.rng.random::<f64>() },
-                psi_memory_pct: 0.0,
+                psi_cpu_pct: Some(62.0 + 20.0 * self.rng.random::<f64>()),
+                psi_io_pct: Some(if stalled { 91.0 } else { 2.0 * self.rng.random::<f64>() }),
+                psi_memory_pct: Some(0.0),
                 dirty_bytes: self.dirty as u64,
                 writeback_bytes: if stalled { (self.dirty * 0.8) as u64 } else { 0 },
             }))?;

@@ -16,10 +16,29 @@ pub fn answer(run: &RunResult, plan: &Plan) -> String {
     let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
     let curves = run.charts.first().filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
-    match curves {
-        Some(curves) if asked.is_empty() => curves.note.clone(),
-        Some(curves) => format!("{} {}", tolls(run, &asked), curves.note),
+    let missed = missed(run);
+    let tolls = || match &missed {
+        Some(missed) => format!("{}; but {missed}.", tolls(run, &asked).trim_end_matches('.')),
         None => tolls(run, &asked),
+    };
+    match (curves, &missed) {
+        (Some(curves), Some(missed)) if asked.is_empty() => format!("But {missed}. {}", curves.note),
+        (Some(curves), None) if asked.is_empty() => curves.note.clone(),
+        (Some(curves), _) => format!("{} {}", tolls(), curves.note),
+        (None, _) => tolls(),
+    }
+}
+
+/// Which controls did not find what is known, the A/A among them: whoever reads no further should know.
+fn missed(run: &RunResult) -> Option<String> {
+    let aa = run.aa.iter().filter(|aa| aa.ci95_pct.is_some() && !aa.ok).map(|aa| &aa.arm);
+    let controls = run.controls.iter().filter(|c| c.ci95_pct.is_some() && !c.ok).map(|c| &c.arm);
+    let names: Vec<&str> = aa.chain(controls).map(String::as_str).collect();
+    match names.split_last()? {
+        (one, []) => Some(format!("the control {one} missed its mark (see Trust)")),
+        (last, others) => {
+            Some(format!("the controls {} and {last} missed their marks (see Trust)", others.join(", ")))
+        }
     }
 }
 

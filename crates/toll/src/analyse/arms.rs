@@ -68,10 +68,7 @@ impl<'a> Arms<'a> {
         let asked: Vec<usize> = (0..all.len())
             .filter(|&i| plan.arms[i].role == Role::Treatment && plan.arms[i].unavailable.is_none())
             .collect();
-        let judged: Vec<&str> = asked
-            .iter()
-            .map(|&i| outcomes::judged_by(&plan.primary, |name| all[i].contains_key(name)))
-            .collect();
+        let judged: Vec<&str> = asked.iter().map(|&i| self.windows[i].judged_by(plan)).collect();
         let p: Vec<f64> = asked
             .iter()
             .zip(&judged)

@@ -3,7 +3,7 @@
 //! Pairs windows of the same round; all statistics are `toll_stats`'. Never looks at a second or a
 //! query: the window is the unit.
 
-use super::outcomes::{Definition, Measured, quantile_of};
+use super::outcomes::{Definition, Measured, judged_by, quantile_of};
 use hdrhistogram::Histogram;
 use toll_record::{Outcome, Plan, Verdict};
 use toll_stats::{Interval, PairError, Pairs, WindowPair, Zeros};
@@ -24,6 +24,11 @@ impl ArmWindows<'_> {
 
     pub fn present(&self) -> impl Iterator<Item = &Measured> {
         self.by_round.iter().flatten()
+    }
+
+    /// Name of the outcome that the arm's verdict is drawn from.
+    pub fn judged_by<'p>(&self, plan: &'p Plan) -> &'p str {
+        judged_by(&plan.primary, |name| self.present().any(|m| m.get(name).is_some()))
     }
 
     pub fn values(&self, outcome: &str) -> Vec<Option<f64>> {
@@ -136,7 +141,7 @@ fn paired(
             Ok(interval)
         }
         // Looked at after every round: a plain interval would be too narrow.
-        None if plan.early_stop && definition.name == plan.primary => {
+        None if plan.early_stop && definition.name == arm.judged_by(plan) => {
             outcome.toll_pct = compared.pairs.toll_pct();
             outcome.method = "confidence-sequence".to_owned();
             toll_stats::confidence_sequence(d, plan.alpha)

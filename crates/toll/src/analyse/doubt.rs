@@ -2,6 +2,7 @@
 //!
 //! Every doubt is a variant; its text says what was seen, its advice what to do. Never mends anything.
 
+use crate::counted::counted;
 use std::collections::BTreeMap;
 use toll_load::summary::codes_in_words;
 use toll_record::Warning;
@@ -143,8 +144,8 @@ impl Doubt {
                 text
             }
             Doubt::SamplesMissing { windows } => {
-                let s = if windows.count == 1 { "" } else { "s" };
-                format!("samples are missing in {} window{s}: {}", windows.count, windows.names)
+                let count = counted(windows.count as u64, "window");
+                format!("samples are missing in {count}: {}", windows.names)
             }
             Doubt::LatencyMissing { windows, of } if windows == of => {
                 format!("latency.hlog lacks all {of} windows: there are no percentiles")

@@ -11,6 +11,7 @@ mod checks;
 mod compare;
 mod coverage;
 mod doubt;
+mod enough;
 mod outcomes;
 mod own_end;
 mod recorded;
@@ -20,6 +21,7 @@ mod stalls;
 mod windows;
 
 pub use advice::{harm, judged, word};
+pub use enough::enough;
 pub use outcomes::{Definition, OUTCOMES, UNTIL_DONE, definition};
 pub use recorded::Recorded;
 

@@ -89,10 +89,10 @@ fn by_uptime(recorded: &Recorded) -> Vec<Restart> {
     known.windows(2).filter_map(between).collect()
 }
 
-/// Where a process's CPU time is less than it was, it is another process or none.
+/// Where a process's CPU time is less than it was, it is another process or (zero, in older runs) none.
 fn by_cpu(lines: &[TrialLine]) -> Vec<Restart> {
     let edges = lines.iter().filter(|l| matches!(l.step, Step::WindowBegin | Step::WindowEnd));
-    let known: Vec<(u64, u64)> = edges.filter_map(|l| Some((l.mono_us, l.cpu?.server_us))).collect();
+    let known: Vec<(u64, u64)> = edges.filter_map(|l| Some((l.mono_us, l.cpu?.server_us?))).collect();
     let gone = |pair: &[(u64, u64)]| {
         let [(after_us, old_us), (before_us, new_us)] = [pair[0], pair[1]];
         let restart = Restart { after_us, before_us, at_us: before_us };

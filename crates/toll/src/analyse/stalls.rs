@@ -137,9 +137,9 @@ fn span(recorded: &Recorded, window: &Window, kind: &str, stall: Stall) -> Stall
         end_mono_us: stall.end_us,
         dirty_bytes: pressures.iter().map(|p| p.dirty_bytes).max(),
         writeback_bytes: pressures.iter().map(|p| p.writeback_bytes).max(),
-        psi_cpu_pct: worst(&mut pressures.iter().map(|p| p.psi_cpu_pct)),
-        psi_io_pct: worst(&mut pressures.iter().map(|p| p.psi_io_pct)),
-        psi_memory_pct: worst(&mut pressures.iter().map(|p| p.psi_memory_pct)),
+        psi_cpu_pct: worst(&mut pressures.iter().filter_map(|p| p.psi_cpu_pct)),
+        psi_io_pct: worst(&mut pressures.iter().filter_map(|p| p.psi_io_pct)),
+        psi_memory_pct: worst(&mut pressures.iter().filter_map(|p| p.psi_memory_pct)),
         disk_write_await_ms: worst(&mut hosts.iter().map(|h| h.disk_write_await_ms)),
     }
 }

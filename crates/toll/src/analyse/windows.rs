@@ -2,6 +2,7 @@
 //!
 //! Reads steps only; what was measured inside a window is for `outcomes` to say.
 
+use crate::counted::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Cpu, Plan, Step, TrialLine};
 
@@ -104,7 +105,7 @@ pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     if more > 0 {
-        names.push(format!("and {more} round{} more", if more == 1 { "" } else { "s" }));
+        names.push(format!("and {} more", counted(more as u64, "round")));
     }
     names.join(", ")
 }
@@ -167,11 +168,12 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
 }
 
 fn spent(begin: Cpu, end: Cpu) -> Spent {
+    // Zero, in older runs: no such process, or one on another host.
+    let known = |us: Option<u64>| us.filter(|us| *us > 0);
     Spent {
         host_busy_us: end.host_busy_us.saturating_sub(begin.host_busy_us),
         host_steal_us: end.host_steal_us.saturating_sub(begin.host_steal_us),
-        // Zero: no such process, or one on another host.
-        server_us: end.server_us.checked_sub(begin.server_us).filter(|_| begin.server_us > 0),
+        server_us: known(end.server_us).zip(known(begin.server_us)).and_then(|(e, b)| e.checked_sub(b)),
         driver_us: end.driver_us.saturating_sub(begin.driver_us),
         treatment_us: end.treatment_us.saturating_sub(begin.treatment_us),
         remote_us: end.remote_us.saturating_sub(begin.remote_us),

@@ -5,6 +5,7 @@ mod output;
 mod target;
 mod units;
 
+use crate::counted::counted;
 use crate::say::{show, tell};
 use crate::signals;
 use anyhow::{Context, Result, bail};
@@ -273,6 +274,11 @@ fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
             arguments.tables
         );
     }
-    show!("{} tables of {} rows in {:.1} s", arguments.tables, arguments.rows, begin.elapsed().as_secs_f64());
+    show!(
+        "{} of {} rows in {:.1} s",
+        counted(arguments.tables.into(), "table"),
+        arguments.rows,
+        begin.elapsed().as_secs_f64()
+    );
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ pub struct PressureReader {
     io: Reread,
     memory: Reread,
     meminfo: Reread,
-    last: Option<(u64, [u64; 3])>,
+    last: Option<(u64, [Option<u64>; 3])>,
 }
 
 impl PressureReader {
@@ -34,8 +34,8 @@ impl PressureReader {
             ["Dirty:", "Writeback:"].map(|field| parse_meminfo(meminfo, field).unwrap_or(0));
         let (then, before) = self.last.replace((now, totals))?;
         let share = |i: usize| {
-            let waited = totals[i].saturating_sub(before[i]) as f64;
-            (100.0 * waited / (now - then).max(1) as f64).min(100.0)
+            let waited = totals[i]?.saturating_sub(before[i]?) as f64;
+            Some((100.0 * waited / (now - then).max(1) as f64).min(100.0))
         };
         Some(PressureSample {
             mono_us: now,
@@ -48,13 +48,13 @@ impl PressureReader {
     }
 }
 
-/// `total=` of the `some` line: microseconds in which at least one task waited.
-fn waited_us(text: &str) -> u64 {
+/// `total=` of the `some` line: microseconds in which at least one task waited. `None` of a kernel without
+/// PSI, or with it switched off.
+fn waited_us(text: &str) -> Option<u64> {
     text.lines()
         .find(|l| l.starts_with("some"))
         .and_then(|l| l.rsplit_once("total="))
         .and_then(|(_, n)| n.trim().parse().ok())
-        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -64,7 +64,17 @@ mod tests {
     #[test]
     fn pressure_is_read_as_the_kernel_writes_it() {
         let psi = "some avg10=0.60 avg60=0.80 avg300=0.23 total=977286\nfull avg10=0.00 total=5\n";
-        assert_eq!(waited_us(psi), 977_286);
-        assert_eq!(waited_us(""), 0);
+        assert_eq!(waited_us(psi), Some(977_286));
+    }
+
+    #[test]
+    fn a_kernel_without_pressure_gives_none_and_never_zero() {
+        let mut reader = PressureReader::new();
+        for file in [&mut reader.cpu, &mut reader.io, &mut reader.memory] {
+            *file = Reread::open("/nowhere/pressure");
+        }
+        assert!(reader.read().is_none());
+        let sample = reader.read().unwrap();
+        assert_eq!((sample.psi_cpu_pct, sample.psi_io_pct, sample.psi_memory_pct), (None, None, None));
     }
 }

@@ -67,7 +67,10 @@ impl Progress {
     /// The load, as of now.
     pub fn feed(&self, live: Option<Live>) {
         if let (Some(live), Ok(mut place)) = (live, self.place.lock()) {
-            place.load = format!("{:.0} q/s  {:.2} ms", live.statements_per_s, live.latency_us_mean / 1000.0);
+            place.load = format!("{:.0} q/s", live.statements_per_s);
+            if let Some(us) = live.latency_us_mean {
+                place.load += &format!("  {:.2} ms", us / 1000.0);
+            }
             self.show(&mut place);
         }
     }

@@ -13,7 +13,8 @@ pub fn cpu(stage: &Stage, driver: Option<&Driver>, treatment: &Treatment) -> Cpu
     Cpu {
         host_busy_us,
         host_steal_us,
-        server_us: stage.server.pid().map_or(0, cpu_of_process_us),
+        // No process's clock stands at zero: it is gone then.
+        server_us: stage.server.pid().map(cpu_of_process_us).filter(|us| *us > 0),
         driver_us: driver.map_or(0, Driver::cpu_us),
         treatment_us,
         remote_us,

@@ -115,3 +115,53 @@ pub fn no_program(program: &str) -> Option<String> {
 pub fn no_variable(name: &str) -> String {
     format!("the environment variable {name} is not set: set it before toll is started")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::treatment::BUILT_IN;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Set in the process that sees MySQL's programs alone.
+    const ALONE: &str = "TOLL_TEST_MYSQLS_PROGRAMS_ALONE";
+
+    /// Why `socket-vs-tcp` cannot dump on a server of this flavour.
+    fn no_dump(flavour: &str) -> Option<String> {
+        let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
+        let arm = scenario.arms.iter().find(|arm| arm.name == "dump-tcp").unwrap();
+        let mut fill = Fill::new(&scenario.define, flavour);
+        BUILT_IN.iter().for_each(|(name, _)| fill.set(name, "x".into()));
+        let server = toll_record::Server {
+            kind: "sandbox".into(),
+            flavour: flavour.into(),
+            version: "8.0.15".into(),
+            address: "/run/mysqld.sock".into(),
+            config: vec![],
+        };
+        let variables = BTreeMap::new();
+        let facts = Facts { server, variables, is_root: false, may_set: true, no_logs: None };
+        unavailable(arm, &facts).or_else(|| unfit(arm, &fill))
+    }
+
+    #[test]
+    fn a_dump_needs_the_program_of_its_own_server_and_no_other() {
+        if std::env::var_os(ALONE).is_some() {
+            assert_eq!(no_dump("mysql"), None);
+            let why = no_dump("mariadb").unwrap();
+            assert!(why.starts_with("mariadb-dump is not installed"), "{why}");
+            return;
+        }
+        let bin = tempfile::tempdir().unwrap();
+        let dumper = bin.path().join("mysqldump");
+        std::fs::write(&dumper, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&dumper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // PATH is a process's own: this test again, in another.
+        let name = "plan::available::tests::a_dump_needs_the_program_of_its_own_server_and_no_other";
+        let mut again = crate::child::command(std::env::current_exe().unwrap());
+        again.args(["--exact", name]).env("PATH", bin.path()).env(ALONE, "1");
+        let said = again.output().unwrap();
+        let text = String::from_utf8_lossy(&said.stdout);
+        assert!(said.status.success() && text.contains("1 passed"), "{text}");
+    }
+}

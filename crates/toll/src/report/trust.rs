@@ -3,24 +3,26 @@
 //! One line a fact, for text and Markdown alike.
 
 use super::figures;
-use toll_record::RunResult;
+use crate::analyse::UNTIL_DONE;
+use crate::counted::counted;
+use toll_record::{Role, RunResult};
 
 /// (what, the fact), in the order of use.
 pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     facts.push(("A/A", aa(run)));
     if run.controls.is_empty() {
-        facts.push(("control", "none in this run: add the arms sleep and burn".to_owned()));
+        facts.push(("control", no_control(run)));
     }
     facts.extend(run.controls.iter().map(|control| ("control", control.text.clone())));
     facts.push(("finds", power(run)));
     facts.push((
         "measured",
         format!(
-            "{} of {} rounds, windows of {:.1} s, {}; seed {}",
+            "{} of {}, {}, {}; seed {}",
             run.rounds_done,
-            run.rounds_planned,
-            run.window_s,
+            counted(run.rounds_planned.into(), "round"),
+            windows(run),
             figures::duration_s(run.duration_s),
             run.seed
         ),
@@ -56,6 +58,32 @@ fn aa(run: &RunResult) -> String {
     format!("{}, the baseline again: {} {toll}: {word}", aa.arm, run.primary)
 }
 
+/// Names the arms where the run has some that gave nothing.
+fn no_control(run: &RunResult) -> String {
+    let is_control = |role| matches!(role, Role::Placebo | Role::PositiveControl);
+    let arms = run.arms.iter().filter(|arm| is_control(arm.role)).map(|arm| arm.name.as_str());
+    match arms.collect::<Vec<_>>()[..] {
+        [] => "none in this run: add a placebo and a positive control".to_owned(),
+        ref arms => format!("none was measured in this run: see {}", arms.join(", ")),
+    }
+}
+
+/// How long windows were: some last as the plan says, those of a dump until it is done.
+fn windows(run: &RunResult) -> String {
+    let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(UNTIL_DONE));
+    let lasted = || until_done().flat_map(|outcome| outcome.values.iter().copied());
+    let planned = format!("{:.1} s", run.window_s);
+    let (Some(shortest), Some(longest)) = (lasted().reduce(f64::min), lasted().reduce(f64::max)) else {
+        return format!("windows of {planned}");
+    };
+    let lasted = format!("{shortest:.1} to {longest:.1} s");
+    if run.arms.iter().any(|arm| arm.windows > 0 && !arm.outcomes.contains_key(UNTIL_DONE)) {
+        format!("windows of {planned}, those until done {lasted}")
+    } else {
+        format!("windows until done, {lasted}")
+    }
+}
+
 fn power(run: &RunResult) -> String {
     let Some(mde) = &run.mde else { return "nothing can be said: too few rounds".to_owned() };
     let mut text = match mde.achieved_pct {
@@ -66,7 +94,7 @@ fn power(run: &RunResult) -> String {
         text += &format!(" (foretold: {planned:.1}%)");
     }
     if let Some(rounds) = mde.rounds_for_margin {
-        text += &format!("; {}% would take {rounds} rounds", run.margin_pct);
+        text += &format!("; {}% would take {}", run.margin_pct, counted(rounds.into(), "round"));
     }
     text
 }
@@ -96,12 +124,12 @@ fn load(run: &RunResult) -> String {
         every => format!(", a new connection after {every} events"),
     };
     format!(
-        "{} {}, {} threads over {}, {} tables of {} rows, {}{connections}, {loop_}",
+        "{} {}, {} over {}, {} of {} rows, {}{connections}, {loop_}",
         w.driver,
         w.profile,
-        w.threads,
+        counted(w.threads.into(), "thread"),
         w.transport,
-        w.tables,
+        counted(w.tables.into(), "table"),
         figures::grouped(w.rows as f64),
         if w.prepared { "prepared" } else { "text" },
     )

@@ -1,6 +1,7 @@
 //! How small an effect will this plan find, judging by a pilot of the baseline?
 
 use crate::conduct::Progress;
+use crate::counted::counted;
 use toll_record::Plan;
 
 /// The power that the minimal detectable effect is stated for.
@@ -20,9 +21,10 @@ pub fn mde_pct(pilot: &[f64], plan: &Plan) -> Option<f64> {
 pub fn tell(plan: &Plan, pilot: usize, progress: &Progress) {
     let need = toll_stats::rounds_for_interval(plan.alpha);
     let text = if (plan.rounds as usize) < need {
-        let rounds = plan.rounds;
+        let rounds = counted(plan.rounds.into(), "round");
+        let are = if plan.rounds == 1 { "is" } else { "are" };
         format!(
-            "{rounds} rounds are too few for an interval, {need} are the fewest: tolls will be given without one"
+            "{rounds} {are} too few for an interval, {need} are the fewest: tolls will be given without one"
         )
     } else {
         foretold(plan.planned_mde_pct, &plan.primary, pilot)

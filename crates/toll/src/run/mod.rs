@@ -3,7 +3,6 @@
 //! Settle what was asked, make the server ready, plan, conduct, analyse, report; and on every way
 //! out put the host and the server back as they were.
 
-mod enough;
 mod foretell;
 mod lock;
 mod name;
@@ -15,6 +14,7 @@ pub use open::{Opened, ServerChoice};
 use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
 use crate::conduct::{Conductor, Ending, Interrupt, Progress};
+use crate::counted::counted;
 use crate::journal::{Journal, Undo};
 use crate::plan::{Facts, Settled, Wishes};
 use crate::recorder::{Recorder, Recording};
@@ -170,7 +170,7 @@ fn trials(
     let planned = Duration::from_secs_f64(settled.expected_s(arms));
     let progress = Progress::new(count as u64, plan.rounds, planned);
     let root = recording.root().to_owned();
-    let mut enough = || enough::enough(&RunDir::open(&root)?);
+    let mut enough = || Ok(analyse::enough(&analyse::run(&RunDir::open(&root)?)?));
     let planned = plan.clone();
     let mut conductor = Conductor::new(
         &planned,
@@ -255,11 +255,13 @@ fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
     let seconds = settled.profile.pilot.0 + settled.expected_s(arms);
     let may_end = plan.arms.iter().any(|arm| matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse));
     tell!(
-        "toll: {} ({}): {arms} arms x {} rounds, windows of {} s, {} {:.0}:{:02.0} min; seed {}; {}",
+        "toll: {} ({}): {} x {}, windows of {} s{}, {} {:.0}:{:02.0} min; seed {}; {}",
         plan.scenario,
         plan.profile,
-        plan.rounds,
+        counted(arms as u64, "arm"),
+        counted(plan.rounds.into(), "round"),
         plan.window_s,
+        if settled.arms.iter().any(|arm| arm.until_done) { " or until done" } else { "" },
         if may_end { "at most" } else { "about" },
         (seconds / 60.0).floor(),
         seconds % 60.0,

@@ -6,6 +6,7 @@
 use super::program::ServerProgram;
 use super::{Sandbox, SandboxSpec, config, datadir};
 use crate::child;
+use crate::counted::counted;
 use crate::journal::{Journal, Undo, quoted_name};
 use crate::signals;
 use anyhow::{Context, Result, bail};
@@ -130,8 +131,8 @@ fn make(
         );
     }
     tell(&format!(
-        "preparing {} tables of {} rows for {} {} (once; kept in {})",
-        spec.tables,
+        "preparing {} of {} rows for {} {} (once; kept in {})",
+        counted(spec.tables.into(), "table"),
         spec.rows,
         program.flavour.name(),
         program.version,

@@ -28,7 +28,8 @@ pub struct Live {
     pub bin_end_us: u64,
     pub bin_width_us: u64,
     pub statements_per_s: f64,
-    pub latency_us_mean: f64,
+    /// Of the bins in which something completed; absent until there is one.
+    pub latency_us_mean: Option<f64>,
 }
 
 /// What the driver completed inside a window.
@@ -183,13 +184,14 @@ impl Shared {
         let bin = &reported.bin;
         let mut state = self.lock();
         let rate = bin.statements as f64 * 1e6 / bin.width_us.max(1) as f64;
-        let mean = if bin.events > 0 { bin.latency_us_sum as f64 / bin.events as f64 } else { 0.0 };
+        let mean = (bin.events > 0).then(|| bin.latency_us_sum as f64 / bin.events as f64);
+        let mean_before = state.live.and_then(|l| l.latency_us_mean);
         let smooth = |old: Option<f64>, new: f64| old.map_or(new, |old| old + (new - old) / SMOOTH);
         state.live = Some(Live {
             bin_end_us: bin.mono_us,
             bin_width_us: bin.width_us,
             statements_per_s: smooth(state.live.map(|l| l.statements_per_s), rate),
-            latency_us_mean: smooth(state.live.map(|l| l.latency_us_mean), mean),
+            latency_us_mean: mean.map(|mean| smooth(mean_before, mean)).or(mean_before),
         });
         if let Some(window) = &mut state.window {
             if bin.mono_us > window.begin_us && bin.mono_us <= window.end_us {
@@ -308,6 +310,27 @@ mod tests {
             shared.take(&bin(end));
         }
         assert_eq!(feed.close_window(Duration::ZERO).unwrap().statements, 30);
+    }
+
+    #[test]
+    fn a_bin_in_which_nothing_completed_has_no_response_time_to_show() {
+        let shared = Arc::new(Shared::default());
+        let feed = feed_of(&shared);
+        let empty = |end_us| {
+            let mut reported = bin(end_us);
+            (reported.bin.events, reported.bin.statements, reported.bin.latency_us_sum) = (0, 0, 0);
+            reported
+        };
+        shared.take(&bin(1_000));
+        let before = feed.live().unwrap();
+        shared.take(&empty(1_100));
+        let after = feed.live().unwrap();
+        assert_eq!(after.latency_us_mean, before.latency_us_mean);
+        assert!(after.statements_per_s < before.statements_per_s);
+
+        let stalled = Shared::default();
+        stalled.take(&empty(1_000));
+        assert_eq!(stalled.lock().live.unwrap().latency_us_mean, None);
     }
 
     #[test]

@@ -153,7 +153,7 @@ fn cpu_of_a_server_that_went_away_is_absent_and_never_zero() {
     // As a run of an older toll has it: no uptime, and no process by that id from then on.
     for line in recorded.trials.iter_mut().filter(|l| l.mono_us >= end) {
         if let Some(cpu) = &mut line.cpu {
-            cpu.server_us = 0;
+            cpu.server_us = Some(0);
         }
     }
     let run = analyse::analyse(&recorded);
@@ -168,12 +168,28 @@ fn cpu_of_a_server_that_went_away_is_absent_and_never_zero() {
     assert!(said.contains("the window of K in round 4 is left out"), "{:#?}", run.warnings);
 
     // Of a server elsewhere nothing is known at all.
-    let mut elsewhere = a_record(6);
-    elsewhere.trials.iter_mut().filter_map(|l| l.cpu.as_mut()).for_each(|cpu| cpu.server_us = 0);
-    let run = analyse::analyse(&elsewhere);
-    assert!(!arm(&run, "none").outcomes.contains_key("server_cpu_us_per_query"));
-    assert!(arm(&run, "none").outcomes.contains_key("cpu_us_per_query"));
-    assert!(warning(&run, "server-restarted").is_none());
+    for unknown in [None, Some(0)] {
+        let mut elsewhere = a_record(6);
+        elsewhere.trials.iter_mut().filter_map(|l| l.cpu.as_mut()).for_each(|cpu| cpu.server_us = unknown);
+        let run = analyse::analyse(&elsewhere);
+        assert!(!arm(&run, "none").outcomes.contains_key("server_cpu_us_per_query"));
+        assert!(arm(&run, "none").outcomes.contains_key("cpu_us_per_query"));
+        assert!(warning(&run, "server-restarted").is_none());
+    }
+}
+
+#[test]
+fn a_kernel_without_pressure_leaves_it_out_of_stalls() {
+    let mut recorded = a_record(6);
+    for sample in &mut recorded.pressures {
+        (sample.psi_cpu_pct, sample.psi_io_pct, sample.psi_memory_pct) = (None, None, None);
+    }
+    let run = analyse::analyse(&recorded);
+    assert!(!run.stalls.is_empty());
+    for stall in &run.stalls {
+        assert_eq!((stall.psi_cpu_pct, stall.psi_io_pct, stall.psi_memory_pct), (None, None, None));
+        assert!(stall.dirty_bytes.is_some(), "what is known beside it is told");
+    }
 }
 
 #[test]

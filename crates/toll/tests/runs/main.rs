@@ -2,6 +2,7 @@
 
 mod analysis;
 mod damaged;
+mod early_stop;
 mod kept;
 mod left_out;
 mod reports;

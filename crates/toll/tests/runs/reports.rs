@@ -8,7 +8,7 @@ use toll::analyse;
 use toll::report::bound::Bound;
 use toll::report::text::{Ink, text};
 use toll::report::{json, markdown};
-use toll_record::RunResult;
+use toll_record::{Role, RunResult, Step};
 
 fn a_run() -> RunResult {
     analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record())
@@ -47,6 +47,57 @@ fn the_markdown_report_is_as_expected() {
 fn one_round_reads_as_one_round() {
     let run = analyse::analyse(&Synthetic::with(2, 1, SyntheticArm::usual()).record());
     check("one-round.txt", &text(&run, Ink::Plain));
+}
+
+#[test]
+fn a_control_that_missed_its_mark_stands_in_the_answer() {
+    let mut run = a_run();
+    assert!(!run.answer.contains("missed"), "{}", run.answer);
+    let missed = |wanted: &[&str]| {
+        let mut recorded = Synthetic::with(11, 12, SyntheticArm::usual()).record();
+        let of_wanted: Vec<u32> =
+            recorded.trials.iter().filter(|l| wanted.contains(&l.arm.as_str())).map(|l| l.trial).collect();
+        let edge = |trial: u32, wanted: Step| {
+            recorded.trials.iter().find(|l| l.trial == trial && l.step == wanted).unwrap().mono_us
+        };
+        let windows: Vec<(u64, u64)> = of_wanted
+            .iter()
+            .map(|&trial| (edge(trial, Step::WindowBegin), edge(trial, Step::WindowEnd)))
+            .collect();
+        for bin in &mut recorded.bins {
+            if windows.iter().any(|w| w.0 < bin.mono_us && bin.mono_us <= w.1) {
+                bin.statements /= 2;
+            }
+        }
+        analyse::analyse(&recorded)
+    };
+    run = missed(&["burn"]);
+    assert!(run.answer.ends_with("; but the control burn missed its mark (see Trust)."), "{}", run.answer);
+    run = missed(&["none-2", "sleep", "burn"]);
+    let says = "; but the controls none-2, sleep and burn missed their marks (see Trust).";
+    assert!(run.answer.ends_with(says), "{}", run.answer);
+    assert!(markdown::markdown(&run).contains(says) && text(&run, Ink::Plain).contains("(see Trust)"));
+}
+
+#[test]
+fn trust_says_what_there_was() {
+    let mut host = Synthetic::with(2, 1, vec![SyntheticArm::new("B", Role::Treatment, 1.1)]);
+    host.window_s = 2.0;
+    let mut run = analyse::analyse(&host.record());
+    run.workload.tables = 1;
+    let says = |run: &RunResult, what: &str| {
+        let text = text(run, Ink::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(what), "{what}: {text}");
+    };
+    says(&run, "control none in this run: add a placebo and a positive control");
+    says(&run, " 1 table of 100,000 rows");
+    says(&run, "1 of 1 round, windows of 2.0 s,");
+    let mut dump = run.arms[1].outcomes["qps"].clone();
+    dump.values = vec![7.94, 8.61, 8.2];
+    run.arms[1].outcomes = [("elapsed_s".to_owned(), dump)].into();
+    says(&run, "windows of 2.0 s, those until done 7.9 to 8.6 s,");
+    run.arms.remove(0);
+    says(&run, "windows until done, 7.9 to 8.6 s,");
 }
 
 #[test]

@@ -367,9 +367,9 @@ impl<'a> Clockwork<'a> {
         }));
         self.samples.push(Sample::Pressure(PressureSample {
             mono_us: self.now_us,
-            psi_cpu_pct: 30.0,
-            psi_io_pct: if stalled.is_some() { 80.0 } else { 0.0 },
-            psi_memory_pct: 0.0,
+            psi_cpu_pct: Some(30.0),
+            psi_io_pct: Some(if stalled.is_some() { 80.0 } else { 0.0 }),
+            psi_memory_pct: Some(0.0),
             dirty_bytes: if stalled.is_some() { 900 << 20 } else { 20 << 20 },
             writeback_bytes: if stalled.is_some() { 300 << 20 } else { 0 },
         }));
@@ -392,7 +392,7 @@ impl<'a> Clockwork<'a> {
         self.cpu.host_busy_us += busy as u64;
         self.cpu.treatment_us += treatment as u64;
         self.cpu.toll_us += (0.003 * BIN_US as f64) as u64;
-        self.cpu.server_us += (0.8 * (busy - treatment)) as u64;
+        *self.cpu.server_us.get_or_insert(0) += (0.8 * (busy - treatment)) as u64;
         self.cpu.driver_us += (0.18 * (busy - treatment)) as u64;
     }
 

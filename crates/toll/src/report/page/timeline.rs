@@ -235,8 +235,8 @@ impl Timeline {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Pressure(p) = s { Some(p) } else { None }).collect();
         let t: Vec<u64> = rows.iter().map(|p| p.mono_us).collect();
-        let of = |name: &'static str, scale: f64, f: fn(&toll_record::PressureSample) -> f64| {
-            col(name, scale, rows.iter().map(|p| Some(f(p))).collect())
+        let of = |name: &'static str, scale: f64, f: fn(&toll_record::PressureSample) -> Option<f64>| {
+            col(name, scale, rows.iter().map(|p| f(p)).collect())
         };
         self.panel(
             "pressure",
@@ -255,8 +255,8 @@ impl Timeline {
             "MiB",
             &t,
             &[
-                of("Dirty", 0.1, |p| p.dirty_bytes as f64 / 1_048_576.0),
-                of("Writeback", 0.1, |p| p.writeback_bytes as f64 / 1_048_576.0),
+                of("Dirty", 0.1, |p| Some(p.dirty_bytes as f64 / 1_048_576.0)),
+                of("Writeback", 0.1, |p| Some(p.writeback_bytes as f64 / 1_048_576.0)),
             ],
         );
     }
