@@ -25,6 +25,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+// What `clippy.toml` beside Cargo.toml names.
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 mod bootstrap;
 mod carry_over;
 mod dependence;

@@ -1,5 +1,8 @@
 //! What did the packets and logs of a host say? Never reads a clock, file or socket.
 
+// What `clippy.toml` beside Cargo.toml names.
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
 pub mod decoder;
 pub mod digest;
 pub mod event;

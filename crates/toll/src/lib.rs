@@ -2,7 +2,8 @@
 //!
 //! The program as a library, so that tests and benches reach every room; `main.rs` only starts it.
 
-// A closed terminal must not end a run (`say.rs`), and no child may inherit a secret (`child.rs`).
+// A closed terminal must not end a run (`say.rs`), no child may inherit a secret (`child.rs`), and no
+// signal may reach a stranger: what the workspace's `clippy.toml` names.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

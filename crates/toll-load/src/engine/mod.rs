@@ -51,7 +51,8 @@ pub struct Plan {
     pub prepared: bool,
     /// Events after which a connection is made anew; 0: never. Then each needs a worker of its own.
     pub reconnect_every: u64,
-    /// How long events begin, warm-up included; `None`: until stopped.
+    /// How long events begin, warm-up included; `None`: until stopped, and a recording until each of its
+    /// events has begun, however late.
     pub time: Option<Duration>,
     /// Not counted in the totals.
     pub warmup: Duration,
@@ -94,6 +95,8 @@ pub struct Shared {
     /// Events after which a connection is made anew; 0: never.
     reconnect_every: u64,
     schedule: Option<Mutex<Schedule>>,
+    /// Events of a recording that have not begun; absent where something else ends the run.
+    to_begin: Option<AtomicU64>,
     /// Next event of a recorded sequence in a closed loop; absent where events are drawn.
     sequence: Option<AtomicU64>,
     /// Tallies to use again.
@@ -109,7 +112,9 @@ impl Shared {
     /// Does no event begin any more?
     #[inline]
     fn is_over(&self, now_ns: u64) -> bool {
-        now_ns >= self.times.end_ns || self.stop.load(Relaxed)
+        now_ns >= self.times.end_ns
+            || self.stop.load(Relaxed)
+            || self.to_begin.as_ref().is_some_and(|left| left.load(Relaxed) == 0)
     }
 
     /// The next event to begin, if its time has come; one drawn before its time stays `reserved`.
@@ -122,7 +127,11 @@ impl Shared {
         if reserved.is_none() {
             *reserved = schedule.lock().unwrap_or_else(PoisonError::into_inner).take();
         }
-        reserved.take_if(|due| due.intended_ns <= now_ns)
+        let due = reserved.take_if(|due| due.intended_ns <= now_ns)?;
+        if let Some(left) = &self.to_begin {
+            left.fetch_sub(1, Relaxed);
+        }
+        Some(due)
     }
 
     /// Waits where the reader is far behind; fails where it has gone, and then the run is ending.
@@ -188,11 +197,16 @@ pub fn run(
     };
     let times = Times { start_ns, end_ns, bin_origin_ns, bin_ns };
     let schedule = Schedule::new(&plan.pace, plan.seed, start_ns, end_ns);
+    let to_begin = match &plan.pace {
+        Pace::Recorded { offsets_ns } if plan.time.is_none() => Some(AtomicU64::new(offsets_ns.len() as u64)),
+        _ => None,
+    };
     let shared = Arc::new(Shared {
         stop: stop.clone(),
         times,
         reconnect_every: plan.reconnect_every,
         schedule: schedule.clone().map(Mutex::new),
+        to_begin,
         sequence: plan.mix.sequence.is_some().then(AtomicU64::default),
         access,
         spares: Mutex::default(),

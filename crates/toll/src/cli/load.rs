@@ -56,7 +56,7 @@ pub struct Load {
     /// Spacing of events at a rate
     #[arg(long, value_enum, default_value_t = Spacing::Poisson)]
     arrivals: Spacing,
-    /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal [default: 10s, or as long as a recording]
+    /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal, or a recording's end [default: 10s, or a recording's end]
     #[arg(long, value_parser = units::duration)]
     time: Option<Duration>,
     /// Run this long before counting
@@ -201,10 +201,8 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         None => BinGrid::FromStart(Duration::from_secs(1)),
     };
     let time = arguments.time.unwrap_or_else(|| match &pace {
-        // Its last event is due just before the end.
-        Pace::Recorded { offsets_ns } => {
-            Duration::from_nanos(offsets_ns.last().copied().unwrap_or(0)) + Duration::from_millis(1)
-        }
+        // It ends by itself.
+        Pace::Recorded { .. } => Duration::ZERO,
         _ => Duration::from_secs(10),
     });
     let time = (!time.is_zero()).then_some(time + arguments.warmup);

@@ -153,6 +153,7 @@ impl std::fmt::Display for Ending {
 
 /// Ends a process group: `first`, then TERM, then KILL, each given `grace`. Returns when none of
 /// its members lives. A leader that is a child of ours is reaped by whoever holds its `Child`.
+#[allow(clippy::disallowed_methods)] // the members are compared by their start times
 pub fn end_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration) -> Ending {
     end(
         first,
@@ -168,6 +169,7 @@ pub fn end_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration
 }
 
 /// Ends every process of [`marked`].
+#[allow(clippy::disallowed_methods)] // they carry the run's mark
 pub fn end_marked(run_id: &str, except: &[ProcessId], grace: Duration) -> Ending {
     end(
         Signal::SIGTERM,

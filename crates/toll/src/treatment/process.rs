@@ -53,6 +53,7 @@ pub struct Pausable(pub Pid);
 struct Paused(Pid);
 
 impl Pausable {
+    #[allow(clippy::disallowed_methods)] // the driver: a child of this run, not waited for yet
     fn pause(self) -> Paused {
         let _ = kill(self.0, Signal::SIGSTOP);
         Paused(self.0)
@@ -60,6 +61,7 @@ impl Pausable {
 }
 
 impl Drop for Paused {
+    #[allow(clippy::disallowed_methods)] // as above
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGCONT);
     }
@@ -269,6 +271,7 @@ impl Group {
         let first = self.children.first()?.id();
         // A wrapper such as `timeout` would die of the signal: only the leaf is the tool.
         let tool = *proctree::descendants(first).last()?;
+        #[allow(clippy::disallowed_methods)] // below a child that was just seen to live
         kill(Pid::from_raw(tool as i32), signal).ok()?;
         let begun = Instant::now();
         while begun.elapsed() < PROBE_WITHIN {
@@ -282,6 +285,7 @@ impl Group {
     }
 
     /// Ends the group: its own signal to the first process, then TERM, then KILL to all.
+    #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
     pub fn stop(&mut self, journal: &Journal, load: Option<Pausable>) -> StopReport {
         let begun = Instant::now();
         let mut report = StopReport { name: self.name.clone(), ..StopReport::default() };

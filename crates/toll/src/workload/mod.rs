@@ -165,6 +165,7 @@ impl Driver {
             if self.ended() {
                 break;
             }
+            #[allow(clippy::disallowed_methods)] // a child that has not been waited for
             let _ = kill(pid, signal);
             let begun = Instant::now();
             while !self.ended() && begun.elapsed() < patience {
