@@ -10,7 +10,7 @@ pub(super) struct Endpoints {
     server: Address,
     pub client_port: u16,
     server_port: u16,
-    /// Of the rest; every packet asks for it twice.
+    /// Of the rest, for shards and streams alike.
     pub hash: u64,
 }
 
