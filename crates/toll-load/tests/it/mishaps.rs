@@ -47,13 +47,8 @@ fn a_restart_in_the_middle_costs_events_but_not_the_run() {
         let Some(mut server) = server_with_tables() else { return };
         let open = pace != Pace::Closed;
         let target = server.tcp();
-        let plan = Plan {
-            pace,
-            workers,
-            reconnect_every,
-            time: Some(Duration::from_secs(6)),
-            ..plan(target, Profile::PointSelect.mix(TABLE).unwrap())
-        };
+        let plan =
+            Plan { pace, workers, reconnect_every, ..plan(target, Profile::PointSelect.mix(TABLE).unwrap()) };
         let (mut bins, mut back, mut after) = (0, 0, 0);
         let outcome = run_seeing(plan, |bin| {
             bins += 1;
@@ -120,10 +115,12 @@ fn a_server_that_stays_away_ends_the_run_after_the_time_given() {
     match outcome.map(|_| ()).unwrap_err() {
         RunError::NothingSucceeds { silence, message, totals } => {
             assert!(silence.since.as_ref().is_some_and(|(_, after_s)| *after_s > 0.0), "{silence:?}");
-            assert!(silence.lasted_s >= 1.0 && silence.errors.contains_key(&2002), "{silence:?}");
+            // How many have tried to connect again by then is the host's affair.
+            let gone = |code: u16| code == 2002 || code == 2013;
+            assert!(silence.lasted_s >= 1.0 && silence.commonest().is_some_and(gone), "{silence:?}");
             assert!(totals.counts.events > 0, "what was measured before is not lost");
             let said = silence.to_string();
-            assert!(said.contains("since") && said.contains("2002 ("), "{said}");
+            assert!(said.contains("since") && (said.contains("2002 (") || said.contains("2013 (")), "{said}");
             assert!(!message.is_empty());
         }
         other => panic!("{other}"),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use toll_load::{Address, Connection, Secret, Target};
@@ -51,6 +52,10 @@ static MYSQL: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
 
 /// Starts are one at a time, so that two servers never pick the same free port.
 static STARTING: Mutex<()> = Mutex::new(());
+/// Ports that are tried, since another program may take one that was free.
+const ATTEMPTS: usize = 8;
+/// No host is so busy that a server that gets up takes this long.
+const HUNG: Duration = Duration::from_secs(600);
 
 impl TestServer {
     /// `None`, and a visible word, where MariaDB is not installed.
@@ -65,11 +70,7 @@ impl TestServer {
         let copied =
             Command::new("cp").arg("-a").arg(template.path().join("data")).arg(&data).status().unwrap();
         assert!(copied.success());
-        let port = free_port();
-        let child = spawn(Path::new("mariadbd"), dir.path(), port, options);
-        let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut server = Self { child, dir, port, program: "mariadbd".into(), options };
-        server.wait_until_up();
+        let server = Self::launch("mariadbd".into(), dir, options);
         drop(guard);
         Some(server)
     }
@@ -89,31 +90,46 @@ impl TestServer {
             .output()
             .unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let port = free_port();
         // Its X plugin would take a fixed port.
         let options: Vec<&str> = options.iter().copied().chain(["--mysqlx=OFF"]).collect();
-        let child = spawn(program, dir.path(), port, &options);
-        let options = options.iter().map(|o| (*o).to_owned()).collect();
-        let mut server = Self { child, dir, port, program: program.clone(), options };
-        server.wait_until_up();
+        let server = Self::launch(program.clone(), dir, &options);
         drop(guard);
         Some(server)
     }
 
-    fn wait_until_up(&mut self) {
+    fn launch(program: PathBuf, dir: tempfile::TempDir, options: &[&str]) -> Self {
+        let port = free_port();
+        let child = spawn(&program, dir.path(), port, options);
+        let options = options.iter().map(|o| (*o).to_owned()).collect();
+        let mut server = Self { child, dir, port, program, options };
+        for _ in 0..ATTEMPTS {
+            if server.is_up() {
+                return server;
+            }
+            server.port = free_port();
+            server.spawn_again();
+        }
+        panic!("every port was taken meanwhile:\n{}", server.error_log());
+    }
+
+    fn spawn_again(&mut self) {
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        self.child = spawn(&self.program, self.dir.path(), self.port, &options);
+    }
+
+    /// Waits until it is up; false where somebody else took its port since that was free.
+    fn is_up(&mut self) -> bool {
         let begin = Instant::now();
         loop {
             if Connection::connect(&self.unix()).is_ok() {
-                return;
+                return true;
             }
             if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("server ended with {status}:\n{}", self.error_log());
+                let log = self.error_log();
+                assert!(log.contains("Do you already have another"), "server ended with {status}:\n{log}");
+                return false;
             }
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "server not up in 60 s:\n{}",
-                self.error_log()
-            );
+            assert!(begin.elapsed() < HUNG, "server not up in {HUNG:?}:\n{}", self.error_log());
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -164,9 +180,11 @@ impl TestServer {
     pub fn restart(&mut self, pause: Duration) {
         self.stop();
         std::thread::sleep(pause);
-        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
-        self.child = spawn(&self.program, self.dir.path(), self.port, &options);
-        self.wait_until_up();
+        self.spawn_again();
+        // The address stays, so whoever has it meanwhile is waited for.
+        while !self.is_up() {
+            self.spawn_again();
+        }
     }
 
     pub fn stop(&mut self) {
@@ -182,7 +200,7 @@ impl Drop for TestServer {
 }
 
 fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Child {
-    let log = std::fs::File::options().create(true).append(true).open(dir.join("server.log")).unwrap();
+    let log = std::fs::File::create(dir.join("server.log")).unwrap();
     Command::new(program)
         .arg("--no-defaults")
         .args(["--user=root", "--skip-log-bin", "--bind-address=127.0.0.1", "--innodb-buffer-pool-size=64M"])
@@ -198,8 +216,15 @@ fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Child {
         .unwrap()
 }
 
+/// Below the range from which any connection takes its own end; test programs side by side begin
+/// to look in different places.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(97);
+    let mut ports =
+        std::iter::repeat_with(|| 12_000 + (begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % 20_000) as u16);
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.find(is_free).unwrap()
 }
 
 /// A session as `user`, over the transport of `target`.

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Places that belong to one test; prepared data is shared by all.
@@ -86,7 +87,7 @@ impl Lab {
         let begun = Instant::now();
         let path = Path::new(run).join("trials.ndjson");
         while std::fs::read_to_string(&path).map_or(0, |t| t.lines().count()) < lines {
-            assert!(begun.elapsed() < Duration::from_secs(120), "no trials in {}", path.display());
+            assert!(begun.elapsed() < HUNG, "no trials in {}", path.display());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -153,9 +154,19 @@ fn server_user() -> Option<nix::unistd::User> {
     if root { nix::unistd::User::from_name("mysql").unwrap() } else { None }
 }
 
+/// Below the range from which any connection takes its own end; test programs side by side begin
+/// to look in different places.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(97);
+    let mut ports =
+        std::iter::repeat_with(|| 12_000 + (begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % 20_000) as u16);
+    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.find(is_free).unwrap()
 }
+
+/// No host is so busy that something that gets there takes this long.
+pub const HUNG: Duration = Duration::from_secs(600);
 
 impl Server {
     fn start(home: &Path) -> Self {
@@ -219,7 +230,7 @@ impl Server {
             if server.child.try_wait().unwrap().is_some() {
                 return None;
             }
-            assert!(begun.elapsed() < Duration::from_secs(90), "the server in the chroot does not start");
+            assert!(begun.elapsed() < HUNG, "the server in the chroot does not start");
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(server)
@@ -248,7 +259,8 @@ impl Server {
     fn wait(&mut self) {
         let begun = Instant::now();
         while self.rows("SELECT 1").is_empty() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the server does not start");
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none() && begun.elapsed() < HUNG, "the server does not start: {ended:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
