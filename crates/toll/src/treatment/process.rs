@@ -160,6 +160,9 @@ impl Group {
                 }
             };
             input = child.stdout.take().map_or_else(Stdio::null, Stdio::from);
+            if group.cgroup.is_some() {
+                wait_until_entered(child.id());
+            }
             group.children.push(child);
         }
         Ok(group)
@@ -402,6 +405,22 @@ impl StopReport {
             ));
         }
         notes
+    }
+}
+
+/// What `toll enter` is called until it has become the program.
+const ENTERING: &[u8] = b"/proc/self/exe\0enter\0";
+/// On a host that is so busy, a program that has not begun by then has its window all the same.
+const ENTERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Returns once the program itself runs, or has ended: on a busy host a window could else be over
+/// before its treatment begins.
+fn wait_until_entered(pid: u32) {
+    let begun = Instant::now();
+    let is_entering =
+        || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(ENTERING));
+    while is_entering() && begun.elapsed() < ENTERS_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
