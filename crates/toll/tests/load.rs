@@ -61,8 +61,13 @@ impl Bench {
         path
     }
 
+    /// Heeds all signals, even where the tests themselves were started by nohup.
     fn start(&self, arguments: &[&str]) -> Child {
-        self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("toll starts")
+        let load = self.command(arguments);
+        let mut heeding = Command::new("env");
+        heeding.arg("--default-signal=HUP,INT,QUIT,TERM").arg(load.get_program()).args(load.get_args());
+        heeding.envs(load.get_envs().filter_map(|(name, value)| Some((name, value?)))).env_remove("TOLL_DSN");
+        heeding.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("toll starts")
     }
 }
 

@@ -33,8 +33,10 @@ impl Lab {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(TOLL);
+        // Heeds all signals, even where the tests themselves were started by nohup.
+        let mut command = Command::new("env");
         command
+            .args(["--default-signal=HUP,INT,QUIT,TERM", TOLL])
             .args(arguments)
             .current_dir(self.dir.path())
             .env("XDG_STATE_HOME", self.dir.path().join("state"))
