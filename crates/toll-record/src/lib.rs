@@ -23,7 +23,7 @@ pub use result::{
     RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
 };
 pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
-pub use trial::{Cpu, Step, TrialLine};
+pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
 /// Version of the run format. Readers refuse a newer one.
 pub const FORMAT: u32 = 1;

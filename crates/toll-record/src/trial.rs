@@ -27,9 +27,36 @@ pub struct TrialLine {
     pub runs: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_us: Option<u64>,
+    /// The processes of the treatment, now that they have ended; on `stopped`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<ProcessEnd>,
     /// What went wrong, or what had to be done (`killed after TERM was ignored for 2 s`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// One process of a treatment, or one pipeline, that has ended: by itself or because it was told to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProcessEnd {
+    /// Unlike any other's in the treatment: `mariadb-dump 3`.
+    pub name: String,
+    pub begin_mono_us: u64,
+    pub end_mono_us: u64,
+    /// Exit status of the last of a pipeline; absent where a signal ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// User and system time, its children's among it.
+    pub cpu_us: u64,
+    /// Largest resident set of its processes, as last seen; absent where none was seen alive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
+    /// From and towards storage, as last seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -141,6 +141,7 @@ pub fn step(trial: u32, round: u32, arm: &str, step: toll_record::Step) -> Trial
         artefact_bytes: None,
         runs: None,
         runs_us: None,
+        processes: Vec::new(),
         note: None,
     }
 }

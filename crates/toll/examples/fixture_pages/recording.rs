@@ -100,6 +100,7 @@ impl Making {
             artefact_bytes: None,
             runs: None,
             runs_us: None,
+            processes: Vec::new(),
             note,
         };
         self.run.trial(&line(Step::Start, self.now_us, None, None))?;

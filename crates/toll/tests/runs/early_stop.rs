@@ -47,6 +47,7 @@ fn add_dumps(recorded: &mut Recorded, slower: f64) {
                     artefact_bytes: None,
                     runs: None,
                     runs_us: None,
+                    processes: Vec::new(),
                     note: None,
                 });
             }

@@ -319,6 +319,7 @@ impl<'a> Clockwork<'a> {
             artefact_bytes: None,
             runs: None,
             runs_us: None,
+            processes: Vec::new(),
             note: None,
         });
     }

@@ -81,6 +81,7 @@ fn a_step(trial: u32, step: Step, mono_us: u64) -> TrialLine {
         artefact_bytes: None,
         runs: None,
         runs_us: None,
+        processes: Vec::new(),
         note: None,
     }
 }
