@@ -27,5 +27,6 @@ pub mod scenario;
 mod secrets;
 pub mod server;
 mod signals;
+mod stage;
 mod treatment;
 mod workload;

@@ -8,18 +8,15 @@ mod progress;
 mod readings;
 mod rehearsal;
 mod second_opinion;
-mod stage;
 mod trial;
-mod watched;
 
 pub use progress::Progress;
-pub use stage::Stage;
-pub use watched::Watched;
 
 use crate::clock;
 use crate::host::memory::unwritten_bytes;
 use crate::recorder::{Recorder, step};
 use crate::scenario::Arm;
+use crate::stage::Stage;
 use crate::treatment::NotPutBack;
 use crate::workload::{Driver, Ground};
 use anyhow::Context;
@@ -163,7 +160,7 @@ impl<'a> Conductor<'a> {
             return Ok(means);
         }
         let workload = self.arm(&self.plan.baseline)?.1;
-        self.ensure_driver(&workload, false)?;
+        self.ensure_driver(&self.plan.baseline, &workload, false)?;
         self.progress.say(&format!("pilot of {seconds:.0} s: how noisy is this host?"));
         let length_us = (self.plan.window_s.min(seconds / PILOT_WINDOWS) * 1e6) as u64;
         let last = clock::mono_us() + (seconds * 1e6) as u64;
@@ -199,14 +196,14 @@ impl<'a> Conductor<'a> {
             if self.interrupt.raised() {
                 return;
             }
-            self.recorder.artefact(cut.count(self.stage.port));
+            self.recorder.artefact(cut.count());
         }
     }
 
     /// Events a second that an arm's closed loop attains, by a short run of it alone.
-    pub fn capacity(&mut self, workload: &Workload) -> anyhow::Result<f64> {
+    pub fn capacity(&mut self, name: &str, workload: &Workload) -> anyhow::Result<f64> {
         let closed = Workload { rate_per_s: None, ..workload.clone() };
-        self.ensure_driver(&closed, false)?;
+        self.ensure_driver(name, &closed, false)?;
         if !self.interrupt.sleep(CAPACITY_WARMUP_S) {
             anyhow::bail!("interrupted before the first trial");
         }
@@ -308,8 +305,9 @@ impl<'a> Conductor<'a> {
         match error.downcast::<NotPutBack>() {
             // Every window from now on would be one of this arm too.
             Ok(NotPutBack { switched, .. }) => {
-                let again = self.stage.admin.switch_off(switched, &self.stage.journal);
-                again.with_context(|| format!("arm {name} stays on"))
+                let bench = self.stage.bench(name);
+                let admin = bench.admin.context("its server is gone")?;
+                admin.switch_off(switched, bench.journal).with_context(|| format!("arm {name} stays on"))
             }
             // The baseline is in every pair: without it there is nothing to go on for.
             Err(error) if *name == self.plan.baseline && tries.windows == 0 => {
@@ -319,12 +317,14 @@ impl<'a> Conductor<'a> {
         }
     }
 
-    /// Looks whether the server is still the same process; holds the lock on the one that is there now.
+    /// Looks whether each server is still the same process; holds the lock on the one that is there now.
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
-        let stage = &mut *self.stage;
-        let restarted = stage.server.restarted(&mut stage.admin, self.interrupt)?;
-        if let Some(lock) = &mut stage.lock {
-            lock.keep()?;
+        let mut restarted = false;
+        for standing in &mut self.stage.servers {
+            restarted |= standing.server.restarted(&mut standing.admin, self.interrupt)?;
+            if let Some(lock) = &mut standing.lock {
+                lock.keep()?;
+            }
         }
         if restarted {
             self.progress.say("the server has restarted: windows that it cut are left out");
@@ -342,20 +342,21 @@ impl<'a> Conductor<'a> {
     }
 
     /// Keeps the running driver where it does the right thing, starts another where not.
-    fn ensure_driver(&mut self, workload: &Workload, fresh: bool) -> anyhow::Result<&mut Driver> {
-        let keeps = !fresh && self.driver.as_mut().is_some_and(|d| d.workload == *workload && !d.ended());
+    fn ensure_driver(&mut self, arm: &str, workload: &Workload, fresh: bool) -> anyhow::Result<&mut Driver> {
+        let target = self.stage.needed(arm)?.endpoints.target(&workload.transport)?;
+        let same = |d: &mut Driver| d.workload == *workload && d.address == target.address && !d.ended();
+        let keeps = !fresh && self.driver.as_mut().is_some_and(same);
         if !keeps {
             if let Some(old) = self.driver.take() {
                 old.stop(&self.stage.journal)?;
             }
             let ground = Ground {
-                endpoints: &self.stage.endpoints,
                 journal: &self.stage.journal,
                 recorder: self.recorder,
                 dir: self.stage.work_dir.clone(),
                 seed: self.plan.seed,
             };
-            self.driver = Some(Driver::start(workload, &ground)?);
+            self.driver = Some(Driver::start(workload, &target, &ground)?);
         }
         let driver = self.driver.as_mut().context("no driver")?;
         self.progress.feed(driver.feed.live());

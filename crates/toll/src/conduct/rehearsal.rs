@@ -64,14 +64,14 @@ impl Conductor<'_> {
     /// Seconds that the command took; `None`: it did not end within settle and window.
     fn try_out(&mut self, name: &str) -> anyhow::Result<Option<f64>> {
         let (arm, workload) = self.arm(name)?;
-        self.ensure_driver(&workload, false)?;
+        self.ensure_driver(name, &workload, false)?;
         // What it writes is no artefact of the run, and goes with the private files.
         let dir = self.stage.work_dir.join("rehearsal");
         std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let whole_s = self.plan.settle_s + self.plan.window_s;
-        let mut fill = self.stage.fill.clone();
+        let mut fill = self.stage.fill_of(name);
         fill.set("duration_s", format!("{}", (whole_s + 60.0).ceil()));
-        let mut bench = Bench { dir: &dir, ..self.stage.bench() };
+        let mut bench = Bench { dir: &dir, ..self.stage.bench(name) };
         let begun = clock::mono_us();
         let last = begun + (whole_s * 1e6) as u64;
         let mut treatment = Treatment::start(arm, &fill, 0, &mut bench)?;

@@ -17,7 +17,9 @@ use toll_record::{Artefact, ArtefactKind, QueryCount};
 #[derive(Debug)]
 pub struct Cut {
     file: PathBuf,
-    pub line: Artefact,
+    line: Artefact,
+    /// The server's.
+    port: u16,
     /// Statements that the driver completed in the stretch.
     executed: u64,
 }
@@ -50,6 +52,7 @@ impl Cut {
         stretch: Stretch,
         executed: u64,
         line: &Artefact,
+        port: u16,
         dir: &Path,
     ) -> anyhow::Result<Option<Self>> {
         let file = dir.join(format!("{}.cut", line.arm));
@@ -71,13 +74,13 @@ impl Cut {
             std::fs::remove_file(&file)?;
             return Ok(None);
         }
-        Ok(Some(Self { file, line: line.clone(), executed }))
+        Ok(Some(Self { file, line: line.clone(), port, executed }))
     }
 
     /// Counts; the cut is gone afterwards.
-    pub fn count(self, port: u16) -> Artefact {
+    pub fn count(self) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
-        let counted = pt_query_digest(&self.file, self.line.kind, port);
+        let counted = pt_query_digest(&self.file, self.line.kind, self.port);
         // The directory goes after the run; a file left in it goes with it.
         let _ = std::fs::remove_file(&self.file);
         let mut line = self.line;

@@ -74,13 +74,13 @@ impl Conductor<'_> {
         if arm.until_done {
             return self.trial_until_done(arm, trial, round);
         }
-        self.ensure_driver(&workload, false)?;
+        self.ensure_driver(&arm.name, &workload, false)?;
         let waited = self.calm.as_ref().map(|calm| calm.wait(self.interrupt));
         if waited == Some(Waited::Interrupted) {
             return Ok(false);
         }
         let lasts = self.plan.settle_s + jitter_s + self.plan.window_s + SLACK_S;
-        let mut fill = self.stage.fill.clone();
+        let mut fill = self.stage.fill_of(name);
         fill.set("duration_s", format!("{}", lasts.ceil()));
         let mut line = step(trial, round, name, Step::Start);
         line.note = waited.and_then(|waited| waited.note());
@@ -88,7 +88,7 @@ impl Conductor<'_> {
         let mut treatment = Treatment::none();
         let mut runs = Runs::default();
         if self.ends(name) != Ends::ClosesWindow {
-            treatment = Treatment::start(arm, &fill, trial, &mut self.stage.bench())?;
+            treatment = Treatment::start(arm, &fill, trial, &mut self.stage.bench(&arm.name))?;
             runs.begun_us = clock::mono_us();
             self.recorder.trial(step(trial, round, name, Step::Ready));
         }
@@ -115,15 +115,15 @@ impl Conductor<'_> {
         if !self.interrupt.sleep(self.plan.settle_s) {
             return Ok(false);
         }
-        let fill = self.stage.fill.clone();
+        let fill = self.stage.fill_of(name);
         let mut begin = step(trial, round, name, Step::WindowBegin);
-        begin.cpu = Some(readings::cpu(self.stage, None, &Treatment::none()));
+        begin.cpu = Some(readings::cpu(self.stage.server_of(name), None, &Treatment::none()));
         begin.mono_us = clock::mono_us();
         self.recorder.trial(begin);
-        let mut treatment = Treatment::start(arm, &fill, trial, &mut self.stage.bench())?;
+        let mut treatment = Treatment::start(arm, &fill, trial, &mut self.stage.bench(&arm.name))?;
         let done = treatment.wait_done(&|| self.interrupt.raised());
         let mut end = step(trial, round, name, Step::WindowEnd);
-        end.cpu = Some(readings::cpu(self.stage, None, &Treatment::none()));
+        end.cpu = Some(readings::cpu(self.stage.server_of(name), None, &Treatment::none()));
         if matches!(done, Ok(true)) {
             self.recorder.trial(end);
         }
@@ -141,7 +141,7 @@ impl Conductor<'_> {
         treatment: &mut Treatment,
     ) -> anyhow::Result<()> {
         let load = self.driver.as_ref().and_then(Driver::pausable);
-        let stopped = treatment.stop(&mut Bench { load, ..self.stage.bench() });
+        let stopped = treatment.stop(&mut Bench { load, ..self.stage.bench(&arm.name) });
         let mut line = step(trial, round, &arm.name, Step::Stopped);
         line.note = (!stopped.notes.is_empty()).then(|| stopped.notes.join("; "));
         self.recorder.trial(line);
@@ -158,12 +158,12 @@ impl Conductor<'_> {
         let Turn { arm, trial, round, .. } = *turn;
         let (_, workload) = self.arm(&arm.name)?;
         if arm.fresh_sessions {
-            self.ensure_driver(&workload, true)?;
+            self.ensure_driver(&arm.name, &workload, true)?;
         }
         let name = &arm.name;
         let ends = self.ends(name);
         let settled = clock::mono_us() + ((self.plan.settle_s + turn.jitter_s) * 1e6) as u64;
-        if self.watch(treatment, runs, ends, settled)?.is_none() {
+        if self.watch(name, treatment, runs, ends, settled)?.is_none() {
             return Ok(None);
         }
         let driver = self.driver.as_mut().context("no driver")?;
@@ -176,8 +176,8 @@ impl Conductor<'_> {
         clock::sleep_until(begin);
         let begin_wall_us = clock::wall_us();
         let mut line = step(trial, round, name, Step::WindowBegin);
-        line.cpu = Some(readings::cpu(self.stage, self.driver.as_ref(), treatment));
-        let at_begin = treatment.read(&mut self.stage.admin);
+        line.cpu = Some(readings::cpu(self.stage.server_of(name), self.driver.as_ref(), treatment));
+        let at_begin = treatment.read(self.stage.standing(name).map(|standing| &mut standing.admin));
         line.mono_us = begin;
         line.wall_us = begin_wall_us;
         line.artefact_bytes = at_begin.artefact_bytes;
@@ -185,13 +185,13 @@ impl Conductor<'_> {
         (runs.done, runs.took_us) = (0, 0);
         if ends == Ends::ClosesWindow {
             runs.begun_us = clock::mono_us();
-            *treatment = Treatment::start(arm, turn.fill, trial, &mut self.stage.bench())?;
+            *treatment = Treatment::start(arm, turn.fill, trial, &mut self.stage.bench(&arm.name))?;
         }
         treatment.mark_begin(&at_begin);
         let mut next = begin;
         while next < end {
             next = (next + WATCH_US).min(end);
-            let Some(over) = self.watch(treatment, runs, ends, next)? else { return Ok(None) };
+            let Some(over) = self.watch(name, treatment, runs, ends, next)? else { return Ok(None) };
             let driver = self.driver.as_mut().context("no driver")?;
             driver.check()?;
             self.progress.feed(driver.feed.live());
@@ -205,8 +205,8 @@ impl Conductor<'_> {
         }
         let end_wall_us = clock::wall_us();
         let mut line = step(trial, round, name, Step::WindowEnd);
-        line.cpu = Some(readings::cpu(self.stage, self.driver.as_ref(), treatment));
-        let at_end = treatment.read(&mut self.stage.admin);
+        line.cpu = Some(readings::cpu(self.stage.server_of(name), self.driver.as_ref(), treatment));
+        let at_end = treatment.read(self.stage.standing(name).map(|standing| &mut standing.admin));
         line.mono_us = end;
         line.wall_us = end_wall_us;
         line.artefact_bytes = at_end.artefact_bytes;
@@ -227,6 +227,7 @@ impl Conductor<'_> {
     /// window has ended: then true. `None`: interrupted.
     fn watch(
         &mut self,
+        name: &str,
         treatment: &mut Treatment,
         runs: &mut Runs,
         ends: Ends,
@@ -245,7 +246,7 @@ impl Conductor<'_> {
                 if ends == Ends::ClosesWindow {
                     return Ok(Some(true));
                 }
-                treatment.run_again(&self.stage.bench())?;
+                treatment.run_again(&self.stage.bench(name))?;
             }
             let now = clock::mono_us();
             if now >= until_us {
@@ -287,21 +288,22 @@ impl Conductor<'_> {
             encrypted: matches!(kind, ArtefactKind::Pcap | ArtefactKind::TcpdumpText) && self.is_tls(arm),
             note: None,
         };
-        match count_queries(kind, treatment, window, self.stage.port) {
+        let port = self.stage.server_of(&arm.name).map(|standing| standing.port);
+        match count_queries(kind, treatment, window, port) {
             Ok(count) => line.queries = count,
             Err(error) => line.note = Some(format!("not counted: {error:#}")),
         }
         if round == 0
-            && let Some(path) = treatment.artefact_path()
+            && let (Some(path), Some(port)) = (treatment.artefact_path(), port)
         {
             let (stretch, executed) = first_stretch(kind, window, line.window_bytes);
-            match Cut::take(path, stretch, executed, &line, &self.stage.work_dir) {
+            match Cut::take(path, stretch, executed, &line, port, &self.stage.work_dir) {
                 Ok(cut) => self.cuts.extend(cut),
                 Err(error) => line.note = Some(format!("no stretch for pt-query-digest: {error:#}")),
             }
         }
         if self.keep_artefacts {
-            match treatment.keep(&self.stage.bench()) {
+            match treatment.keep(&self.stage.bench(&arm.name)) {
                 Ok(file) => line.file = file,
                 Err(error) => line.note = Some(format!("not kept: {error:#}")),
             }
@@ -314,7 +316,8 @@ impl Conductor<'_> {
 
     /// Whether the driver's sessions are encrypted, by the arm's way to the server or by the server's address.
     fn is_tls(&self, arm: &Arm) -> bool {
-        let way = self.arm(&arm.name).and_then(|(_, load)| self.stage.endpoints.target(&load.transport));
+        let Some(standing) = self.stage.server_of(&arm.name) else { return false };
+        let way = self.arm(&arm.name).and_then(|(_, load)| standing.endpoints.target(&load.transport));
         way.is_ok_and(|target| target.tls != Tls::Off)
     }
 
@@ -329,7 +332,7 @@ fn count_queries(
     kind: ArtefactKind,
     treatment: &Treatment,
     window: &Window,
-    port: u16,
+    port: Option<u16>,
 ) -> anyhow::Result<Option<QueryCount>> {
     if kind == ArtefactKind::Bytes {
         return Ok(None);
@@ -343,7 +346,8 @@ fn count_queries(
             executed: None,
         }));
     }
-    let Some(path) = treatment.artefact_path() else { return Ok(None) };
+    // What no server said holds no queries.
+    let (Some(path), Some(port)) = (treatment.artefact_path(), port) else { return Ok(None) };
     let over = match kind {
         ArtefactKind::Pcap | ArtefactKind::TcpdumpText => {
             CountWindow::Time { since_ns: window.begin_wall_us * 1000, until_ns: window.end_wall_us * 1000 }

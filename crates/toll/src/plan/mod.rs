@@ -170,10 +170,16 @@ impl Settled {
         trial * arms as f64 * f64::from(p.rounds)
     }
 
-    /// The plan, now that the server is known.
-    pub fn plan(&self, facts: &Facts, fill: &Fill, command: Vec<String>) -> anyhow::Result<Plan> {
+    /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
+    pub fn plan(
+        &self,
+        facts: &Facts,
+        fill_of: &dyn Fn(&str) -> Fill,
+        command: Vec<String>,
+    ) -> anyhow::Result<Plan> {
         let mut arms = Vec::new();
         for arm in &self.arms {
+            let fill = &fill_of(&arm.name);
             arms.push(toll_record::Arm {
                 name: arm.name.clone(),
                 title: secrets::hide(&arm.title),

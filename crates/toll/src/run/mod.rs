@@ -6,10 +6,8 @@
 mod foretell;
 mod lock;
 mod name;
-mod open;
 
 pub use lock::ServerLock;
-pub use open::{Opened, ServerChoice};
 
 use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
@@ -22,6 +20,7 @@ use crate::say::tell;
 use crate::scenario::Scenario;
 use crate::secrets;
 use crate::server::private;
+use crate::stage::{self, Opened, ServerChoice, Stage};
 use anyhow::{Context, bail};
 use lock::HostLock;
 use std::collections::BTreeMap;
@@ -124,7 +123,7 @@ fn conduct(
     journal: Journal,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Ending> {
-    let opened = open::open(&asked.server, settled, dir, journal, interrupt)?;
+    let opened = stage::open(&asked.server, settled, dir, journal, interrupt)?;
     let Opened { mut stage, facts, sandbox, host } = opened;
     let conducted = (|| {
         if interrupt.raised() {
@@ -132,22 +131,22 @@ fn conduct(
         }
         let capacities = capacities(settled, &facts, asked, &mut stage, interrupt)?;
         settled.settle_rates(&capacities, &asked.wishes.rates)?;
-        let mut plan = settled.plan(&facts, &stage.fill, asked.command.clone())?;
+        let mut plan = settled.plan(&facts, &|arm| stage.fill_of(arm), asked.command.clone())?;
         writer.write_json("plan.json", &plan).context("cannot write plan.json")?;
         writer.write_json("host.json", &host).context("cannot write host.json")?;
         announce(settled, &plan, dir);
         if let Some(remote) = &stage.remote {
             tell!("toll: far end of streamed captures: {}", remote.describe());
         }
-        let counters = ServerCounters::new(stage.admin.sibling());
+        let counters = stage.servers.first().map(|standing| ServerCounters::new(standing.admin.sibling()));
         let (recorder, recording) = Recorder::start(writer);
-        let collectors = Collectors::start(&recorder, Some(counters), dir);
+        let collectors = Collectors::start(&recorder, counters, dir);
         let ending = trials(asked, settled, &mut plan, &mut stage, &recorder, &recording, interrupt);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
     })();
-    let closed = open::close(stage, sandbox);
+    let closed = stage::close(stage, sandbox);
     // What was measured holds even where something could not be put back; that is still an error.
     match (conducted, closed) {
         (conducted, Ok(())) => conducted,
@@ -160,7 +159,7 @@ fn trials(
     asked: &Asked,
     settled: &Settled,
     plan: &mut Plan,
-    stage: &mut crate::conduct::Stage,
+    stage: &mut Stage,
     recorder: &Recorder,
     recording: &Recording,
     interrupt: &Interrupt,
@@ -201,7 +200,7 @@ fn capacities(
     settled: &Settled,
     facts: &Facts,
     asked: &Asked,
-    stage: &mut crate::conduct::Stage,
+    stage: &mut Stage,
     interrupt: &Interrupt,
 ) -> anyhow::Result<BTreeMap<String, f64>> {
     let wanted = settled.capacities_wanted();
@@ -209,7 +208,7 @@ fn capacities(
     if wanted.is_empty() || !asked.wishes.rates.is_empty() {
         return Ok(found);
     }
-    let plan = settled.plan(facts, &stage.fill, asked.command.clone())?;
+    let plan = settled.plan(facts, &|arm| stage.fill_of(arm), asked.command.clone())?;
     let scratch = stage.work_dir.join("capacity");
     let (recorder, recording) = Recorder::start(RunWriter::create(&scratch)?);
     let progress = Progress::new(0, 0, Duration::ZERO);
@@ -218,7 +217,7 @@ fn capacities(
         Conductor::new(&plan, &settled.arms, stage, &recorder, interrupt, &progress, &mut never, false);
     let measured = wanted.into_iter().try_for_each(|name| {
         let arm = settled.scenario.arms.iter().find(|a| a.name == name).context("no such arm")?;
-        let per_s = conductor.capacity(&settled.arm_workload(arm))?;
+        let per_s = conductor.capacity(&name, &settled.arm_workload(arm))?;
         tell!("toll: {name} attains {per_s:.0} events/s here");
         found.insert(name, per_s);
         anyhow::Ok(())

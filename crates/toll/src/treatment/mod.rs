@@ -30,7 +30,8 @@ use toll_record::PacketCounts;
 
 /// What a treatment may lean on while it runs.
 pub struct Bench<'a> {
-    pub admin: &'a mut Admin,
+    /// Absent where no server is in sight.
+    pub admin: Option<&'a mut Admin>,
     pub journal: &'a Journal,
     pub remote: Option<&'a Remote>,
     /// Where the server may write a log.
@@ -41,6 +42,13 @@ pub struct Bench<'a> {
     pub cgroup: Option<&'a Path>,
     /// Where artefacts and what the tools say go.
     pub dir: &'a Path,
+}
+
+impl Bench<'_> {
+    /// Where statements go.
+    fn admin(&mut self) -> anyhow::Result<&mut Admin> {
+        self.admin.as_deref_mut().context("statements need a server, and this run has none")
+    }
 }
 
 /// A treatment that is on.
@@ -174,7 +182,8 @@ impl Treatment {
             fill.set("remote_port", port.to_string());
         }
         if matches!(arm.kind, Kind::Sql | Kind::Log) {
-            self.switched = Some(bench.admin.switch_on(arm, fill, bench.journal)?);
+            let journal = bench.journal;
+            self.switched = Some(bench.admin()?.switch_on(arm, fill, journal)?);
         }
         let stages: Vec<&String> = arm.command.iter().chain(arm.stages.iter().flatten()).collect();
         if stages.is_empty() {
@@ -219,7 +228,7 @@ impl Treatment {
     }
 
     /// Reads what the treatment has done so far; asks the tool for its counters where it has any.
-    pub fn read(&mut self, admin: &mut Admin) -> Reading {
+    pub fn read(&mut self, admin: Option<&mut Admin>) -> Reading {
         let packets = match (&mut self.group, self.probe) {
             (Some(group), Some(signal)) => group.probe(signal),
             _ => None,
@@ -227,7 +236,7 @@ impl Treatment {
         Reading {
             artefact_bytes: self.artefact_bytes(),
             packets,
-            server_count: self.count.as_deref().and_then(|sql| admin.number(sql)),
+            server_count: self.count.as_deref().zip(admin).and_then(|(sql, admin)| admin.number(sql)),
         }
     }
 
@@ -248,8 +257,8 @@ impl Treatment {
         if let Some(group) = &mut self.group {
             stopped.notes.extend(group.stop(bench.journal, bench.load).notes());
         }
-        if let Some(switched) = self.switched.take() {
-            stopped.not_put_back = bench.admin.switch_off(switched, bench.journal).err();
+        if let (Some(switched), Some(admin)) = (self.switched.take(), bench.admin.as_deref_mut()) {
+            stopped.not_put_back = admin.switch_off(switched, bench.journal).err();
         }
         if let Some(far_end) = &mut self.far_end {
             stopped.notes.extend(far_end.stop(bench.journal, None).notes());
