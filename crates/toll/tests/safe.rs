@@ -329,6 +329,38 @@ fn statements_without_a_way_back_are_refused_on_a_server_that_was_there() {
 }
 
 #[test]
+fn whether_settings_may_be_changed_is_known_without_changing_any() {
+    let lab = Lab::new();
+    let server = lab.server();
+    for sql in [
+        "CREATE USER plain@localhost, tuned@localhost",
+        "GRANT SELECT, PROCESS, BINLOG ADMIN ON *.* TO plain@localhost, tuned@localhost",
+        "GRANT ALL ON toll_safe.* TO plain@localhost, tuned@localhost",
+        "CREATE ROLE tuner",
+        "GRANT SUPER ON *.* TO tuner",
+        "GRANT tuner TO tuned@localhost",
+        "SET DEFAULT ROLE tuner FOR tuned@localhost",
+        "SET GLOBAL log_output = 'TABLE'",
+        "SET GLOBAL general_log = ON",
+        "TRUNCATE mysql.general_log",
+    ] {
+        server.run(sql);
+    }
+    let settings = || server.rows("SELECT argument FROM mysql.general_log WHERE argument LIKE 'SET GLOBAL%'");
+    for (user, may) in [("plain", false), ("tuned", true)] {
+        let (dsn, out) = (server.dsn().replace("root", user), lab.path(user));
+        let asked = lab.toll(&[&run(&dsn, &out, "A")[..], &["--rounds", "1"]].concat());
+        // Where nothing that was asked for could be measured, it is an error.
+        assert_eq!(asked.status.success(), may, "{}", said(&asked));
+        let result = result_of(&out);
+        let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "A").unwrap();
+        let why = arm["unavailable"].as_str().unwrap_or_default();
+        assert_eq!(why.contains("may not change global settings"), !may, "{user}: {arm}");
+        assert_eq!(settings().is_empty(), !may, "{user}: {}", settings());
+    }
+}
+
+#[test]
 fn toll_asks_before_it_makes_a_schema_and_keeps_away_from_what_is_read_only() {
     let lab = Lab::new();
     let server = lab.server();

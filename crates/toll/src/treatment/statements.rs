@@ -42,6 +42,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const GREET_WITHIN: Duration = Duration::from_secs(5);
 /// Silence that a user who waits should know of.
 const SILENCE: Duration = Duration::from_secs(1);
+/// ER_OPTION_PREVENTS_STATEMENT: with skip_grant_tables there are no grants, and everybody may do anything.
+const WITHOUT_GRANT_TABLES: u16 = 1290;
 
 impl Admin {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
@@ -87,9 +89,25 @@ impl Admin {
         self.with(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
     }
 
-    /// May this account change global variables? Tried with one that is set to what it already is.
+    /// May this account change global variables? Asked of its grants: to try would be a change that no
+    /// journal knows of.
     pub fn may_set_global(&mut self) -> bool {
-        self.run("SET GLOBAL long_query_time = @@GLOBAL.long_query_time").is_ok()
+        let mut grants = match self.rows("SHOW GRANTS") {
+            Ok(grants) => grants,
+            Err(error) => {
+                let code = error.downcast_ref::<Error>().map(Error::code);
+                return code == Some(WITHOUT_GRANT_TABLES);
+            }
+        };
+        // MariaDB has told of the current role already; MySQL only does when its roles are named.
+        let role =
+            self.rows("SELECT CURRENT_ROLE()").ok().and_then(|rows| rows.into_iter().flatten().next()?);
+        if let Some(roles) = role {
+            grants.extend(
+                self.rows(&format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}")).unwrap_or_default(),
+            );
+        }
+        grants.iter().flatten().flatten().any(|grant| allows_set_global(grant))
     }
 
     /// Global variables whose names match a LIKE pattern.
@@ -262,6 +280,16 @@ impl Turn {
     }
 }
 
+/// A line of SHOW GRANTS.
+fn allows_set_global(grant: &str) -> bool {
+    let privileges = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "));
+    privileges.is_some_and(|(privileges, _)| {
+        privileges
+            .split(", ")
+            .any(|name| ["ALL PRIVILEGES", "SUPER", "SYSTEM_VARIABLES_ADMIN"].contains(&name))
+    })
+}
+
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
@@ -277,7 +305,21 @@ fn literal(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Turn, literal, quoted};
+    use super::{Turn, allows_set_global, literal, quoted};
+
+    #[test]
+    fn only_a_grant_for_the_whole_server_allows_to_set_its_variables() {
+        for (grant, allows) in [
+            ("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true),
+            ("GRANT PROCESS, SUPER ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*X'", true),
+            ("GRANT SYSTEM_VARIABLES_ADMIN ON *.* TO `a`@`%`", true),
+            ("GRANT SELECT, PROCESS ON *.* TO `SUPER`@`%`", false),
+            ("GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`", false),
+            ("GRANT `SUPER`@`%` TO `a`@`%`", false),
+        ] {
+            assert_eq!(allows_set_global(grant), allows, "{grant}");
+        }
+    }
 
     #[test]
     fn values_travel_as_the_server_wants_them() {
