@@ -16,7 +16,7 @@ use crate::workload::{Endpoints, SCHEMA, Tunnel};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use toll_load::{Address, Target};
-use toll_record::Host;
+use toll_record::{HeldIn, Host};
 
 /// Which server the run is about.
 #[derive(Debug, Clone)]
@@ -160,17 +160,19 @@ fn stage(
     journal: Journal,
 ) -> anyhow::Result<(Stage, Facts, Host)> {
     let variables = admin.variables("%")?;
+    let cgroup = make_cgroup(&journal)?;
     let facts = Facts {
         server: place.server,
         is_root: nix::unistd::geteuid().is_root(),
         may_set: admin.may_set_global(),
         no_logs: place.logs.as_ref().err().cloned(),
         variables,
+        held_in: if cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
     };
     let toll = std::env::current_exe().context("cannot find the toll binary itself")?.display().to_string();
-    let mut without_server = Fill::new(&settled.scenario.define, "");
+    let mut without_server = Fill::default();
     without_server.set("toll", toll.clone());
-    let mut fill = Fill::new(&settled.scenario.define, &facts.server.flavour);
+    let mut fill = Fill::default();
     fill.set("toll", toll);
     fill.set("port", place.port.to_string());
     fill.set("socket", place.socket.clone());
@@ -195,7 +197,6 @@ fn stage(
         endpoints.tunnel = Some(Tunnel::open(&journal, &work_dir, place.port, &place.socket)?);
     }
     let host = host::facts(&dir, &facts.variables);
-    let cgroup = make_cgroup(&journal)?;
     let standing = Standing {
         admin,
         endpoints,
@@ -232,7 +233,8 @@ fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
 
 fn wants_tunnel(settled: &Settled, facts: &Facts) -> bool {
     settled.arms.iter().any(|arm| {
-        settled.arm_workload(arm).transport.starts_with("ssh-") && unavailable(arm, facts).is_none()
+        settled.arm_workload(arm).transport.starts_with("ssh-")
+            && settled.resolved(&arm.name, facts).is_ok_and(|arm| unavailable(&arm, facts).is_none())
     })
 }
 
