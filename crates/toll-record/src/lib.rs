@@ -12,6 +12,8 @@ mod plan;
 mod result;
 mod sample;
 mod trial;
+#[cfg(test)]
+mod typescript;
 
 pub use artefact::{Artefact, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter, unfinished, write_json};

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// `plan.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Plan {
     pub format: u32,
     pub toll_version: String,
@@ -44,6 +45,7 @@ pub struct Plan {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Arm {
     pub name: String,
     /// What it is, in a few words.
@@ -75,6 +77,7 @@ pub struct Arm {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// What the others are compared with.
@@ -91,6 +94,7 @@ pub enum Role {
 
 /// What does it mean when a treatment ends by itself?
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Ends {
     /// It has failed.
@@ -113,6 +117,7 @@ impl Ends {
 
 /// What kind of thing a treatment leaves behind; decides how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum ArtefactKind {
     Pcap,
@@ -130,6 +135,7 @@ pub enum ArtefactKind {
 
 /// What keeps the server busy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Workload {
     /// `toll`, `sysbench` or `none`: the program that makes the load.
     pub driver: String,
@@ -151,6 +157,7 @@ pub struct Workload {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Server {
     /// `sandbox` or `external`.
     pub kind: String,
