@@ -14,6 +14,9 @@ mod sample;
 mod trial;
 mod upgrade;
 
+#[cfg(test)]
+mod typescript;
+
 pub use artefact::{Artefact, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// `plan.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Plan {
     pub format: u32,
     pub toll_version: String,
@@ -55,6 +56,7 @@ pub struct Plan {
 /// In texts, `{name}` stands for what is known once the server and the trial are there (`{port}`,
 /// `{artefact}`), and `{{name}}` for those characters themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Arm {
     pub name: String,
     /// What it is, in a few words.
@@ -90,6 +92,7 @@ pub struct Arm {
 
 /// What is done while an arm is on: settings first, in their order, then processes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(default)]
 pub struct Treatment {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -131,6 +134,7 @@ impl Treatment {
 
 /// A global variable while the arm is on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Setting {
     pub name: String,
     pub value: String,
@@ -142,6 +146,7 @@ pub struct Setting {
 /// Rows that are changed while the arm is on, such as those of performance_schema's setup tables.
 /// toll reads them first, and puts back what differs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]
 pub struct RowUpdate {
     /// With its schema: `performance_schema.setup_consumers`.
@@ -157,6 +162,7 @@ pub struct RowUpdate {
 
 /// A process of a treatment, or several joined by pipes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Process {
     /// Unlike any other's in the arm.
     pub name: String,
@@ -182,6 +188,7 @@ pub struct Process {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Signal {
     Int,
@@ -193,6 +200,7 @@ pub enum Signal {
 
 /// What says how much work was done.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Meter {
     /// The load's driver, with the response time of each event.
@@ -207,6 +215,7 @@ pub enum Meter {
 
 /// When a window ends. It begins once the treatment is on and has settled; `Done`: with it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "until", rename_all = "kebab-case")]
 pub enum Window {
     /// After a time.
@@ -234,6 +243,7 @@ impl Window {
 
 /// What a meter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Counted {
     Statements,
@@ -243,6 +253,7 @@ pub enum Counted {
 
 /// Without what an arm cannot run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(default)]
 pub struct Needs {
     /// Programs beyond those of its commands, and files (with a slash).
@@ -262,6 +273,7 @@ impl Needs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// What the others are compared with.
@@ -278,6 +290,7 @@ pub enum Role {
 
 /// What kind of thing a treatment leaves behind; decides how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum ArtefactKind {
     Pcap,
@@ -297,6 +310,7 @@ pub enum ArtefactKind {
 
 /// What keeps the server busy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Workload {
     /// `toll`, `sysbench` or `none`: the program that makes the load.
     pub driver: String,
@@ -319,6 +333,7 @@ pub struct Workload {
 
 /// What holds the processes of a treatment, and knows what they used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum HeldIn {
     /// A control group (cgroup v2): children that ended, or went their own way, are counted and found.
@@ -327,6 +342,7 @@ pub enum HeldIn {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Server {
     /// `sandbox` or `external`.
     pub kind: String,
