@@ -57,7 +57,7 @@ export interface Plan {
   rounds: number;
   window_s: number;
   started_wall_us: number;
-  server: Server;
+  server?: Server;
   arms: {
     name: string;
     title: string;
@@ -176,7 +176,7 @@ export interface Result {
   duration_s: number;
   complete: boolean;
   host: Host;
-  server: Server;
+  server?: Server;
   workload: Workload;
   arms: Arm[];
   aa: { arm: string; toll_pct: number | null; ci95_pct: Interval | null; ok: boolean } | null;

@@ -1,6 +1,8 @@
 //! What was resolved before the run began: every arm, every default, the order and the seed.
 
+use crate::Setup;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `plan.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,7 +32,12 @@ pub struct Plan {
     pub gap_s: f64,
     /// Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
     pub early_stop: bool,
-    pub server: Server,
+    /// The server that the baseline is measured on; absent where none is in sight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// What stands around the trials; empty in plans of older versions.
+    #[serde(default)]
+    pub setup: Setup,
     pub arms: Vec<Arm>,
     /// One permutation of arm names for each round.
     pub order: Vec<Vec<String>>,
@@ -72,6 +79,9 @@ pub struct Arm {
     /// Share of one CPU that a positive control is known to burn (0.25 = a quarter of one CPU).
     #[serde(default)]
     pub burn_share: Option<f64>,
+    /// Options of the server that this arm is measured on, beyond those of the plan's other servers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub server_options: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -1,6 +1,7 @@
 //! On what is an invented run made, and what are its arms made to cost?
 
-use toll_record::{Arm, ArtefactKind, FORMAT, Host, Plan, Role, Server, Tool, Workload};
+use std::collections::BTreeMap;
+use toll_record::{Arm, ArtefactKind, FORMAT, Host, Plan, Role, Server, Setup, Tool, Workload};
 
 pub const STARTED_WALL_US: u64 = 1_790_000_000_000_000;
 
@@ -69,6 +70,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             curve: None,
             unavailable: None,
             burn_share: None,
+            server_options: BTreeMap::new(),
             ends: Default::default(),
         },
         cost: cost * e,
@@ -161,13 +163,14 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         settle_s: shape.settle_s,
         gap_s: shape.gap_s,
         early_stop: false,
-        server: Server {
+        setup: Setup::default(),
+        server: Some(Server {
             kind: "sandbox".into(),
             flavour: "mariadb".into(),
             version: "10.11.14".into(),
             address: "127.0.0.1:13306".into(),
             config: vec!["innodb_buffer_pool_size=2G".into(), "max_connections=200".into()],
-        },
+        }),
         arms: made.iter().map(|m| m.arm.clone()).collect(),
         order,
         jitter: 0.2,

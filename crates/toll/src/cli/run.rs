@@ -6,8 +6,7 @@ use crate::plan::{Settled, Wishes};
 use crate::report::bound::Bound;
 use crate::run::{self, Asked};
 use crate::say::tell;
-use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, sweep_percents};
-use crate::stage::ServerChoice;
+use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, Subject, sweep_percents};
 use anyhow::Context;
 use clap::Args;
 use std::path::PathBuf;
@@ -106,7 +105,10 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
             .check(&settled.arms, &settled.scenario.baseline)
             .with_context(|| format!("--fail-if '{bound}'"))?;
     }
-    let server: ServerChoice = arguments.server.resolve()?;
+    let server = match scenario.subject {
+        Subject::Server => arguments.server.resolve()?,
+        Subject::Host => arguments.server.resolve_none()?,
+    };
     let asked = Asked {
         scenario,
         text,

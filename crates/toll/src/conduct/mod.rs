@@ -321,7 +321,7 @@ impl<'a> Conductor<'a> {
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
         let mut restarted = false;
         for standing in &mut self.stage.servers {
-            restarted |= standing.server.restarted(&mut standing.admin, self.interrupt)?;
+            restarted |= standing.watched.restarted(&mut standing.admin, self.interrupt)?;
             if let Some(lock) = &mut standing.lock {
                 lock.keep()?;
             }

@@ -5,20 +5,21 @@
 
 mod again;
 mod available;
+mod setup;
 mod sweep;
 
-pub use available::{Facts, no_program, no_variable, unavailable};
+pub use available::{Facts, ServerFacts, no_program, no_variable};
 
 use crate::clock;
 use crate::scenario::{
-    Arm, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written, check_load, check_rate,
+    Arm, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
+    check_rate,
 };
 use crate::secrets;
 use crate::treatment::{Fill, words_of};
 use anyhow::{Context, bail, ensure};
-use available::{OPEN, unfit};
+use available::{OPEN, unavailable, unfit};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_load::mix::Profile;
 use toll_record::{FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
@@ -76,8 +77,14 @@ impl Settled {
         for rate in &wishes.rates {
             check_rate(*rate)?;
         }
+        if scenario.subject == Subject::Host && (wishes.driver.is_some() || wishes.sweep.is_some()) {
+            bail!(
+                "{} is about the host alone, and a load needs a server: leave out --driver and --sweep",
+                scenario.name
+            );
+        }
         let rows = wishes.rows.or(profile.rows);
-        let workload = resolve_workload(&scenario.workload, wishes, rows);
+        let workload = resolve_workload(&scenario, wishes, rows);
         if workload.driver == "sysbench" && profile.window.0 < 2.0 {
             bail!(
                 "sysbench reports once a second, too seldom for a window of {} s: use --window 3s or more",
@@ -99,24 +106,6 @@ impl Settled {
         // The seed of a run that names none is the time: written down, so that it can be repeated.
         let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
         Ok(Self { scenario, profile_name, profile, workload, arms, seed, early_stop: wishes.early_stop })
-    }
-
-    /// The most tables, and rows in each, that any arm's load touches.
-    pub fn data(&self) -> (u32, u64) {
-        let loads = self.arms.iter().map(|arm| self.arm_workload(arm));
-        let rows = self.profile.table_rows.unwrap_or(0);
-        loads.fold((0, rows), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
-    }
-
-    /// Does any arm's load change rows? A mix of the user's own is taken to.
-    pub fn writes(&self) -> bool {
-        let loads = self.arms.iter().map(|arm| self.arm_workload(arm)).filter(|load| load.driver != "none");
-        loads.into_iter().any(|load| Profile::named(&load.profile).is_none_or(Profile::writes))
-    }
-
-    /// The programs that make the arms' loads.
-    pub fn drivers(&self) -> BTreeSet<String> {
-        self.arms.iter().map(|arm| self.arm_workload(arm).driver).collect()
     }
 
     /// The scenario's load with what this arm says of its own.
@@ -191,8 +180,11 @@ impl Settled {
                 curve: arm.curve.clone(),
                 artefact: arm.artefact,
                 ends: arm.ends,
-                unavailable: unavailable(arm, facts).or_else(|| unfit(arm, fill)),
+                unavailable: unavailable(arm, self.needs(arm), facts).or_else(|| unfit(arm, fill)),
                 burn_share: arm.burn_share,
+                server_options: facts
+                    .first()
+                    .map_or_else(BTreeMap::new, |s| arm.server.of(&s.server.flavour)),
             });
         }
         without_reference(&mut arms);
@@ -223,7 +215,8 @@ impl Settled {
             settle_s: self.profile.settle.0,
             gap_s: self.profile.gap.0,
             early_stop: self.early_stop,
-            server: facts.server.clone(),
+            server: facts.first().map(|server| server.server.clone()),
+            setup: facts.setup.clone(),
             arms,
             order,
             jitter: JITTER,
@@ -242,9 +235,13 @@ fn default_profile(scenario: &Scenario) -> String {
     scenario.profile.keys().next().cloned().unwrap_or(standard)
 }
 
-fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Workload {
+fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
+    let driver = match scenario.subject {
+        Subject::Server => "toll",
+        Subject::Host => "none",
+    };
     let base = Workload {
-        driver: "toll".into(),
+        driver: driver.into(),
         profile: "read-only".into(),
         transport: "tcp".into(),
         threads: 8,
@@ -254,7 +251,7 @@ fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Wo
         reconnect_every: 0,
         rate_per_s: None,
     };
-    let mut workload = overlay(&base, written);
+    let mut workload = overlay(&base, &scenario.workload);
     if let Some(driver) = &wishes.driver {
         workload.driver.clone_from(driver);
     }
@@ -418,6 +415,7 @@ mod tests {
             ends: arm.ends,
             unavailable: None,
             burn_share: None,
+            server_options: BTreeMap::new(),
         }
     }
 

@@ -123,8 +123,9 @@ fn conduct(
     journal: Journal,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Ending> {
-    let opened = stage::open(&asked.server, settled, dir, journal, interrupt)?;
-    let Opened { mut stage, facts, sandbox, host } = opened;
+    let setup = settled.setup(&asked.server)?;
+    let Opened { mut stage, facts, host } = stage::open(&asked.server, &setup, dir, journal, interrupt)?;
+    stage.define(&settled.scenario.define);
     let conducted = (|| {
         if interrupt.raised() {
             bail!("interrupted before the first trial");
@@ -135,10 +136,11 @@ fn conduct(
         writer.write_json("plan.json", &plan).context("cannot write plan.json")?;
         writer.write_json("host.json", &host).context("cannot write host.json")?;
         announce(settled, &plan, dir);
-        if let Some(remote) = &stage.remote {
-            tell!("toll: far end of streamed captures: {}", remote.describe());
+        for line in &stage.rig.told {
+            tell!("toll: {line}");
         }
-        let counters = stage.servers.first().map(|standing| ServerCounters::new(standing.admin.sibling()));
+        let counters = stage.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
+        let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
         let ending = trials(asked, settled, &mut plan, &mut stage, &recorder, &recording, interrupt);
@@ -146,7 +148,7 @@ fn conduct(
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
     })();
-    let closed = stage::close(stage, sandbox);
+    let closed = stage::close(stage);
     // What was measured holds even where something could not be put back; that is still an error.
     match (conducted, closed) {
         (conducted, Ok(())) => conducted,

@@ -4,8 +4,8 @@
 
 use super::{Arm, Define, Kind, Profile, Rate, RowUpdate, Scenario, Seconds, Sweep, Workload};
 use crate::analyse::{OUTCOMES, definition};
+use crate::stage::rig;
 use crate::treatment::{BUILT_IN, Fill, is_name, words_of};
-use crate::workload::TRANSPORTS;
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{ArtefactKind, Ends, Role};
@@ -46,6 +46,7 @@ impl Scenario {
         );
         self.workload.check().context("in [workload]")?;
         self.check_definitions()?;
+        self.check_what_stands()?;
         let mut names = BTreeSet::new();
         for arm in &self.arms {
             if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
@@ -89,6 +90,9 @@ impl Scenario {
             }
         }
         let any = [&["any"][..], &FLAVOURS[..]].concat();
+        for arm in &self.arms {
+            known_flavours(arm.server.options.keys(), &format!("`server` of arm {}", arm.name), &any)?;
+        }
         known_flavours(self.server.options.keys(), "[server.options]", &any)
     }
 
@@ -153,10 +157,11 @@ impl Workload {
             check_load(profile)?;
         }
         if let Some(transport) = &self.transport {
+            let known = rig::transports();
             ensure!(
-                TRANSPORTS.contains(&transport.as_str()),
+                known.contains(&transport.as_str()),
                 "transport = {transport:?} is no way to a server: use {}",
-                TRANSPORTS.join(", ")
+                known.join(", ")
             );
         }
         let counts = [
@@ -338,10 +343,7 @@ impl Arm {
         for command in self.command.iter().chain(self.stages.iter().flatten()) {
             words_of(command, &fill)?;
         }
-        for text in self.stdout.iter().chain(self.set.values()).chain(self.set_if_known.values()) {
-            fill.apply(text)?;
-        }
-        Ok(())
+        self.texts().try_for_each(|text| fill.apply(text).map(drop))
     }
 }
 

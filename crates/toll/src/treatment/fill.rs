@@ -9,11 +9,14 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 
 /// Names that toll itself fills in, and what each is.
-pub const BUILT_IN: [(&str, &str); 12] = [
+pub const BUILT_IN: [(&str, &str); 15] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
     ("datadir", "the server's data directory"),
     ("duration_s", "seconds that a tool must last at least; more than settle and window"),
+    ("link_device", "the device at either end of the rig's link"),
+    ("link_receive", "the network namespace of its receiving end"),
+    ("link_send", "the network namespace of its sending end"),
     ("pid", "the server's process, if it is on this host"),
     ("port", "the server's port"),
     ("remote_ip", "the far end; with the key `remote_port`"),
@@ -23,6 +26,10 @@ pub const BUILT_IN: [(&str, &str); 12] = [
     ("socket", "the server's socket"),
     ("toll", "toll itself"),
 ];
+
+/// Those of them that only a server gives.
+pub const OF_SERVER: [&str; 7] =
+    ["client_defaults", "datadir", "pid", "port", "schema", "server_bin", "socket"];
 
 /// Values for `{name}` in commands and settings.
 #[derive(Debug, Clone, Default)]
@@ -38,16 +45,21 @@ impl Fill {
     /// Takes the scenario's definitions, those by flavour for `flavour`.
     pub fn new(define: &BTreeMap<String, Define>, flavour: &str) -> Self {
         let mut fill = Self::default();
+        fill.define(define, flavour);
+        fill
+    }
+
+    /// Adds the scenario's definitions.
+    pub fn define(&mut self, define: &BTreeMap<String, Define>, flavour: &str) {
         for (name, value) in define {
             let text = match value {
                 Define::Text(text) => Some(text),
                 Define::ByFlavour(by) => by.get(flavour),
             };
             if let Some(text) = text {
-                fill.definitions.insert(name.clone(), text.clone());
+                self.definitions.insert(name.clone(), text.clone());
             }
         }
-        fill
     }
 
     /// A value: stays as it is, and one word, wherever it is put in.

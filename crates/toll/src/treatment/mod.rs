@@ -7,21 +7,20 @@ mod artefact;
 mod fill;
 mod process;
 mod proctree;
-mod remote;
 mod statements;
 mod words;
 
 pub use artefact::LogPlace;
-pub use fill::{BUILT_IN, Fill, is_name, words_of};
+pub use fill::{BUILT_IN, Fill, OF_SERVER, is_name, words_of};
 use process::Stop;
 pub use process::{Group, Pausable};
 pub use proctree::{cpu_of_process_us, resident_bytes};
-pub use remote::Remote;
 pub use statements::{Admin, NotPutBack, Switched};
 pub use words::packet_counts;
 
 use crate::journal::Journal;
 use crate::scenario::{Arm, Kind};
+use crate::stage::rig::FarEnd;
 use anyhow::Context;
 use artefact::ArtefactFile;
 use std::path::{Path, PathBuf};
@@ -33,7 +32,7 @@ pub struct Bench<'a> {
     /// Absent where no server is in sight.
     pub admin: Option<&'a mut Admin>,
     pub journal: &'a Journal,
-    pub remote: Option<&'a Remote>,
+    pub far_end: Option<&'a FarEnd>,
     /// Where the server may write a log.
     pub logs: Option<&'a LogPlace>,
     /// The load, where it may be held up for a moment.
@@ -175,7 +174,8 @@ impl Treatment {
         stem: &str,
         bench: &mut Bench<'_>,
     ) -> anyhow::Result<()> {
-        if let (Some(port), Some(remote)) = (arm.remote_port, bench.remote) {
+        if let Some(port) = arm.remote_port {
+            let remote = bench.far_end.context("the rig has no far end")?;
             let far_file = self.artefact_path().context("a remote needs an artefact to write")?.to_owned();
             self.far_end = Some(remote.listen(port, &far_file, stem, bench)?);
             fill.set("remote_ip", remote.ip().to_owned());

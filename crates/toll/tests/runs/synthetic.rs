@@ -125,13 +125,14 @@ impl Synthetic {
             settle_s: self.settle_s,
             gap_s: self.gap_s,
             early_stop: false,
-            server: Server {
+            setup: Setup::default(),
+            server: Some(Server {
                 kind: "sandbox".into(),
                 flavour: "mariadb".into(),
                 version: "10.11.6".into(),
                 address: "/run/toll/mysqld.sock".into(),
                 config: vec![],
-            },
+            }),
             arms: self
                 .arms
                 .iter()
@@ -147,6 +148,7 @@ impl Synthetic {
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
+                    server_options: BTreeMap::new(),
                     ends: Default::default(),
                 })
                 .collect(),

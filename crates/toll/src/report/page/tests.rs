@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
-    Arm, ArtefactKind, Bin, Host, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Workload,
+    Arm, ArtefactKind, Bin, Host, Plan, Role, RunWriter, Sample, Server, Setup, Step, TrialLine, Workload,
 };
 
 fn an_arm(name: &str) -> Arm {
@@ -30,6 +30,7 @@ fn an_arm(name: &str) -> Arm {
         curve: None,
         unavailable: None,
         burn_share: None,
+        server_options: BTreeMap::new(),
         ends: Default::default(),
     }
 }
@@ -54,13 +55,14 @@ fn a_plan() -> Plan {
         settle_s: 1.0,
         gap_s: 0.0,
         early_stop: false,
-        server: Server {
+        setup: Setup::default(),
+        server: Some(Server {
             kind: "sandbox".into(),
             flavour: "mariadb".into(),
             version: "10.11.14".into(),
             address: "127.0.0.1:13306".into(),
             config: vec![],
-        },
+        }),
         arms: ["none", "B"].map(an_arm).into(),
         order: vec![vec!["none".into(), "B".into()]],
         jitter: 0.2,
