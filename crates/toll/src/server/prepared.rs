@@ -254,3 +254,18 @@ fn sync(dir: &Path) -> Result<()> {
     let dir_file = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
     nix::unistd::syncfs(dir_file.as_fd()).with_context(|| format!("cannot write {} to disk", dir.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::shaping;
+
+    #[test]
+    fn servers_that_differ_only_in_how_they_run_share_their_data() {
+        let settings = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let running =
+            ["innodb_doublewrite=OFF", "performance-schema-instrument=%=OFF", "log_bin", "sync_binlog=1"];
+        assert_eq!(shaping(&settings(&running)), [""; 0]);
+        let made = settings(&["innodb_page_size=8k", "innodb_doublewrites=1", "plugin-load-add=x"]);
+        assert_eq!(shaping(&made), made);
+    }
+}
