@@ -11,6 +11,7 @@ mod latency;
 mod plan;
 mod result;
 mod sample;
+mod setup;
 mod trial;
 mod upgrade;
 
@@ -30,6 +31,7 @@ pub use result::{
     RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
 };
 pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
+pub use setup::{DataSetup, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
 /// Version of the run format. Readers refuse a newer one.

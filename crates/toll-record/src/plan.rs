@@ -1,5 +1,6 @@
 //! What was resolved before the run began: every arm, every default, the order and the seed.
 
+use crate::Setup;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -35,7 +36,12 @@ pub struct Plan {
     pub pilot_s: f64,
     /// Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
     pub early_stop: bool,
-    pub server: Server,
+    /// The server that the baseline is measured on; absent where none is in sight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+    /// What stands around the trials; empty in plans of older versions.
+    #[serde(default)]
+    pub setup: Setup,
     pub arms: Vec<Arm>,
     /// One permutation of arm names for each round.
     pub order: Vec<Vec<String>>,
@@ -88,6 +94,9 @@ pub struct Arm {
     /// Share of one CPU that a positive control is known to burn (0.25 = a quarter of one CPU).
     #[serde(default)]
     pub burn_share: Option<f64>,
+    /// Options of the server that this arm is measured on, beyond those of the plan's other servers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub server_options: BTreeMap<String, String>,
 }
 
 /// What is done while an arm is on: settings first, in their order, then processes.
@@ -264,6 +273,9 @@ pub struct Needs {
     /// Variables that the server must know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
+    /// Steps of the rig, by kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rig: Vec<String>,
 }
 
 impl Needs {

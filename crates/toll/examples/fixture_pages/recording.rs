@@ -273,7 +273,7 @@ impl Making {
         let values =
             [("Threads_running", noise(8.0)), ("Questions", noise(24e3)), ("Innodb_rows_read", noise(1.1e6))];
         let values = values.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        self.run.sample(&Sample::Server(ServerSample { mono_us, values }))?;
+        self.run.sample(&Sample::Server(ServerSample { mono_us, server: 0, values }))?;
         self.run.flush()?;
         Ok(())
     }

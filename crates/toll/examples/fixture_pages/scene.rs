@@ -1,6 +1,9 @@
 //! On what is an invented run made, and what are its arms made to cost?
 
-use toll_record::{Arm, ArtefactKind, FORMAT, Host, Meter, Plan, Role, Server, Tool, Window, Workload};
+use std::collections::BTreeMap;
+use toll_record::{
+    Arm, ArtefactKind, FORMAT, Host, Meter, Plan, Role, Server, Setup, Tool, Window, Workload,
+};
 
 pub const STARTED_WALL_US: u64 = 1_790_000_000_000_000;
 
@@ -72,6 +75,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             window: Window::Time { s: 1.0 },
             treatment: Default::default(),
             needs: Default::default(),
+            server_options: BTreeMap::new(),
         },
         cost: cost * e,
         caught: None,
@@ -157,13 +161,14 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         pilot_s: 0.0,
         held_in: None,
         early_stop: false,
-        server: Server {
+        setup: Setup::default(),
+        server: Some(Server {
             kind: "sandbox".into(),
             flavour: "mariadb".into(),
             version: "10.11.14".into(),
             address: "127.0.0.1:13306".into(),
             config: vec!["innodb_buffer_pool_size=2G".into(), "max_connections=200".into()],
-        },
+        }),
         arms: made.iter().map(|m| m.arm.clone()).collect(),
         order,
         jitter: 0.2,

@@ -10,9 +10,9 @@ use toll_load::{Secret, Target};
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     /// `sandbox` (a private server), a DSN (mysql://user@host:port/schema?socket=/path), or an
-    /// option file with a [client] section; the password comes from MYSQL_PWD or the file
-    #[arg(long, default_value = "sandbox", value_name = "sandbox|DSN|FILE")]
-    server: String,
+    /// option file with a [client] section; the password comes from MYSQL_PWD or the file [default: sandbox]
+    #[arg(long, value_name = "sandbox|DSN|FILE")]
+    server: Option<String>,
     /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
@@ -29,8 +29,24 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// For a scenario about the host alone.
+    pub fn resolve_none(self) -> anyhow::Result<ServerChoice> {
+        let options = [
+            (self.server.is_some(), "--server"),
+            (self.server_bin.is_some(), "--server-bin"),
+            (self.schema.is_some(), "--schema"),
+            (self.allow_schema.is_some(), "--allow-schema"),
+            (self.allow_replica, "--allow-replica"),
+        ];
+        if let Some((_, option)) = options.into_iter().find(|(given, _)| *given) {
+            bail!("this scenario is about the host alone and touches no server: leave out {option}");
+        }
+        Ok(ServerChoice::None)
+    }
+
     pub fn resolve(self) -> anyhow::Result<ServerChoice> {
-        if self.server == "sandbox" {
+        let server = self.server.as_deref().unwrap_or("sandbox");
+        if server == "sandbox" {
             let options = [
                 (self.schema.is_some(), "--schema"),
                 (self.allow_schema.is_some(), "--allow-schema"),
@@ -44,18 +60,18 @@ impl ServerArgs {
         if self.server_bin.is_some() {
             bail!("--server-bin goes with --server sandbox: a server that is there already has its own");
         }
-        let is_dsn = self.server.contains("://");
-        if is_dsn && Target::dsn_holds_password(&self.server) {
+        let is_dsn = server.contains("://");
+        if is_dsn && Target::dsn_holds_password(server) {
             bail!(
                 "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an option file"
             );
         }
         let (mut target, defaults_file) = if is_dsn {
-            (Target::parse_dsn(&self.server)?, None)
+            (Target::parse_dsn(server)?, None)
         } else {
-            let path = Path::new(&self.server);
+            let path = Path::new(server);
             let target = Target::from_defaults_file(path).with_context(|| {
-                format!("--server {} is neither `sandbox`, nor a DSN, nor an option file", self.server)
+                format!("--server {server} is neither `sandbox`, nor a DSN, nor an option file")
             })?;
             (target, Some(path.to_owned()))
         };

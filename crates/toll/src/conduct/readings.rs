@@ -15,7 +15,7 @@ pub fn cpu(server: Option<&Standing>, driver: Option<&Driver>, treatment: &Treat
         host_steal_us,
         // No process's clock stands at zero: it is gone then.
         server_us: server
-            .and_then(|standing| standing.server.pid())
+            .and_then(|standing| standing.watched.pid())
             .map(cpu_of_process_us)
             .filter(|us| *us > 0),
         driver_us: driver.map_or(0, Driver::cpu_us),

@@ -253,7 +253,7 @@ impl World for Real<'_> {
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
         let mut restarted = false;
         for standing in &mut self.stage.servers {
-            restarted |= standing.server.restarted(&mut standing.admin, self.interrupt)?;
+            restarted |= standing.watched.restarted(&mut standing.admin, self.interrupt)?;
             if let Some(lock) = &mut standing.lock {
                 lock.keep()?;
             }

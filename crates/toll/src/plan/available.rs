@@ -6,26 +6,49 @@ use crate::server::program::on_path;
 use crate::treatment::Fill;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll_record::{Arm, HeldIn};
+use toll_record::{Arm, HeldIn, Setup};
 
 /// Placeholders that each trial fills in for itself.
 pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
 
-/// What the host and the server offer.
+/// What the host and the servers offer.
 #[derive(Debug, Clone)]
 pub struct Facts {
+    pub is_root: bool,
+    /// What stands, as it was asked for.
+    pub setup: Setup,
+    /// In the order of the setup; the reason where one could not be started. None: no server is in sight.
+    pub servers: Vec<Result<ServerFacts, String>>,
+    /// Steps of the rig that could not be made, by kind, and why.
+    pub rig_missing: BTreeMap<String, String>,
+    /// What holds a treatment's processes together.
+    pub held_in: HeldIn,
+}
+
+/// What one server offers.
+#[derive(Debug, Clone)]
+pub struct ServerFacts {
     pub server: toll_record::Server,
     pub variables: BTreeMap<String, String>,
-    pub is_root: bool,
     /// toll may change global variables (its own sandbox, or a user with the privilege).
     pub may_set: bool,
     /// Why no log of the server's can be had; absent where one can.
     pub no_logs: Option<String>,
-    pub held_in: HeldIn,
+}
+
+impl Facts {
+    /// The server that the baseline is measured on.
+    pub fn first(&self) -> Option<&ServerFacts> {
+        self.servers.first()?.as_ref().ok()
+    }
 }
 
 /// The reason why an arm cannot run, with what would change that; `None`: it can.
 pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
+    let step = arm.needs.rig.iter().find_map(|kind| Some((kind, facts.rig_missing.get(kind)?)));
+    if let Some((kind, why)) = step {
+        return Some(format!("the rig's step {kind} cannot be made here: {why}"));
+    }
     for needed in &arm.needs.programs {
         let is_file = needed.contains('/') && Path::new(needed).exists();
         if !is_file && let Some(why) = no_program(needed) {
@@ -40,16 +63,31 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     if arm.needs.root && !facts.is_root {
         return Some("needs root: run toll with sudo".into());
     }
+    match facts.servers.get(facts.setup.server_of(&arm.name)) {
+        None => None,
+        Some(Err(why)) => Some(format!("the server that it needs for itself does not start: {why}")),
+        Some(Ok(server)) => unavailable_on(arm, server),
+    }
+}
+
+fn unavailable_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
     let treatment = &arm.treatment;
-    if treatment.has_statements() && !facts.may_set {
+    if treatment.has_statements() && !server.may_set {
         return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
     }
     if is_written_by_server(arm)
-        && let Some(reason) = &facts.no_logs
+        && let Some(reason) = &server.no_logs
     {
         return Some(reason.clone());
     }
-    if facts.server.kind == "external" && !treatment.on.is_empty() && treatment.off.is_empty() {
+    let was_there = server.server.kind == "external";
+    if was_there && !arm.server_options.is_empty() {
+        return Some(
+            "it needs a server with options of its own, and this server was there before: leave out --server"
+                .into(),
+        );
+    }
+    if was_there && !treatment.on.is_empty() && treatment.off.is_empty() {
         return Some(
             "its `on` has no `off`, and this server was there before: write how it is put back, or use `set` and \
              `update`, which toll puts back by itself"
@@ -58,11 +96,11 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     }
     let set = treatment.settings.iter().filter(|setting| !setting.if_known).map(|setting| &setting.name);
     for variable in set.chain(&arm.needs.variables) {
-        match facts.variables.get(variable.as_str()) {
+        match server.variables.get(variable.as_str()) {
             None => {
                 return Some(format!(
                     "{} {} has no variable {variable}",
-                    facts.server.flavour, facts.server.version
+                    server.server.flavour, server.server.version
                 ));
             }
             Some(value)
@@ -149,8 +187,14 @@ mod tests {
             config: vec![],
         };
         let variables = BTreeMap::new();
-        let held_in = HeldIn::ProcessGroup;
-        let facts = Facts { server, variables, is_root: false, may_set: true, no_logs: None, held_in };
+        let server = ServerFacts { server, variables, may_set: true, no_logs: None };
+        let facts = Facts {
+            is_root: false,
+            setup: Setup::default(),
+            servers: vec![Ok(server)],
+            rig_missing: BTreeMap::new(),
+            held_in: HeldIn::ProcessGroup,
+        };
         let plan = settled.plan(&facts, &|_| fill.clone(), vec![]).unwrap();
         plan.arms.into_iter().find(|arm| arm.name == "dump-tcp").unwrap().unavailable
     }

@@ -7,20 +7,21 @@ mod again;
 mod arm;
 mod available;
 mod hidden;
+mod setup;
 mod sweep;
 
-pub use available::{Facts, no_program, no_variable, unavailable};
-pub use hidden::hidden;
+pub use again::again;
+pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
+pub use hidden::{check_whole, hidden};
 
 use crate::clock;
 use crate::scenario::{
-    Arm, Ends, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written, check_load, check_rate,
+    Arm, Ends, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
+    check_rate,
 };
 use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
-use available::unfit;
 use std::collections::{BTreeMap, BTreeSet};
-use toll_load::mix::Profile;
 use toll_record::{FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
@@ -78,8 +79,14 @@ impl Settled {
         for rate in &wishes.rates {
             check_rate(*rate)?;
         }
+        if scenario.subject == Subject::Host && (wishes.driver.is_some() || wishes.sweep.is_some()) {
+            bail!(
+                "{} is about the host alone, and a load needs a server: leave out --driver and --sweep",
+                scenario.name
+            );
+        }
         let rows = wishes.rows.or(profile.rows);
-        let workload = resolve_workload(&scenario.workload, wishes, rows);
+        let workload = resolve_workload(&scenario, wishes, rows);
         if workload.driver == "sysbench" && profile.window.0 < 2.0 {
             bail!(
                 "sysbench reports once a second, too seldom for a window of {} s: use --window 3s or more",
@@ -101,24 +108,6 @@ impl Settled {
         // The seed of a run that names none is the time: written down, so that it can be repeated.
         let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
         Ok(Self { scenario, profile_name, profile, workload, arms, seed, early_stop: wishes.early_stop })
-    }
-
-    /// The most tables, and rows in each, that any arm's load touches.
-    pub fn data(&self) -> (u32, u64) {
-        let loads = self.arms.iter().map(|arm| self.arm_workload(arm));
-        let rows = self.profile.table_rows.unwrap_or(0);
-        loads.fold((0, rows), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
-    }
-
-    /// Does any arm's load change rows? A mix of the user's own is taken to.
-    pub fn writes(&self) -> bool {
-        let loads = self.arms.iter().map(|arm| self.arm_workload(arm)).filter(|load| load.driver != "none");
-        loads.into_iter().any(|load| Profile::named(&load.profile).is_none_or(Profile::writes))
-    }
-
-    /// The programs that make the arms' loads.
-    pub fn drivers(&self) -> BTreeSet<String> {
-        self.arms.iter().map(|arm| self.arm_workload(arm).driver).collect()
     }
 
     /// The scenario's load with what this arm says of its own.
@@ -163,15 +152,6 @@ impl Settled {
         Ok(())
     }
 
-    /// Seconds that all trials will take, but for counting artefacts.
-    pub fn expected_s(&self, arms: usize) -> f64 {
-        let p = &self.profile;
-        // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
-        const SWITCH_S: f64 = 0.35;
-        let trial = p.settle.0 + p.window.0 * (1.0 + JITTER / 2.0) + p.gap.0 + SWITCH_S;
-        trial * arms as f64 * f64::from(p.rounds)
-    }
-
     /// What it means when an arm's commands end by themselves.
     pub fn ends(&self, name: &str) -> Ends {
         self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
@@ -179,9 +159,17 @@ impl Settled {
 
     /// An arm of the scenario, among those of this run or not.
     pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
-        let definitions = Definitions::new(&self.scenario.define, &facts.server.flavour);
         let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
-        Ok(arm::resolved(written, self.arm_workload(written), &self.profile, &definitions))
+        Ok(self.resolved_arm(written, facts))
+    }
+
+    fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
+        let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
+        let definitions = Definitions::new(&self.scenario.define, flavour);
+        let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
+        arm.needs.rig = self.needs(written).map(str::to_owned).collect();
+        arm.server_options = written.server.of(flavour);
+        arm
     }
 
     /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
@@ -191,11 +179,10 @@ impl Settled {
         fill_of: &dyn Fn(&str) -> Fill,
         command: Vec<String>,
     ) -> anyhow::Result<Plan> {
-        let definitions = Definitions::new(&self.scenario.define, &facts.server.flavour);
         let mut arms: Vec<toll_record::Arm> = Vec::with_capacity(self.arms.len());
         for written in &self.arms {
             let fill = &fill_of(&written.name);
-            let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
+            let mut arm = self.resolved_arm(written, facts);
             arm.command = arm::shown(&arm, fill);
             arm.unavailable =
                 arm.unavailable.take().or_else(|| unavailable(&arm, facts)).or_else(|| unfit(&arm, fill));
@@ -215,7 +202,7 @@ impl Settled {
         Ok(Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: again::again(&command, self.seed),
+            command: again(&command, self.seed),
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
@@ -230,7 +217,8 @@ impl Settled {
             gap_s: self.profile.gap.0,
             pilot_s: self.profile.pilot.0,
             early_stop: self.early_stop,
-            server: facts.server.clone(),
+            server: facts.first().map(|server| server.server.clone()),
+            setup: facts.setup.clone(),
             arms,
             order,
             jitter: JITTER,
@@ -239,6 +227,20 @@ impl Settled {
             planned_mde_pct: None,
         })
     }
+}
+
+/// Seconds that all trials will take at most, but for counting artefacts.
+pub fn expected_s(plan: &Plan) -> f64 {
+    // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
+    const SWITCH_S: f64 = 0.35;
+    let jitter_s = plan.window_s * plan.jitter / 2.0;
+    let trial_s = |name: &String| {
+        let arm = plan.arms.iter().find(|arm| arm.name == *name);
+        // A command that ends the window is taken to be done within a usual one: its bound says nothing.
+        let window_s = arm.map_or(0.0, |arm| arm.window.at_most_s().min(plan.window_s));
+        plan.settle_s + jitter_s + window_s + plan.gap_s + SWITCH_S
+    };
+    plan.order.iter().flatten().map(trial_s).sum()
 }
 
 /// `standard` where there is one; a scenario with a single profile has no choice.
@@ -250,9 +252,13 @@ fn default_profile(scenario: &Scenario) -> String {
     scenario.profile.keys().next().cloned().unwrap_or(standard)
 }
 
-fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Workload {
+fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
+    let driver = match scenario.subject {
+        Subject::Server => "toll",
+        Subject::Host => "none",
+    };
     let base = Workload {
-        driver: "toll".into(),
+        driver: driver.into(),
         profile: "read-only".into(),
         transport: "tcp".into(),
         threads: 8,
@@ -262,7 +268,7 @@ fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Wo
         reconnect_every: 0,
         rate_per_s: None,
     };
-    let mut workload = overlay(&base, written);
+    let mut workload = overlay(&base, &scenario.workload);
     if let Some(driver) = &wishes.driver {
         workload.driver.clone_from(driver);
     }

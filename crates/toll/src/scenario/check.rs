@@ -5,8 +5,8 @@
 use super::{Arm, Define, Ends, Profile, Rate, Scenario, Seconds, Sweep, Until, Workload};
 use crate::analyse::{OUTCOMES, definition};
 use crate::artefacts::{self, Shape, Writer};
+use crate::stage::rig;
 use crate::treatment::{BUILT_IN, Definitions, is_name};
-use crate::workload::TRANSPORTS;
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
@@ -49,6 +49,7 @@ impl Scenario {
         );
         self.workload.check().context("in [workload]")?;
         self.check_definitions()?;
+        self.check_what_stands()?;
         let mut names = BTreeSet::new();
         for arm in &self.arms {
             if arm.name.is_empty() || arm.name.contains([',', '#', '.', '/', ' ']) {
@@ -92,6 +93,9 @@ impl Scenario {
             }
         }
         let any = [&["any"][..], &FLAVOURS[..]].concat();
+        for arm in &self.arms {
+            known_flavours(arm.server.options.keys(), &format!("`server` of arm {}", arm.name), &any)?;
+        }
         known_flavours(self.server.options.keys(), "[server.options]", &any)
     }
 
@@ -156,10 +160,11 @@ impl Workload {
             check_load(profile)?;
         }
         if let Some(transport) = &self.transport {
+            let known = rig::transports();
             ensure!(
-                TRANSPORTS.contains(&transport.as_str()),
+                known.contains(&transport.as_str()),
                 "transport = {transport:?} is no way to a server: use {}",
-                TRANSPORTS.join(", ")
+                known.join(", ")
             );
         }
         let counts = [

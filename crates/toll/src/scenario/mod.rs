@@ -5,10 +5,13 @@ mod duration;
 #[cfg(test)]
 mod page;
 mod preset;
+mod size;
+mod stands;
 
 pub use check::{LONGEST_S, MOST_ROUNDS, check_load, check_rate};
 pub use duration::Seconds;
 pub use preset::{PRESETS, Preset};
+pub use size::Bytes;
 
 use crate::artefacts::{self, Writer};
 use anyhow::{Context, bail};
@@ -28,13 +31,21 @@ pub struct Scenario {
     pub baseline: String,
     /// The outcome that verdicts are drawn from.
     pub primary: String,
+    #[serde(default)]
+    pub subject: Subject,
     #[serde(default = "default_margin_pct")]
     pub margin_pct: f64,
     #[serde(default = "default_alpha")]
     pub alpha: f64,
+    #[serde(default)]
     pub workload: Workload,
     #[serde(default)]
     pub server: ServerWish,
+    /// Absent: the tables of the loads, where there are any.
+    pub data: Option<Data>,
+    /// What stands around the subject, in this order.
+    #[serde(default)]
+    pub rig: Vec<toll_record::RigStep>,
     /// `quick`, `standard`, `faithful`.
     pub profile: BTreeMap<String, Profile>,
     /// Text that stands for `{name}` in commands; a table is chosen by the server's flavour.
@@ -44,6 +55,41 @@ pub struct Scenario {
     pub sweep: Option<Sweep>,
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
+}
+
+/// What arms are priced on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    #[default]
+    Server,
+    /// The host alone, or what the rig makes on it.
+    Host,
+}
+
+/// Which data there is, and from which seed.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    #[serde(default = "default_recipe")]
+    pub recipe: String,
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self { recipe: default_recipe(), seed: default_seed() }
+    }
+}
+
+fn default_recipe() -> String {
+    crate::stage::data::DEFAULT.to_owned()
+}
+
+/// The same for every run, so that data is made once and cloned.
+fn default_seed() -> u64 {
+    1
 }
 
 /// Rates of a load-latency sweep.
@@ -70,7 +116,7 @@ pub enum Define {
 }
 
 /// The load; each field of an arm's own `workload` replaces the scenario's.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     pub driver: Option<String>,
@@ -106,6 +152,14 @@ pub struct ServerWish {
     pub options: BTreeMap<String, BTreeMap<String, String>>,
 }
 
+impl ServerWish {
+    /// The options that it asks of a server of this flavour.
+    pub fn of(&self, flavour: &str) -> BTreeMap<String, String> {
+        let tables = ["any", flavour].into_iter().filter_map(|key| self.options.get(key)).flatten();
+        tables.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
 /// How long and how often.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -120,6 +174,9 @@ pub struct Profile {
     /// Rows that tables hold, where that is more than the load touches.
     #[serde(default)]
     pub table_rows: Option<u64>,
+    /// Buffer pool of a sandbox where memory allows; absent: as much as the data needs.
+    #[serde(default)]
+    pub buffer_pool: Option<Bytes>,
     /// The arms of this profile; absent: all.
     #[serde(default)]
     pub arms: Option<Vec<String>>,
@@ -150,7 +207,7 @@ pub struct Arm {
     /// Several processes at once, in the place of `command` or `stages`.
     #[serde(default)]
     pub process: Vec<Member>,
-    /// A listener on the far end of a shaped link: its port. Gives `{remote_ip}`.
+    /// A listener on the rig's far end: its port. Gives `{remote_ip}`.
     pub remote_port: Option<u16>,
     /// Global variables while the arm is on, in this order; put back afterwards.
     #[serde(default)]
@@ -198,6 +255,9 @@ pub struct Arm {
     pub against: Option<String>,
     #[serde(default)]
     pub workload: Workload,
+    /// Options of a sandbox that this arm has for itself, beyond the scenario's.
+    #[serde(default)]
+    pub server: ServerWish,
     /// The arm that this one is at another rate; never in a file, a sweep says so.
     #[serde(skip)]
     pub curve: Option<String>,
@@ -230,12 +290,29 @@ impl Arm {
     pub fn how(&self) -> &'static str {
         match (self.members().as_slice(), self.artefact.map(artefacts::of)) {
             ([], Some(row)) if row.writer == Writer::Server => "log",
-            ([], _) if self.set.0.is_empty() && self.update.is_empty() && self.on.is_empty() => "none",
+            ([], _) if !self.has_statements() => "none",
             ([], _) => "settings",
             ([one], _) if one.copies.is_none() && one.stages.is_none() => "command",
             ([one], _) if one.copies.is_none() => "pipeline",
             _ => "processes",
         }
+    }
+
+    /// Whether anything is asked of a server.
+    pub fn has_statements(&self) -> bool {
+        let settings = self.set.0.is_empty() && self.set_if_known.0.is_empty() && self.update.is_empty();
+        !(settings && self.on.is_empty() && self.off.is_empty())
+    }
+
+    /// Whatever may hold placeholders.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        for member in self.members() {
+            texts.extend(member.commands().cloned());
+            texts.extend(member.stdout);
+        }
+        texts.extend(self.set.0.iter().chain(&self.set_if_known.0).map(|(_, value)| value.clone()));
+        texts
     }
 
     /// All processes as written, whichever way that was.

@@ -9,12 +9,15 @@ use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that toll itself fills in, and what each is.
-pub const BUILT_IN: [(&str, &str); 13] = [
+pub const BUILT_IN: [(&str, &str); 16] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
     ("copy", "the number of the copy, from 1; in `process`"),
     ("datadir", "the server's data directory"),
     ("duration_s", "seconds that a tool must last at least; more than settle and window"),
+    ("link_device", "the device at either end of the rig's link"),
+    ("link_receive", "the network namespace of its receiving end"),
+    ("link_send", "the network namespace of its sending end"),
     ("pid", "the server's process, if it is on this host"),
     ("port", "the server's port"),
     ("remote_ip", "the far end; with the key `remote_port`"),
@@ -24,6 +27,10 @@ pub const BUILT_IN: [(&str, &str); 13] = [
     ("socket", "the server's socket"),
     ("toll", "toll itself"),
 ];
+
+/// Those of them that only a server gives.
+pub const OF_SERVER: [&str; 7] =
+    ["client_defaults", "datadir", "pid", "port", "schema", "server_bin", "socket"];
 
 /// The scenario's own definitions for one flavour of server, and the names that values will have.
 ///

@@ -8,21 +8,20 @@ mod fill;
 mod member;
 mod process;
 mod proctree;
-mod remote;
 mod statements;
 mod usage;
 mod words;
 
 pub use artefact::LogPlace;
-pub use fill::{BUILT_IN, Definitions, Fill, is_name};
+pub use fill::{BUILT_IN, Definitions, Fill, OF_SERVER, is_name};
 pub use process::{Group, Pausable};
 pub use proctree::{cpu_of_process_us, resident_bytes};
-pub use remote::Remote;
 pub use statements::{Admin, NotPutBack, Switched};
 pub use words::packet_counts;
 
 use crate::artefacts::{self, Shape, Writer};
 use crate::journal::Journal;
+use crate::stage::rig::FarEnd;
 use anyhow::Context;
 use artefact::ArtefactFile;
 use member::Member;
@@ -34,7 +33,7 @@ pub struct Bench<'a> {
     /// Absent where no server is in sight.
     pub admin: Option<&'a mut Admin>,
     pub journal: &'a Journal,
-    pub remote: Option<&'a Remote>,
+    pub far_end: Option<&'a FarEnd>,
     /// Where the server may write a log.
     pub logs: Option<&'a LogPlace>,
     /// The load, where it may be held up for a moment.
@@ -123,7 +122,8 @@ impl Treatment {
         stem: &str,
         bench: &mut Bench<'_>,
     ) -> anyhow::Result<()> {
-        if let (Some(port), Some(remote)) = (arm.treatment.remote_port, bench.remote) {
+        if let Some(port) = arm.treatment.remote_port {
+            let remote = bench.far_end.context("the rig has no far end")?;
             let far_file = self.artefact_path().context("a remote needs an artefact to write")?.to_owned();
             self.far_end = Some(remote.listen(port, &far_file, stem, bench)?);
             fill.set("remote_ip", remote.ip().to_owned());

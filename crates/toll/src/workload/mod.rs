@@ -6,11 +6,9 @@ mod counter;
 mod feed;
 mod sysbench;
 mod toll_driver;
-mod tunnel;
 
 pub use counter::Counter;
 pub use feed::{Feed, Live, WindowLoad};
-pub use tunnel::Tunnel;
 
 use crate::journal::{Journal, UndoId};
 use crate::recorder::Recorder;
@@ -20,25 +18,23 @@ use anyhow::{Context, bail};
 use feed::bins_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
-use toll_load::mix::{Distribution, Table};
-use toll_load::tables::{self, Layout, Progress};
 use toll_load::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 
-/// The ways to a server that arms can name.
-pub const TRANSPORTS: [&str; 8] =
-    ["tcp", "unix", "tls", "compress", "localhost", "ipv6", "ssh-tcp", "ssh-unix"];
+/// The ways to a server that arms can name wherever there is one; steps of a rig give more.
+pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
 /// Where drivers connect to, by transport.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Endpoints {
     pub tcp: Option<Target>,
     pub unix: Option<Target>,
-    /// Open while a scenario has arms that go through it.
-    pub tunnel: Option<Tunnel>,
+    /// Transports that steps of the rig give, and where each begins.
+    pub through: BTreeMap<String, Address>,
 }
 
 impl Endpoints {
@@ -48,6 +44,9 @@ impl Endpoints {
             return self.unix.clone().context("the server's socket is not known: give it in --server");
         }
         let tcp = self.tcp.clone().context("the server's TCP address is not known: give it in --server")?;
+        if let Some(address) = self.through.get(transport) {
+            return Ok(Target { address: address.clone(), ..tcp });
+        }
         let at = |host: &str| match &tcp.address {
             Address::Tcp { port, .. } => Address::Tcp { host: host.into(), port: *port },
             socket => socket.clone(),
@@ -58,15 +57,8 @@ impl Endpoints {
             "compress" => Target { compress: Compression::Zlib, ..tcp },
             "localhost" => Target { address: at("localhost"), ..tcp },
             "ipv6" => Target { address: at("::1"), ..tcp },
-            "ssh-tcp" => Target { address: self.through_ssh(|tunnel| tunnel.to_tcp)?, ..tcp },
-            "ssh-unix" => Target { address: self.through_ssh(|tunnel| tunnel.to_unix)?, ..tcp },
-            other => bail!("`{other}` is no transport: known are {}", TRANSPORTS.join(", ")),
+            other => bail!("no way to the server is called `{other}` here: use {}", TRANSPORTS.join(", ")),
         })
-    }
-
-    fn through_ssh(&self, port: impl Fn(&Tunnel) -> u16) -> anyhow::Result<Address> {
-        let tunnel = self.tunnel.as_ref().context("the SSH tunnel needs a server on this host")?;
-        Ok(Address::Tcp { host: "127.0.0.1".into(), port: port(tunnel) })
     }
 }
 
@@ -182,28 +174,4 @@ impl Driver {
         self.feed.finish();
         journal.done(self.undo)
     }
-}
-
-/// Schema of the load's tables in a sandbox.
-pub const SCHEMA: &str = "toll_load";
-
-/// Fills the load's tables, with a line now and then on how far it is.
-pub fn prepare(target: &Target, tables: u32, rows: u64, seed: u64) -> anyhow::Result<()> {
-    let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
-    let target = Target { db, ..target.clone() };
-    let layout = Layout {
-        table: Table { tables, rows, distribution: Distribution::Special },
-        seed,
-        threads: std::thread::available_parallelism().map_or(2, usize::from),
-    };
-    let bar = indicatif::ProgressBar::new(rows * u64::from(tables));
-    let prepared = tables::prepare(&target, &layout, &signals::RAISED, |progress| {
-        if let Progress::Rows(rows) = progress {
-            bar.set_position(rows);
-        }
-    });
-    bar.finish_and_clear();
-    prepared.context("cannot fill the load's tables")?;
-    // Stopped in the middle, it has filled some of them only.
-    signals::check()
 }

@@ -127,13 +127,14 @@ impl Synthetic {
             pilot_s: 0.0,
             held_in: None,
             early_stop: false,
-            server: Server {
+            setup: Setup::default(),
+            server: Some(Server {
                 kind: "sandbox".into(),
                 flavour: "mariadb".into(),
                 version: "10.11.6".into(),
                 address: "/run/toll/mysqld.sock".into(),
                 config: vec![],
-            },
+            }),
             arms: self
                 .arms
                 .iter()
@@ -152,6 +153,7 @@ impl Synthetic {
                     window: Window::Time { s: self.window_s },
                     treatment: Default::default(),
                     needs: Default::default(),
+                    server_options: BTreeMap::new(),
                 })
                 .collect(),
             order: order

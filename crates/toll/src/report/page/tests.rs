@@ -4,8 +4,8 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
-    Arm, ArtefactKind, Bin, Host, Meter, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Window,
-    Workload,
+    Arm, ArtefactKind, Bin, Host, Meter, Plan, Role, RunWriter, Sample, Server, Setup, Step, TrialLine,
+    Window, Workload,
 };
 
 fn an_arm(name: &str) -> Arm {
@@ -34,6 +34,7 @@ fn an_arm(name: &str) -> Arm {
         window: Window::Time { s: 5.0 },
         treatment: Default::default(),
         needs: Default::default(),
+        server_options: BTreeMap::new(),
     }
 }
 
@@ -59,13 +60,14 @@ fn a_plan() -> Plan {
         pilot_s: 0.0,
         held_in: None,
         early_stop: false,
-        server: Server {
+        setup: Setup::default(),
+        server: Some(Server {
             kind: "sandbox".into(),
             flavour: "mariadb".into(),
             version: "10.11.14".into(),
             address: "127.0.0.1:13306".into(),
             config: vec![],
-        },
+        }),
         arms: ["none", "B"].map(an_arm).into(),
         order: vec![vec!["none".into(), "B".into()]],
         jitter: 0.2,
