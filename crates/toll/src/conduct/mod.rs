@@ -199,7 +199,7 @@ impl<'a> Conductor<'a> {
             if self.interrupt.raised() {
                 return;
             }
-            self.recorder.artefact(cut.count(self.stage.port));
+            self.recorder.artefact(cut.count(self.stage.port, &self.stage.journal));
         }
     }
 
