@@ -20,7 +20,8 @@ export interface Run {
 }
 
 export type Role = 'baseline' | 'treatment' | 'aa' | 'placebo' | 'positive-control';
-export type Verdict = 'baseline' | 'costly' | 'cheaper' | 'no-effect' | 'unclear' | 'no-interval';
+export type Verdict =
+  'baseline' | 'costly' | 'cheaper' | 'no-effect' | 'unclear' | 'no-interval' | 'not-compared';
 export type Interval = [number, number];
 
 export interface Server {
@@ -84,6 +85,19 @@ export interface Host {
   server_variables: Record<string, string>;
 }
 
+/** What an outcome is called, and how arms compare in it. */
+export interface Definition {
+  name: string;
+  unit: string;
+  title: string;
+  /** In fewer words; absent: the title. */
+  head?: string;
+  higher_is_better: boolean;
+  compare: 'log-ratio' | 'difference' | 'absolute';
+  /** Of a difference, in its unit. */
+  margin?: number;
+}
+
 export interface Outcome {
   unit: string;
   higher_is_better: boolean;
@@ -92,6 +106,9 @@ export interface Outcome {
   values: number[];
   toll_pct: number | null;
   ci95_pct: Interval | null;
+  /** In the place of these, in `unit`, for what is compared as a difference or not at all. */
+  effect?: number;
+  ci95?: Interval;
   method: string;
   p: number | null;
   p_holm: number | null;
@@ -132,6 +149,8 @@ export interface Arm {
   command: string;
   /** The arm that it is compared with; absent for a baseline, and in runs of older versions. */
   against?: string;
+  /** The outcome that it is judged by; absent: the run's primary one. */
+  judged_by?: string;
   unavailable: string | null;
   windows: number;
   outcomes: Record<string, Outcome>;
@@ -167,6 +186,9 @@ export interface Result {
   seed: number | string;
   baseline: string;
   primary: string;
+  definitions: Definition[];
+  columns: string[];
+  panels: string[];
   margin_pct: number;
   alpha: number;
   rounds_planned: number;
@@ -179,17 +201,31 @@ export interface Result {
   server: Server;
   workload: Workload;
   arms: Arm[];
-  aa: { arm: string; toll_pct: number | null; ci95_pct: Interval | null; ok: boolean } | null;
+  aa: {
+    arm: string;
+    toll_pct: number | null;
+    ci95_pct: Interval | null;
+    effect?: number;
+    ci95?: Interval;
+    ok: boolean;
+  } | null;
   controls: {
     arm: string;
     outcome: string;
     expected_pct: number;
     toll_pct: number | null;
     ci95_pct: Interval | null;
+    effect?: number;
+    ci95?: Interval;
     ok: boolean;
     text: string;
   }[];
-  mde: { planned_pct: number | null; achieved_pct: number | null; rounds_for_margin: number | null } | null;
+  mde: {
+    planned_pct: number | null;
+    achieved_pct: number | null;
+    achieved?: number;
+    rounds_for_margin: number | null;
+  } | null;
   stalls: Stall[];
   self_cost: { cpu_s: number; cpu_pct_of_one_core: number; memory_peak_bytes: number; written_bytes: number };
   warnings: { code: string; arm: string | null; text: string; advice: string }[];
@@ -265,3 +301,15 @@ export function armNames(page: Page): string[] {
 export function catches(page: Page): boolean {
   return page.runs.some(run => run.plan?.arms.some(arm => arm.artefact !== null) ?? true);
 }
+
+/** What the runs of this page say of an outcome; the first that knows it speaks for all. */
+export function definition(page: Page, name: string): Definition | undefined {
+  for (const { result } of analysed(page)) {
+    const found = result.definitions.find(d => d.name === name);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+/** The outcome that verdicts on an arm are drawn from. */
+export const judgedBy = (result: Result, arm: Arm): string => arm.judged_by ?? result.primary;

@@ -8,6 +8,7 @@ mod artefact;
 mod dir;
 mod host;
 mod latency;
+mod outcome;
 mod plan;
 mod result;
 mod sample;
@@ -17,6 +18,10 @@ pub use artefact::{Artefact, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
+pub use outcome::{
+    Aggregate, ArtefactColumn, Compare, Definition, LoadColumn, Party, ProcessColumn, Source, TrialColumn,
+    Zeros,
+};
 pub use plan::{Arm, ArtefactKind, Ends, Plan, Role, Server, Workload};
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
@@ -25,5 +30,5 @@ pub use result::{
 pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
-/// Version of the run format. Readers refuse a newer one.
-pub const FORMAT: u32 = 1;
+/// Version of the run format. Readers refuse a newer one, and read older ones.
+pub const FORMAT: u32 = 2;

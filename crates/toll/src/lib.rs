@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod analyse;
+pub mod catalogue;
 mod child;
 pub mod cli;
 mod clock;
@@ -15,6 +16,7 @@ mod collector;
 mod conduct;
 mod counted;
 pub mod digest;
+mod figures;
 pub mod host;
 pub mod journal;
 pub mod places;

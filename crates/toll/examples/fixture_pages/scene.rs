@@ -1,5 +1,6 @@
 //! On what is an invented run made, and what are its arms made to cost?
 
+use toll::catalogue::CATALOGUE;
 use toll_record::{Arm, ArtefactKind, FORMAT, Host, Plan, Role, Server, Tool, Workload};
 
 pub const STARTED_WALL_US: u64 = 1_790_000_000_000_000;
@@ -66,6 +67,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             workload: workload(),
             artefact: None,
             against: None,
+            judged_by: None,
             curve: None,
             unavailable: None,
             burn_share: None,
@@ -154,6 +156,9 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         seed: shape.seed,
         baseline: "none".into(),
         primary: "latency_us_mean".into(),
+        outcomes: CATALOGUE.outcomes.clone(),
+        columns: CATALOGUE.columns.clone(),
+        panels: CATALOGUE.panels.clone(),
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: shape.rounds,

@@ -56,7 +56,9 @@ fn counted(path: &Path, kind: ArtefactKind, window: CountWindow, ports: &[u16]) 
         ArtefactKind::GeneralLog => Some(Type::Genlog),
         ArtefactKind::AuditLog => Some(Type::Auditlog),
         ArtefactKind::Lines => None,
-        ArtefactKind::Server | ArtefactKind::Bytes => bail!("artefacts of this kind hold no queries"),
+        ArtefactKind::Server | ArtefactKind::Bytes | ArtefactKind::Unknown => {
+            bail!("artefacts of this kind hold no queries")
+        }
     };
     let (reader, kind): (Box<dyn Read + Send>, _) = match window {
         CountWindow::Bytes { from, to } => {

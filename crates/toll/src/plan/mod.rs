@@ -9,6 +9,7 @@ mod sweep;
 
 pub use available::{Facts, no_program, no_variable, unavailable};
 
+use crate::catalogue::CATALOGUE;
 use crate::clock;
 use crate::scenario::{
     Arm, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written, check_load, check_rate,
@@ -182,6 +183,7 @@ impl Settled {
                 command: shown_command(arm, fill),
                 workload: self.arm_workload(arm),
                 against: arm.against.clone(),
+                judged_by: arm.judged_by.clone(),
                 curve: arm.curve.clone(),
                 artefact: arm.artefact,
                 ends: arm.ends,
@@ -210,6 +212,9 @@ impl Settled {
             seed: self.seed,
             baseline: self.scenario.baseline.clone(),
             primary: self.scenario.primary.clone(),
+            outcomes: self.scenario.definitions(),
+            columns: self.scenario.columns.clone().unwrap_or_else(|| CATALOGUE.columns.clone()),
+            panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
             margin_pct: self.scenario.margin_pct,
             alpha: self.scenario.alpha,
             rounds: self.profile.rounds,
@@ -407,6 +412,7 @@ mod tests {
             command: String::new(),
             workload,
             against: arm.against.clone(),
+            judged_by: arm.judged_by.clone(),
             curve: None,
             artefact: None,
             ends: arm.ends,

@@ -1,7 +1,6 @@
 //! In which forms is a run shown?
 
 pub mod bound;
-mod figures;
 pub mod html;
 pub mod json;
 pub mod markdown;

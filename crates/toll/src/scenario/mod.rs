@@ -12,10 +12,12 @@ pub use duration::Seconds;
 pub use preset::{PRESETS, Preset};
 pub use rows::RowUpdate;
 
+use crate::catalogue::{self, CATALOGUE};
 use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
+use toll_record::Definition;
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -30,6 +32,12 @@ pub struct Scenario {
     pub margin_pct: f64,
     #[serde(default = "default_alpha")]
     pub alpha: f64,
+    /// Outcomes of its own, and in the place of the catalogue's.
+    #[serde(default, rename = "outcome", deserialize_with = "catalogue::definitions")]
+    pub outcomes: Vec<Definition>,
+    /// Outcomes that the report's table shows; absent: the catalogue's choice. The page's, likewise.
+    pub columns: Option<Vec<String>>,
+    pub panels: Option<Vec<String>>,
     pub workload: Workload,
     #[serde(default)]
     pub server: ServerWish,
@@ -192,6 +200,8 @@ pub struct Arm {
     pub until_done: bool,
     /// The arm that this one is compared with, where that is not the scenario's baseline.
     pub against: Option<String>,
+    /// The outcome that verdicts on this arm are drawn from, where that is not the scenario's primary one.
+    pub judged_by: Option<String>,
     #[serde(default)]
     pub workload: Workload,
     /// The arm that this one is at another rate; never in a file, a sweep says so.
@@ -259,6 +269,18 @@ impl Scenario {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name_or_path}"))?;
         let scenario = Self::parse(&text).with_context(|| format!("in {name_or_path}"))?;
         Ok((scenario, text))
+    }
+
+    /// Every outcome that this scenario can speak of.
+    pub fn definitions(&self) -> Vec<Definition> {
+        let mut all = CATALOGUE.outcomes.clone();
+        for own in &self.outcomes {
+            match all.iter_mut().find(|known| known.name == own.name) {
+                Some(known) => known.clone_from(own),
+                None => all.push(own.clone()),
+            }
+        }
+        all
     }
 
     /// Reads and validates; the error names the line and what was expected.

@@ -309,6 +309,6 @@ fn extension(kind: toll_record::ArtefactKind) -> &'static str {
         K::TcpdumpText => "txt",
         K::SlowLog | K::GeneralLog | K::AuditLog => "log",
         K::Lines => "lines",
-        K::Server | K::Bytes => "bin",
+        K::Server | K::Bytes | K::Unknown => "bin",
     }
 }
