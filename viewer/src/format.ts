@@ -105,8 +105,9 @@ export function date(wallUs: number): string {
   return `${new Date(wallUs / 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 }
 
-/** With a capital first letter, for a heading. */
+/** With a capital first letter, for a heading; `p99` stays as it is. */
 export function capitalised(text: string): string {
+  if (/^[a-z]\d/.test(text)) return text;
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 

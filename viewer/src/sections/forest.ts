@@ -4,11 +4,12 @@ import { axisLook, tip } from '../chart';
 import { analysed, armNames, definition, judgedBy, type Outcome, type Page } from '../data';
 import { el, type Table } from '../dom';
 import { Figure } from '../figure';
-import { bytes, estimate, inUnit, num, outcomeTitle, plain, range, verdictText } from '../format';
+import { bytes, estimate, inUnit, outcomeTitle, plain, range, verdictText } from '../format';
 import { ceilNice } from '../scale';
 import { faded, type Colours } from '../theme';
 
-const VALUE_WIDTH = 104;
+/** Room for what is said beside a row: at least, at most, and by letter. */
+const VALUE_WIDTHS = [104, 170, 6.6] as const;
 
 interface Row {
   arm: string;
@@ -62,6 +63,8 @@ export function forestSection(page: Page): HTMLElement {
   const rowHeight = several ? 10 + 13 * runs.length : 22;
   const margin = Math.max(...runs.map(({ result }) => result.margin_pct));
   const columns = (width: number) => (width >= 680 ? 2 : 1);
+  const longest = Math.max(...panels.flatMap(p => p.rows.map(row => said(row.outcome).length)));
+  const valueWidth = Math.min(Math.max(VALUE_WIDTHS[0], 16 + VALUE_WIDTHS[2] * longest), VALUE_WIDTHS[1]);
   const panelHeight = 64 + shown.length * rowHeight;
   const references = runs.flatMap(({ result }) => [
     result.baseline,
@@ -83,7 +86,7 @@ export function forestSection(page: Page): HTMLElement {
       const cell = width / cols;
       const grids = panels.map((_, i) => ({
         left: (i % cols) * cell + left,
-        width: cell - left - VALUE_WIDTH - (cols > 1 && i % cols === 0 ? 20 : 4),
+        width: cell - left - valueWidth - (cols > 1 && i % cols === 0 ? 20 : 4),
         top: Math.floor(i / cols) * panelHeight + 26,
         height: shown.length * rowHeight,
       }));
@@ -148,7 +151,7 @@ export function forestSection(page: Page): HTMLElement {
             data: p.rows.map(row => [place(p, row.toll), shown.indexOf(row.arm)]),
             renderItem: (params: Params, api: Api) => {
               const row = p.rows[params.dataIndex];
-              return row ? mark(params, api, c, p, row, several, runs.length) : null;
+              return row ? mark(params, api, c, p, row, several, runs.length, valueWidth) : null;
             },
           },
         ]),
@@ -205,7 +208,7 @@ function axis(p: Panel, c: Colours) {
   const sign = (v: number) => (v > 0 && !p.byItself ? '+' : '');
   const text = (v: number) => {
     if (p.unit === null) return `${sign(v)}${Math.round(v).toLocaleString('en')}%`;
-    return `${sign(v)}${p.unit.startsWith('bytes') ? bytes(v) : num(v)}`;
+    return `${sign(v)}${p.unit.startsWith('bytes') ? bytes(v) : plain(v)}`;
   };
   if (!p.byRatio) {
     return {
@@ -293,7 +296,19 @@ const WORDS: Record<string, string> = {
   'not-compared': '',
 };
 
-function mark(params: Params, api: Api, c: Colours, p: Panel, row: Row, several: boolean, runs: number) {
+/** What stands beside a row. */
+const said = (o: Outcome) => `${estimate(o, o.unit, o.verdict)} ${WORDS[o.verdict] ?? ''}`;
+
+function mark(
+  params: Params,
+  api: Api,
+  c: Colours,
+  p: Panel,
+  row: Row,
+  several: boolean,
+  runs: number,
+  valueWidth: number,
+) {
   const g = params.coordSys;
   const o = row.outcome;
   const [, middle] = api.coord([0, api.value(1)]);
@@ -334,8 +349,8 @@ function mark(params: Params, api: Api, c: Colours, p: Panel, row: Row, several:
     style: {
       x: g.x + g.width + 9,
       y,
-      text: `${estimate(o, o.unit, o.verdict)} ${WORDS[o.verdict] ?? ''}`,
-      width: VALUE_WIDTH - 10,
+      text: said(o),
+      width: valueWidth - 10,
       overflow: 'truncate',
       textVerticalAlign: 'middle',
       fill: several ? colour : o.verdict === 'costly' ? c.costly : c.text,

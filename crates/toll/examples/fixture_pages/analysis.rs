@@ -3,7 +3,7 @@
 //! Means and a plain normal interval: enough to draw from. Never the statistics that toll claims with.
 
 use crate::recording::Recorded;
-use crate::scene::{Made, Shape};
+use crate::scene::{Made, OWN_OUTCOME, Shape};
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
@@ -124,6 +124,7 @@ fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, s
         add("latency_us_p99", "us", false, times(latency_us, tail), times(baseline, 2.6));
         let sqrt = baseline.iter().map(|v| v.sqrt()).collect::<Vec<_>>();
         add("cpu_us_per_query", "us", false, power(0.5), sqrt);
+        outcomes.insert(OWN_OUTCOME.to_owned(), difference(latency_us, baseline, made.arm.role));
     }
     let mine: Vec<_> = recorded.artefacts.iter().filter(|a| a.arm == made.arm.name).collect();
     let executed: u64 = mine.iter().map(|a| a.executed).sum();
@@ -209,6 +210,25 @@ fn outcome(unit: &str, higher_is_better: bool, values: &[f64], base: &[f64], rol
         p: None,
         p_holm: None,
         verdict,
+    }
+}
+
+/// An outcome in thousandths of the latency, compared as a difference.
+fn difference(latency_us: &[f64], baseline: &[f64], role: Role) -> Outcome {
+    let values: Vec<f64> = latency_us.iter().map(|us| us / 1e3).collect();
+    let of_ratio = outcome("ms", false, latency_us, baseline, role);
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let effect = mean - baseline.iter().sum::<f64>() / 1e3 / n;
+    Outcome {
+        mean,
+        sd: of_ratio.sd / 1e3,
+        values,
+        toll_pct: None,
+        ci95_pct: None,
+        effect: of_ratio.toll_pct.map(|_| effect),
+        ci95: of_ratio.ci95_pct.map(|_| [effect - 0.2, effect + 0.2]),
+        ..of_ratio
     }
 }
 
