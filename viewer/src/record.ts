@@ -5,19 +5,29 @@
  */
 export type AaCheck = { arm: string, toll_pct: number | null, ci95_pct: [number, number] | null, ok: boolean, };
 
+/**
+ * An arm with nothing left open: this is what is carried out.
+ *
+ * In texts, `{name}` stands for what is known once the server and the trial are there (`{port}`,
+ * `{artefact}`), and `{{name}}` for those characters themselves.
+ */
 export type Arm = { name: string, 
 /**
  * What it is, in a few words.
  */
 title: string, role: Role, 
 /**
- * How it is carried out: `none`, `command`, `pipeline`, `sql`, `log`.
- */
-kind: string, 
-/**
- * What is run, with placeholders filled in as far as they are known.
+ * What is run, in one line for a reader.
  */
 command: string, workload: Workload, 
+/**
+ * What says how much work was done in a window.
+ */
+meter: Meter, 
+/**
+ * When a window ends.
+ */
+window: Window, 
 /**
  * The arm that this one is compared with; absent: the plan's baseline.
  */
@@ -25,11 +35,7 @@ against?: string | null,
 /**
  * The load-latency curve that this arm is a point of: the name of the arm that was swept.
  */
-curve?: string | null, artefact: ArtefactKind | null, 
-/**
- * What its own end means; absent: it never ends by itself.
- */
-ends?: Ends, 
+curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, needs?: Needs, 
 /**
  * Why this arm cannot run here; such an arm is in no round's order.
  */
@@ -105,7 +111,7 @@ encrypted?: boolean, note: string | null, };
 /**
  * What kind of thing a treatment leaves behind; decides how it is counted.
  */
-export type ArtefactKind = "pcap" | "tcpdump-text" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes";
+export type ArtefactKind = "pcap" | "tcpdump-text" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory";
 
 /**
  * Means over the arm's trials; counts are sums.
@@ -157,9 +163,14 @@ points: Array<[number, number, number | null, number | null]>, };
 export type ControlCheck = { arm: string, outcome: string, expected_pct: number, toll_pct: number | null, ci95_pct: [number, number] | null, ok: boolean, text: string, };
 
 /**
- * What does it mean when a treatment ends by itself?
+ * What a meter counts.
  */
-export type Ends = "never" | "closes-window" | "again" | "rehearse";
+export type Counted = "statements" | "events" | "packets";
+
+/**
+ * What holds the processes of a treatment, and knows what they used.
+ */
+export type HeldIn = "control-group" | "process-group";
 
 /**
  * `host.json`. Holds no host name, user name or address.
@@ -202,6 +213,24 @@ achieved_pct: number | null,
  * Rounds that would make an effect as large as the margin detectable.
  */
 rounds_for_margin: number | null, };
+
+/**
+ * What says how much work was done.
+ */
+export type Meter = "driver" | "server" | { "link": string } | "none";
+
+/**
+ * Without what an arm cannot run.
+ */
+export type Needs = { 
+/**
+ * Programs beyond those of its commands, and files (with a slash).
+ */
+programs: Array<string>, root: boolean, 
+/**
+ * Variables that the server must know.
+ */
+variables: Array<string>, };
 
 /**
  * One outcome of one arm, and its toll against the baseline.
@@ -271,13 +300,17 @@ margin_pct: number,
  */
 alpha: number, rounds: number, 
 /**
- * Length of a window; the last resort where a window lasts until its treatment is done.
+ * Length of windows that last for a time.
  */
 window_s: number, settle_s: number, 
 /**
  * Pause between trials, load still running, treatment off.
  */
 gap_s: number, 
+/**
+ * Length of the pilot before the first trial, the baseline's load alone.
+ */
+pilot_s: number, 
 /**
  * Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
  */
@@ -291,10 +324,51 @@ order: Array<Array<string>>,
  */
 jitter: number, started_wall_us: number, 
 /**
+ * How a treatment's processes are held together; absent in older runs.
+ */
+held_in?: HeldIn | null, 
+/**
  * Smallest toll on the primary outcome that this plan finds at 80% power, foretold from a pilot of
  * the baseline; absent where there was no pilot (yet).
  */
 planned_mde_pct: number | null, };
+
+/**
+ * A process of a treatment, or several joined by pipes.
+ */
+export type Process = { 
+/**
+ * Unlike any other's in the arm.
+ */
+name: string, 
+/**
+ * Words of each command; one's output is the next one's input.
+ */
+stages: Array<Array<string>>, 
+/**
+ * File that takes the last one's standard output.
+ */
+stdout?: string | null, 
+/**
+ * Text on standard error, or at the head of standard output, that says that it is on.
+ */
+ready?: string | null, 
+/**
+ * Ends the first command.
+ */
+stop: Signal, 
+/**
+ * Makes the tool print its counters without ending.
+ */
+probe?: Signal | null, 
+/**
+ * Started this long after the treatment.
+ */
+after_s: number, 
+/**
+ * Environment variables that it is given, by name.
+ */
+env?: Array<string>, };
 
 export type QueryCount = { queries: number, 
 /**
@@ -311,6 +385,28 @@ bytes_read: number,
 executed: number | null, };
 
 export type Role = "baseline" | "treatment" | "aa" | "placebo" | "positive-control";
+
+/**
+ * Rows that are changed while the arm is on, such as those of performance_schema's setup tables.
+ * toll reads them first, and puts back what differs.
+ */
+export type RowUpdate = { 
+/**
+ * With its schema: `performance_schema.setup_consumers`.
+ */
+table: string, 
+/**
+ * The columns that tell its rows apart.
+ */
+key: Array<string>, 
+/**
+ * Which rows, as SQL; all of them where it is absent.
+ */
+where?: string | null, 
+/**
+ * Values by column.
+ */
+set: { [key in string]: string }, };
 
 /**
  * `result.json`, and what `toll report --format json` prints for one run.
@@ -362,6 +458,17 @@ address: string,
 config: Array<string>, };
 
 /**
+ * A global variable while the arm is on.
+ */
+export type Setting = { name: string, value: string, 
+/**
+ * Left out where the server does not know the variable; else that is a failure.
+ */
+if_known?: boolean, };
+
+export type Signal = "INT" | "TERM" | "KILL" | "USR1";
+
+/**
  * A stretch in which the host did (nearly) nothing for its clients.
  */
 export type StallSpan = { arm: string, trial: number, 
@@ -382,6 +489,31 @@ export type Tool = { name: string,
  */
 version: string | null, };
 
+/**
+ * What is done while an arm is on: settings first, in their order, then processes.
+ */
+export type Treatment = { settings: Array<Setting>, updates: Array<RowUpdate>, 
+/**
+ * Statements when the arm goes on, and off.
+ */
+on: Array<string>, off: Array<string>, processes: Array<Process>, 
+/**
+ * Processes that end by themselves are started again until the window is over.
+ */
+again: boolean, 
+/**
+ * A query whose one number counts what was caught so far.
+ */
+count: string | null, 
+/**
+ * The load reconnects once the arm is on: sessions copy some variables when they connect.
+ */
+fresh_sessions: boolean, 
+/**
+ * Port of the listener on the far end of a link.
+ */
+remote_port: number | null, };
+
 export type Verdict = "baseline" | "costly" | "cheaper" | "no-effect" | "unclear" | "no-interval";
 
 /**
@@ -396,6 +528,11 @@ code: string, arm: string | null, text: string,
  * What to do next.
  */
 advice: string, };
+
+/**
+ * When a window ends. It begins once the treatment is on and has settled; `Done`: with it.
+ */
+export type Window = { "until": "time", s: number, } | { "until": "done", at_most_s: number, } | { "until": "count", of: Counted, count: number, at_most_s: number, };
 
 /**
  * What keeps the server busy.

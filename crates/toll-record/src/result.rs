@@ -30,7 +30,9 @@ pub struct RunResult {
     /// False for a run that was cut short; `warnings` says where.
     pub complete: bool,
     pub host: crate::Host,
-    pub server: Server,
+    /// The server that the baseline was measured on; absent where none was in sight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
     pub workload: Workload,
     /// In the order of the plan.
     pub arms: Vec<ArmResult>,

@@ -119,7 +119,14 @@ pub struct PressureSample {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerSample {
     pub mono_us: u64,
+    /// Which of the run's servers, counted from 0 in the order of the plan's setup.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub server: u32,
     pub values: BTreeMap<String, f64>,
+}
+
+fn is_first(server: &u32) -> bool {
+    *server == 0
 }
 
 /// toll's own 10 ms ticker came this late: a stall of the harness, not of the server.

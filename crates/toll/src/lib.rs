@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod analyse;
+mod artefacts;
 mod child;
 pub mod cli;
 mod clock;
@@ -27,5 +28,6 @@ pub mod scenario;
 mod secrets;
 pub mod server;
 mod signals;
+mod stage;
 mod treatment;
 mod workload;

@@ -107,13 +107,11 @@ writer = "sh -c 'printf caught > \"$0\"; exec sleep 100'"
 [[arm]]
 name = "word"
 title = "writes to the file that it is told"
-kind = "command"
 command = "{writer} {artefact}"
 artefact = "bytes"
 [[arm]]
 name = "stdout"
 title = "writes to its output"
-kind = "pipeline"
 stages = ["echo caught", "cat"]
 stdout = "{artefact}"
 artefact = "bytes"
@@ -121,7 +119,6 @@ ends = "again"
 [[arm]]
 name = "log"
 title = "the server writes"
-kind = "log"
 set = { log_output = "FILE", general_log_file = "{artefact}", general_log = "1" }
 artefact = "general-log"
 "#,

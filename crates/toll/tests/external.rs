@@ -23,7 +23,7 @@ impl Theirs {
         let dir = tempfile::Builder::new().prefix("toll-test-").tempdir().expect("a directory");
         let journal =
             Journal::begin_in(&dir.path().join("theirs"), &format!("theirs-{name}")).expect("a journal");
-        let spec = SandboxSpec { cache: Some(dir.path().join("cache")), rows: 100, ..SandboxSpec::default() };
+        let spec = SandboxSpec { cache: Some(dir.path().join("cache")), ..SandboxSpec::default() };
         let sandbox = Some(Sandbox::start(&spec, &journal).expect("started"));
         Some(Self { dir, journal, sandbox })
     }

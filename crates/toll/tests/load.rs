@@ -28,7 +28,7 @@ fn bench() -> Option<Bench> {
     let name = dir.path().file_name().map(|name| name.to_string_lossy().into_owned());
     let run_id = format!("test-load-{}", name.expect("a name"));
     let journal = Journal::begin_in(&dir.path().join("journal"), &run_id).expect("a journal");
-    let spec = SandboxSpec { cache: Some(dir.path().join("cache")), rows: 0, ..SandboxSpec::default() };
+    let spec = SandboxSpec { cache: Some(dir.path().join("cache")), ..SandboxSpec::default() };
     let sandbox = Sandbox::start(&spec, &journal).expect("a sandbox");
     let bench = Bench { sandbox, _journal: journal, dir };
     let made = bench.toll(&["prepare", "--rows", "1000", "--tables", "2"]);

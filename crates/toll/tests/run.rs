@@ -91,12 +91,10 @@ fn an_arm_that_cannot_run_is_shown_with_its_reason() {
 [[arm]]
 name = "ghost"
 title = "a tool that is not there"
-kind = "command"
 command = "no-such-tool --port {port}"
 [[arm]]
 name = "odd"
 title = "a variable that is not there"
-kind = "sql"
 set = { no_such_variable = "1" }
 "#,
         ),

@@ -207,9 +207,7 @@ fn no_secret_of_tolls_own_environment_reaches_a_treatment() {
 
 /// A scenario with one command.
 fn small(command: &str) -> String {
-    let arm = format!(
-        "[[arm]]\nname = \"it\"\ntitle = \"a command\"\nkind = \"command\"\ncommand = \"\"\"{command}\"\"\"\n"
-    );
+    let arm = format!("[[arm]]\nname = \"it\"\ntitle = \"a command\"\ncommand = \"\"\"{command}\"\"\"\n");
     lab::scenario(4, &arm)
 }
 
@@ -289,8 +287,7 @@ fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() 
     let lab = Lab::new();
     let (out, flag) = (lab.path("run"), lab.path("flag"));
     let first = format!("sh -c 'test -e {flag} && exec sleep 60; touch {flag}; exit 3'");
-    let never =
-        "\n[[arm]]\nname = \"never\"\ntitle = \"never works\"\nkind = \"command\"\ncommand = \"false\"\n";
+    let never = "\n[[arm]]\nname = \"never\"\ntitle = \"never works\"\ncommand = \"false\"\n";
     let scenario = lab.write("once.toml", &(small(&first) + never));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
@@ -306,8 +303,7 @@ fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() 
 fn a_setting_that_cannot_be_put_back_ends_the_run_there() {
     let lab = Lab::new();
     let out = lab.path("run");
-    let sql = "\n[[arm]]\nname = \"stuck\"\ntitle = \"no way back\"\nkind = \"sql\"\n\
-               on = [\"SET GLOBAL long_query_time = 1\"]\noff = [\"SET GLOBAL no_such_variable = 1\"]\n";
+    let sql = "\n[[arm]]\nname = \"stuck\"\ntitle = \"no way back\"\non = [\"SET GLOBAL long_query_time = 1\"]\noff = [\"SET GLOBAL no_such_variable = 1\"]\n";
     let scenario = lab.write("stuck.toml", &(small("sleep 60") + sql));
     let run = lab.toll(&["run", &scenario, "--out", &out, "--seed", "1"]);
     let text = said(&run);
@@ -322,8 +318,8 @@ fn a_setting_that_cannot_be_put_back_ends_the_run_there() {
 fn statements_without_a_way_back_are_refused_on_a_server_that_was_there() {
     let lab = Lab::new();
     let server = lab.server();
-    let sql = "\n[[arm]]\nname = \"oneway\"\ntitle = \"no way back\"\nkind = \"sql\"\n\
-               on = [\"SET GLOBAL long_query_time = 1\"]\n";
+    let sql =
+        "\n[[arm]]\nname = \"oneway\"\ntitle = \"no way back\"\non = [\"SET GLOBAL long_query_time = 1\"]\n";
     let scenario = lab.write("oneway.toml", &(small("sleep 60") + sql));
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let run = lab.toll(&["run", &scenario, "--server", &dsn, "--allow-schema", "toll_safe", "--out", &out]);

@@ -24,12 +24,7 @@ impl Bench {
     }
 
     fn spec(&self) -> SandboxSpec {
-        SandboxSpec {
-            cache: Some(self.dir.path().join("cache")),
-            rows: 100,
-            tables: 1,
-            ..SandboxSpec::default()
-        }
+        SandboxSpec { cache: Some(self.dir.path().join("cache")), ..SandboxSpec::default() }
     }
 
     fn entries(&self, below: &str) -> Vec<String> {
@@ -158,13 +153,17 @@ fn a_missing_or_foreign_server_program_is_named_with_the_option_to_change() {
     }
 }
 
+fn data(seed: u64) -> DataSpec {
+    DataSpec { key: format!("few-{seed}"), bytes: 64 << 20, what: "a few rows".into() }
+}
+
 #[test]
 fn data_is_loaded_once_and_cloned_afterwards() {
     if !have_server(None) {
         return;
     }
     let bench = Bench::new("cache");
-    let data = DataSpec { tables: 1, rows: 100, seed: 7 };
+    let data = &data(7);
     let load = |target: &toll_load::Target| {
         let mut connection = Connection::connect(target)?;
         connection.exec_drop(
@@ -188,7 +187,7 @@ fn data_is_loaded_once_and_cloned_afterwards() {
     assert_eq!(kept.len(), 2, "an entry and its lock: {kept:?}");
     assert_eq!(kept[1], format!("{}.lock", kept[0]));
 
-    let other = DataSpec { seed: 8, ..data };
+    let other = &self::data(8);
     let error = Sandbox::start_prepared(&bench.spec(), other, &bench.journal, &|_| {}, never);
     assert!(format!("{:#}", error.expect_err("another seed is other data")).contains("loaded again"));
     bench.assert_clean();
@@ -200,7 +199,7 @@ fn a_load_that_fails_leaves_no_half_made_entry() {
         return;
     }
     let bench = Bench::new("half");
-    let data = DataSpec { tables: 1, rows: 100, seed: 1 };
+    let data = &data(1);
     let fail = |_: &toll_load::Target| anyhow::bail!("interrupted");
     let error =
         Sandbox::start_prepared(&bench.spec(), data, &bench.journal, &|_| {}, fail).expect_err("failed");
@@ -223,7 +222,7 @@ fn two_at_once_load_the_data_once() {
                 let run_id = format!("{}-{number}", bench.journal.run_id());
                 let journal =
                     Journal::begin_in(&bench.dir.path().join("journal"), &run_id).expect("a journal");
-                let data = DataSpec { tables: 1, rows: 100, seed: 1 };
+                let data = &data(1);
                 let load = |target: &toll_load::Target| {
                     loads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     Connection::connect(target)?.exec_drop("create database made_once")?;

@@ -33,7 +33,7 @@ function answer(run: Run): string {
 function facts(run: Run): HTMLElement {
   const { result, plan } = run;
   const of = result ?? plan;
-  const server = of ? `${of.server.flavour} ${of.server.version}` : null;
+  const server = of ? (of.server ? `${of.server.flavour} ${of.server.version}` : 'no server') : null;
   const items = [
     of?.scenario,
     of?.profile ? `profile ${of.profile}` : null,

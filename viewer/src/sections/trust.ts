@@ -122,7 +122,9 @@ function conditions(run: Run): HTMLElement {
   if (of) {
     facts.push([
       'Server',
-      `${of.server.flavour} ${of.server.version}, ${of.server.kind}, ${of.server.address}`,
+      of.server
+        ? `${of.server.flavour} ${of.server.version}, ${of.server.kind}, ${of.server.address}`
+        : 'none in sight',
     ]);
   }
   if (load) {
@@ -146,7 +148,7 @@ function conditions(run: Run): HTMLElement {
       { class: 'conditions' },
       ...facts.map(([k, v]) => el('div', {}, el('dt', {}, k), el('dd', {}, v))),
     ),
-    of && of.server.config.length > 0
+    of?.server && of.server.config.length > 0
       ? list('Server settings that toll chose', of.server.config.map(split))
       : null,
     host ? list('Server variables that bear on the result', Object.entries(host.server_variables)) : null,

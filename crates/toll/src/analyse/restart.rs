@@ -69,7 +69,9 @@ pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Vec<Doubt> {
 
 /// When the server was asked, and for how many seconds it had run.
 fn uptimes(recorded: &Recorded) -> impl Iterator<Item = (u64, f64)> {
-    recorded.servers.iter().filter_map(|s| Some((s.mono_us, *s.values.get("Uptime")?)))
+    // Those beside the first are toll's own, and nobody starts them again.
+    let first = recorded.servers.iter().filter(|s| s.server == 0);
+    first.filter_map(|s| Some((s.mono_us, *s.values.get("Uptime")?)))
 }
 
 fn by_uptime(recorded: &Recorded) -> Vec<Restart> {

@@ -2,12 +2,13 @@
 
 use crate::say::{show, tell};
 use crate::server::background::Background;
-use crate::server::{DataSpec, Sandbox, SandboxSpec};
-use crate::workload;
+use crate::server::{Sandbox, SandboxSpec};
+use crate::stage::data::{DEFAULT, Recipe};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_record::DataSetup;
 
 #[derive(Debug, Subcommand)]
 pub enum Server {
@@ -60,12 +61,19 @@ pub fn run(verb: Server) -> Result<ExitCode> {
 }
 
 fn start(arguments: Start) -> Result<ExitCode> {
-    let data = DataSpec { tables: arguments.tables, rows: arguments.rows, seed: arguments.seed };
+    let recipe = Recipe::named(DEFAULT)?;
+    let data = DataSetup {
+        recipe: DEFAULT.to_owned(),
+        seed: arguments.seed,
+        tables: arguments.tables,
+        rows: arguments.rows,
+        written_by: Vec::new(),
+    };
+    let data_spec = (recipe.spec)(&data);
     let spec = SandboxSpec {
         program: arguments.server_bin,
         port: arguments.port,
-        tables: arguments.tables,
-        rows: arguments.rows,
+        data_bytes: data_spec.bytes,
         performance_schema: arguments.performance_schema,
         ipv6: arguments.ipv6,
         settings: arguments.settings,
@@ -76,9 +84,7 @@ fn start(arguments: Start) -> Result<ExitCode> {
         if data.rows == 0 {
             return Sandbox::start(spec, journal);
         }
-        Sandbox::start_prepared(spec, data, journal, &tell, |target| {
-            workload::prepare(target, data.tables, data.rows, data.seed)
-        })
+        Sandbox::start_prepared(spec, &data_spec, journal, &tell, |target| (recipe.load)(target, &data))
     })?;
     for warning in warnings {
         tell!("toll: warning: {warning}");

@@ -1,8 +1,8 @@
 //! How does a user name the server that is measured?
 
 use super::login::Login;
-use crate::run::ServerChoice;
 use crate::server::Agreed;
+use crate::stage::ServerChoice;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -10,9 +10,9 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     /// `sandbox` (a private server), a DSN (mysql://user@host:port/schema?socket=/path), or an
-    /// option file with a [client] section; the password comes from MYSQL_PWD or the file
-    #[arg(long, default_value = "sandbox", value_name = "sandbox|DSN|FILE")]
-    server: String,
+    /// option file with a [client] section; the password comes from MYSQL_PWD or the file [default: sandbox]
+    #[arg(long, value_name = "sandbox|DSN|FILE")]
+    server: Option<String>,
     /// The mariadbd or mysqld of the sandbox [default: the first found]
     #[arg(long, value_name = "PATH")]
     server_bin: Option<PathBuf>,
@@ -29,8 +29,24 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// For a scenario about the host alone.
+    pub fn resolve_none(self) -> anyhow::Result<ServerChoice> {
+        let options = [
+            (self.server.is_some(), "--server"),
+            (self.server_bin.is_some(), "--server-bin"),
+            (self.schema.is_some(), "--schema"),
+            (self.allow_schema.is_some(), "--allow-schema"),
+            (self.allow_replica, "--allow-replica"),
+        ];
+        if let Some((_, option)) = options.into_iter().find(|(given, _)| *given) {
+            bail!("this scenario is about the host alone and touches no server: leave out {option}");
+        }
+        Ok(ServerChoice::None)
+    }
+
     pub fn resolve(self) -> anyhow::Result<ServerChoice> {
-        if self.server == "sandbox" {
+        let server = self.server.as_deref().unwrap_or("sandbox");
+        if server == "sandbox" {
             let options = [
                 (self.schema.is_some(), "--schema"),
                 (self.allow_schema.is_some(), "--allow-schema"),
@@ -44,7 +60,7 @@ impl ServerArgs {
         if self.server_bin.is_some() {
             bail!("--server-bin goes with --server sandbox: a server that is there already has its own");
         }
-        let Login { mut target, defaults_file } = Login::named(&self.server).context("in --server")?;
+        let Login { mut target, defaults_file } = Login::named(server).context("in --server")?;
         let may_make_schema = self.allow_schema.is_some();
         let named = target.db.take();
         let schema = self.allow_schema.or(self.schema).or(named);

@@ -32,12 +32,12 @@ const BEAT: Duration = Duration::from_millis(100);
 const BEATS_A_SECOND: u64 = 10;
 
 impl Collectors {
-    pub fn start(recorder: &Recorder, server: Option<ServerCounters>, run_dir: &std::path::Path) -> Self {
+    pub fn start(recorder: &Recorder, servers: Vec<ServerCounters>, run_dir: &std::path::Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = vec![ticker::start(recorder.clone(), stop.clone())];
         let (recorder, flag) = (recorder.clone(), stop.clone());
         let disk = host::disk_under(run_dir);
-        threads.push(std::thread::spawn(move || collect(&recorder, server, &disk, &flag)));
+        threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, &flag)));
         Self { stop, threads }
     }
 
@@ -50,7 +50,7 @@ impl Collectors {
     }
 }
 
-fn collect(recorder: &Recorder, mut server: Option<ServerCounters>, disk: &str, stop: &AtomicBool) {
+fn collect(recorder: &Recorder, mut servers: Vec<ServerCounters>, disk: &str, stop: &AtomicBool) {
     let mut host = host::HostReader::new(disk);
     let mut pressure = pressure::PressureReader::new();
     let mut beat = 0u64;
@@ -66,7 +66,7 @@ fn collect(recorder: &Recorder, mut server: Option<ServerCounters>, disk: &str, 
             if let Some(sample) = host.read() {
                 recorder.sample(Sample::Host(sample));
             }
-            if let Some(sample) = server.as_mut().and_then(ServerCounters::read) {
+            for sample in servers.iter_mut().filter_map(ServerCounters::read) {
                 recorder.sample(Sample::Server(sample));
             }
             recorder.sample(Sample::Own(own::read()));

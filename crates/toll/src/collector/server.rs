@@ -25,15 +25,17 @@ const LEVELS: &[&str] = &["Threads_running", "Threads_connected", "Innodb_buffer
 #[derive(Debug)]
 pub struct ServerCounters {
     admin: Admin,
+    /// Its place in the setup.
+    number: u32,
     query: String,
     last: Option<(u64, BTreeMap<String, String>)>,
 }
 
 impl ServerCounters {
-    pub fn new(admin: Admin) -> Self {
+    pub fn new(admin: Admin, number: usize) -> Self {
         let names: Vec<_> = RATES.iter().chain(LEVELS).map(|n| format!("'{n}'")).collect();
         let query = format!("SHOW GLOBAL STATUS WHERE Variable_name IN ({})", names.join(","));
-        Self { admin, query, last: None }
+        Self { admin, number: number as u32, query, last: None }
     }
 
     /// Nothing at the first reading, nor when the server does not answer.
@@ -57,6 +59,6 @@ impl ServerCounters {
                 values.insert(format!("{name}_per_s"), (b - a) / seconds);
             }
         }
-        Some(ServerSample { mono_us: now, values })
+        Some(ServerSample { mono_us: now, server: self.number, values })
     }
 }

@@ -3,6 +3,7 @@
 //! It reads a few megabytes a second, so it is given a stretch cut out of one window of each arm,
 //! and only after the last window of the run.
 
+use crate::artefacts;
 use crate::child;
 use crate::journal::Journal;
 use crate::signals;
@@ -18,7 +19,9 @@ use toll_record::{Artefact, ArtefactKind, QueryCount};
 #[derive(Debug)]
 pub struct Cut {
     file: PathBuf,
-    pub line: Artefact,
+    line: Artefact,
+    /// The server's.
+    port: u16,
     /// Statements that the driver completed in the stretch.
     executed: u64,
 }
@@ -47,14 +50,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 impl Cut {
-    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large.
+    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large or empty.
     pub fn take(
         artefact: &Path,
         stretch: Stretch,
         executed: u64,
         line: &Artefact,
+        port: u16,
         dir: &Path,
     ) -> anyhow::Result<Option<Self>> {
+        if artefacts::of(line.kind).pt_type.is_none() {
+            return Ok(None);
+        }
         let file = dir.join(format!("{}.cut", line.arm));
         let source = File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()))?;
         let target = BufWriter::new(File::create(&file)?);
@@ -65,22 +72,20 @@ impl Cut {
             (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us }) => {
                 cut_text(source, target, begin_us, end_us)?
             }
-            (ArtefactKind::SlowLog | ArtefactKind::GeneralLog, Stretch::Bytes { begin, end }) => {
-                cut_bytes(source, target, begin, end)?
-            }
+            (_, Stretch::Bytes { begin, end }) => cut_bytes(source, target, begin, end)?,
             _ => false,
         };
         if !whole {
             std::fs::remove_file(&file)?;
             return Ok(None);
         }
-        Ok(Some(Self { file, line: line.clone(), executed }))
+        Ok(Some(Self { file, line: line.clone(), port, executed }))
     }
 
     /// Counts; the cut is gone afterwards.
-    pub fn count(self, port: u16, journal: &Journal) -> Artefact {
+    pub fn count(self, journal: &Journal) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
-        let counted = pt_query_digest(&self.file, self.line.kind, port, journal);
+        let counted = pt_query_digest(&self.file, self.line.kind, self.port, journal);
         // The directory goes after the run; a file left in it goes with it.
         let _ = std::fs::remove_file(&self.file);
         let mut line = self.line;
@@ -187,27 +192,21 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16, journal: &Journal
     // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
     command.env("PERCONA_TOOLKIT_TCP_ERRORS_FILE", "/dev/null");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
+    command.args(["--type", artefacts::of(kind).pt_type.context("it cannot read this kind")?]);
+    if artefacts::of(kind).is_of_the_wire {
+        command.args(["--watch-server", &server]);
+    }
     let mut decoder = None;
-    match kind {
-        ArtefactKind::SlowLog => {
-            command.args(["--type", "slowlog"]).stdin(File::open(file)?);
-        }
-        ArtefactKind::GeneralLog => {
-            command.args(["--type", "genlog"]).stdin(File::open(file)?);
-        }
-        ArtefactKind::TcpdumpText => {
-            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(File::open(file)?);
-        }
-        _ => {
-            let mut tcpdump = child::command("tcpdump");
-            tcpdump.args(["-x", "-nn", "-q", "-tttt", "-r"]).arg(file);
-            tcpdump.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-            let (mut tcpdump, undo) =
-                journal.spawn(&mut tcpdump, "tcpdump for pt-query-digest", None, STOP_WITHIN)?;
-            let text = tcpdump.stdout.take().context("tcpdump has no output")?;
-            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(text);
-            decoder = Some((tcpdump, undo));
-        }
+    if kind == ArtefactKind::Pcap {
+        let mut tcpdump = child::command("tcpdump");
+        tcpdump.args(["-x", "-nn", "-q", "-tttt", "-r"]).arg(file);
+        tcpdump.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let (mut tcpdump, undo) =
+            journal.spawn(&mut tcpdump, "tcpdump for pt-query-digest", None, STOP_WITHIN)?;
+        command.stdin(tcpdump.stdout.take().context("tcpdump has no output")?);
+        decoder = Some((tcpdump, undo));
+    } else {
+        command.stdin(File::open(file)?);
     }
     let output = bounded_output(&mut command, journal);
     if let Some((mut decoder, undo)) = decoder {

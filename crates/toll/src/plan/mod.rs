@@ -4,21 +4,24 @@
 //! arms can run, what commands say) once it is there. All randomness comes from the seed.
 
 mod again;
+mod arm;
 mod available;
+mod hidden;
+mod setup;
 mod sweep;
 
-pub use available::{Facts, no_program, no_variable, unavailable};
+pub use again::again;
+pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
+pub use hidden::{check_whole, hidden};
 
 use crate::clock;
 use crate::scenario::{
-    Arm, Profile as Times, Rate, Scenario, Seconds, Sweep, Workload as Written, check_load, check_rate,
+    Arm, Ends, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
+    check_rate,
 };
-use crate::secrets;
-use crate::treatment::{Fill, words_of};
+use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
-use available::{OPEN, unfit};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_load::mix::Profile;
 use toll_record::{FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
@@ -76,8 +79,14 @@ impl Settled {
         for rate in &wishes.rates {
             check_rate(*rate)?;
         }
+        if scenario.subject == Subject::Host && (wishes.driver.is_some() || wishes.sweep.is_some()) {
+            bail!(
+                "{} is about the host alone, and a load needs a server: leave out --driver and --sweep",
+                scenario.name
+            );
+        }
         let rows = wishes.rows.or(profile.rows);
-        let workload = resolve_workload(&scenario.workload, wishes, rows);
+        let workload = resolve_workload(&scenario, wishes, rows);
         if workload.driver == "sysbench" && profile.window.0 < 2.0 {
             bail!(
                 "sysbench reports once a second, too seldom for a window of {} s: use --window 3s or more",
@@ -99,24 +108,6 @@ impl Settled {
         // The seed of a run that names none is the time: written down, so that it can be repeated.
         let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
         Ok(Self { scenario, profile_name, profile, workload, arms, seed, early_stop: wishes.early_stop })
-    }
-
-    /// The most tables, and rows in each, that any arm's load touches.
-    pub fn data(&self) -> (u32, u64) {
-        let loads = self.arms.iter().map(|arm| self.arm_workload(arm));
-        let rows = self.profile.table_rows.unwrap_or(0);
-        loads.fold((0, rows), |(tables, rows), load| (tables.max(load.tables), rows.max(load.rows)))
-    }
-
-    /// Does any arm's load change rows? A mix of the user's own is taken to.
-    pub fn writes(&self) -> bool {
-        let loads = self.arms.iter().map(|arm| self.arm_workload(arm)).filter(|load| load.driver != "none");
-        loads.into_iter().any(|load| Profile::named(&load.profile).is_none_or(Profile::writes))
-    }
-
-    /// The programs that make the arms' loads.
-    pub fn drivers(&self) -> BTreeSet<String> {
-        self.arms.iter().map(|arm| self.arm_workload(arm).driver).collect()
     }
 
     /// The scenario's load with what this arm says of its own.
@@ -161,33 +152,41 @@ impl Settled {
         Ok(())
     }
 
-    /// Seconds that all trials will take, but for counting artefacts.
-    pub fn expected_s(&self, arms: usize) -> f64 {
-        let p = &self.profile;
-        // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
-        const SWITCH_S: f64 = 0.35;
-        let trial = p.settle.0 + p.window.0 * (1.0 + JITTER / 2.0) + p.gap.0 + SWITCH_S;
-        trial * arms as f64 * f64::from(p.rounds)
+    /// What it means when an arm's commands end by themselves.
+    pub fn ends(&self, name: &str) -> Ends {
+        self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
     }
 
-    /// The plan, now that the server is known.
-    pub fn plan(&self, facts: &Facts, fill: &Fill, command: Vec<String>) -> anyhow::Result<Plan> {
-        let mut arms = Vec::new();
-        for arm in &self.arms {
-            arms.push(toll_record::Arm {
-                name: arm.name.clone(),
-                title: secrets::hide(&arm.title),
-                role: arm.role,
-                kind: arm.kind.name().to_owned(),
-                command: shown_command(arm, fill),
-                workload: self.arm_workload(arm),
-                against: arm.against.clone(),
-                curve: arm.curve.clone(),
-                artefact: arm.artefact,
-                ends: arm.ends,
-                unavailable: unavailable(arm, facts).or_else(|| unfit(arm, fill)),
-                burn_share: arm.burn_share,
-            });
+    /// An arm of the scenario, among those of this run or not.
+    pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
+        let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
+        Ok(self.resolved_arm(written, facts))
+    }
+
+    fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
+        let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
+        let definitions = Definitions::new(&self.scenario.define, flavour);
+        let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
+        arm.needs.rig = self.needs(written).map(str::to_owned).collect();
+        arm.server_options = written.server.of(flavour);
+        arm
+    }
+
+    /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
+    pub fn plan(
+        &self,
+        facts: &Facts,
+        fill_of: &dyn Fn(&str) -> Fill,
+        command: Vec<String>,
+    ) -> anyhow::Result<Plan> {
+        let mut arms: Vec<toll_record::Arm> = Vec::with_capacity(self.arms.len());
+        for written in &self.arms {
+            let fill = &fill_of(&written.name);
+            let mut arm = self.resolved_arm(written, facts);
+            arm.command = arm::shown(&arm, fill);
+            arm.unavailable =
+                arm.unavailable.take().or_else(|| unavailable(&arm, facts)).or_else(|| unfit(&arm, fill));
+            arms.push(arm);
         }
         without_reference(&mut arms);
         let baseline = arms.iter().find(|arm| arm.name == self.scenario.baseline);
@@ -203,7 +202,7 @@ impl Settled {
         Ok(Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: again::again(&command, self.seed),
+            command: again(&command, self.seed),
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
@@ -216,15 +215,32 @@ impl Settled {
             window_s: self.profile.window.0,
             settle_s: self.profile.settle.0,
             gap_s: self.profile.gap.0,
+            pilot_s: self.profile.pilot.0,
             early_stop: self.early_stop,
-            server: facts.server.clone(),
+            server: facts.first().map(|server| server.server.clone()),
+            setup: facts.setup.clone(),
             arms,
             order,
             jitter: JITTER,
             started_wall_us: clock::wall_us(),
+            held_in: Some(facts.held_in),
             planned_mde_pct: None,
         })
     }
+}
+
+/// Seconds that all trials will take at most, but for counting artefacts.
+pub fn expected_s(plan: &Plan) -> f64 {
+    // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
+    const SWITCH_S: f64 = 0.35;
+    let jitter_s = plan.window_s * plan.jitter / 2.0;
+    let trial_s = |name: &String| {
+        let arm = plan.arms.iter().find(|arm| arm.name == *name);
+        // A command that ends the window is taken to be done within a usual one: its bound says nothing.
+        let window_s = arm.map_or(0.0, |arm| arm.window.at_most_s().min(plan.window_s));
+        plan.settle_s + jitter_s + window_s + plan.gap_s + SWITCH_S
+    };
+    plan.order.iter().flatten().map(trial_s).sum()
 }
 
 /// `standard` where there is one; a scenario with a single profile has no choice.
@@ -236,9 +252,13 @@ fn default_profile(scenario: &Scenario) -> String {
     scenario.profile.keys().next().cloned().unwrap_or(standard)
 }
 
-fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Workload {
+fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
+    let driver = match scenario.subject {
+        Subject::Server => "toll",
+        Subject::Host => "none",
+    };
     let base = Workload {
-        driver: "toll".into(),
+        driver: driver.into(),
         profile: "read-only".into(),
         transport: "tcp".into(),
         threads: 8,
@@ -248,7 +268,7 @@ fn resolve_workload(written: &Written, wishes: &Wishes, rows: Option<u64>) -> Wo
         reconnect_every: 0,
         rate_per_s: None,
     };
-    let mut workload = overlay(&base, written);
+    let mut workload = overlay(&base, &scenario.workload);
     if let Some(driver) = &wishes.driver {
         workload.driver.clone_from(driver);
     }
@@ -315,34 +335,6 @@ fn without_reference(arms: &mut [toll_record::Arm]) {
     }
 }
 
-/// The command or settings as people would write them; `{artefact}` and the like stay open.
-fn shown_command(arm: &Arm, fill: &Fill) -> String {
-    let mut open = fill.clone();
-    open.set("toll", "toll".into());
-    for name in OPEN {
-        open.set(name, name.to_uppercase());
-    }
-    let shown = |stage: &String| match words_of(stage, &open) {
-        Ok(words) => shell_words::join(secrets::hide_words(&words)),
-        Err(_) => secrets::hide(stage),
-    };
-    let stages: Vec<String> = arm.command.iter().chain(arm.stages.iter().flatten()).map(shown).collect();
-    let mut text = stages.join(" | ");
-    if let Some(stdout) = &arm.stdout {
-        text.push_str(&format!(" > {}", open.apply(stdout).unwrap_or_else(|_| stdout.clone())));
-    }
-    let settings: Vec<_> = arm
-        .set
-        .iter()
-        .map(|(name, value)| format!("{name}={}", open.apply(value).unwrap_or_else(|_| value.clone())))
-        .chain(arm.on.iter().map(|sql| secrets::hide(sql)))
-        .collect();
-    if !settings.is_empty() {
-        text.push_str(&format!("SET GLOBAL {}", settings.join(", ")));
-    }
-    text.trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -386,7 +378,7 @@ mod tests {
         let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
         let settled = Settled::new(scenario, &Wishes::default()).unwrap();
         let mut arms: Vec<toll_record::Arm> =
-            settled.arms.iter().map(|arm| planned(arm, settled.arm_workload(arm))).collect();
+            settled.arms.iter().map(|arm| resolved(settled.scenario.clone(), &arm.name)).collect();
         arms.iter_mut().find(|arm| arm.name == "tcp-64").unwrap().unavailable = Some("no TCP".into());
         without_reference(&mut arms);
         let why = |name: &str| arms.iter().find(|arm| arm.name == name).unwrap().unavailable.clone();
@@ -398,35 +390,26 @@ mod tests {
         assert_eq!(why("text-64"), None);
     }
 
-    fn planned(arm: &Arm, workload: Workload) -> toll_record::Arm {
-        toll_record::Arm {
-            name: arm.name.clone(),
-            title: arm.title.clone(),
-            role: arm.role,
-            kind: arm.kind.name().to_owned(),
-            command: String::new(),
-            workload,
-            against: arm.against.clone(),
-            curve: None,
-            artefact: None,
-            ends: arm.ends,
-            unavailable: None,
-            burn_share: None,
-        }
+    fn resolved(scenario: Scenario, name: &str) -> toll_record::Arm {
+        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let definitions = Definitions::new(&settled.scenario.define, "mariadb");
+        let written = settled.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
+        arm::resolved(written, settled.arm_workload(written), &settled.profile, &definitions)
     }
 
     #[test]
     fn a_shown_command_has_its_definitions_and_no_secret() {
-        let mut arm = scenario().arms.into_iter().find(|arm| arm.name == "B").unwrap();
-        let mut fill = Fill::new(&scenario().define, "mariadb");
+        let mut fill = Fill::default();
         fill.set("port", "33002".into());
-        let shown = shown_command(&arm, &fill);
         assert_eq!(
-            shown,
+            arm::shown(&resolved(scenario(), "B"), &fill),
             "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
         );
+        let mut with_secret = scenario();
+        let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "B").unwrap();
         arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
-        assert_eq!(shown_command(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
+        let arm = resolved(with_secret, "B");
+        assert_eq!(arm::shown(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
     }
 
     #[test]

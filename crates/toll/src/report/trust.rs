@@ -110,7 +110,10 @@ fn host(run: &RunResult) -> String {
         .collect();
     let host =
         if known.is_empty() { "a host that the run does not describe".into() } else { known.join(", ") };
-    format!("{host}; {} {} ({})", run.server.flavour, run.server.version, run.server.kind)
+    match &run.server {
+        Some(server) => format!("{host}; {} {} ({})", server.flavour, server.version, server.kind),
+        None => format!("{host}; no server"),
+    }
 }
 
 fn load(run: &RunResult) -> String {

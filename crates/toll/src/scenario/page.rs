@@ -1,8 +1,9 @@
 //! Does docs/scenarios.md name all that a scenario can say, and do its examples hold?
 
 use super::Scenario;
+use crate::stage::data::RECIPES;
+use crate::stage::rig::{KINDS, transports};
 use crate::treatment::BUILT_IN;
-use crate::workload::TRANSPORTS;
 use std::path::{Path, PathBuf};
 
 fn docs() -> PathBuf {
@@ -32,15 +33,22 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
             "arms" => "[[arm]]".to_owned(),
             "workload" => "[workload]".to_owned(),
             "server" => "[server]".to_owned(),
+            "data" => "[data]".to_owned(),
+            "rig" => "[[rig]]".to_owned(),
             "define" => "[define]".to_owned(),
             "sweep" => "[sweep]".to_owned(),
             name => name.to_owned(),
         })
         .collect();
     wanted.extend(BUILT_IN.map(|(name, _)| format!("{{{name}}}")));
-    wanted.extend(TRANSPORTS.map(str::to_owned));
-    let words = "none command pipeline sql log baseline treatment aa placebo positive-control pcap tcpdump-text \
-        slow-log general-log audit-log lines server bytes never closes-window again rehearse INT TERM KILL USR1 \
+    wanted.extend(transports().into_iter().map(str::to_owned));
+    wanted.extend(RECIPES.iter().map(|recipe| recipe.name.to_owned()));
+    for kind in &KINDS {
+        wanted.push(kind.name.to_owned());
+        wanted.extend(kind.keys.iter().flat_map(|(key, default)| [*key, *default]).map(str::to_owned));
+    }
+    let words = "server host none baseline treatment aa placebo positive-control pcap tcpdump-text \
+        slow-log general-log audit-log lines server bytes directory never closes-window again rehearse INT TERM KILL USR1 \
         mariadb mysql percona toll sysbench";
     wanted.extend(words.split_whitespace().map(str::to_owned));
     wanted.retain(|name| !page.contains(&format!("`{name}`")));

@@ -126,34 +126,38 @@ pub(super) fn accounts(program: &ServerProgram, password: &str) -> String {
 /// The account that drivers and tools use.
 pub const USER: &str = "toll";
 
-/// Bytes that `tables` of `rows` need in memory, with room for undo, dictionary and page overhead.
-///
-/// A sysbench row is 189 bytes of columns; InnoDB stores 240 to 250 a row with its index on `k`
-/// (measured: 10,000 and 1,000,000 rows, MariaDB 10.11). A quarter on top for pages half full.
-pub fn data_bytes(tables: u32, rows: u64) -> u64 {
-    const ROW: u64 = 250;
-    u64::from(tables) * rows * ROW / 4 * 5 + (64 << 20)
-}
+/// The least of a buffer pool: undo, dictionary and whatever a user puts into an empty server.
+pub const LEAST_POOL_BYTES: u64 = 64 << 20;
+/// Connections that a sandbox takes.
+pub const MAX_CONNECTIONS: u32 = 512;
 
-/// What the buffer pool gets, and a warning where that is less than it should be.
+/// What the buffer pool of each of `servers` gets, and a warning where that is less than it should be.
 ///
-/// `wanted` (the document's 16 GiB in a faithful run) is cut to six tenths of the memory that is
-/// available, so that captures still find a page cache.
-pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64) -> (u64, Option<String>) {
+/// `wanted` is cut so that all pools together take six tenths of the memory that is available: captures
+/// still find a page cache.
+pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64, servers: u64) -> (u64, Option<String>) {
     const MIB: u64 = 1 << 20;
-    let allowed = (available / 10 * 6).max(64 * MIB);
+    let allowed = (available / 10 * 6 / servers.max(1)).max(64 * MIB);
     let [wanted, data] = [wanted, data].map(|bytes| bytes.next_multiple_of(MIB));
     let given = wanted.max(data).min(allowed) / MIB * MIB;
+    let together = match servers {
+        0 | 1 => String::new(),
+        many => format!(
+            "; {many} servers would need {} MiB together, and {} MiB can be had",
+            many * wanted.max(data) / MIB,
+            many * allowed / MIB
+        ),
+    };
     let warning = if given < data {
         Some(format!(
             "the buffer pool of {} MiB does not hold the data of {} MiB: the disk is measured too; \
-             use fewer --rows or a host with more memory",
+             use fewer --rows or a host with more memory{together}",
             given / MIB,
             data / MIB
         ))
     } else if given < wanted {
         Some(format!(
-            "the buffer pool is {} MiB instead of {} MiB, as memory allows; the data of {} MiB fits",
+            "the buffer pool is {} MiB instead of {} MiB, as memory allows; the data of {} MiB fits{together}",
             given / MIB,
             wanted / MIB,
             data / MIB
@@ -172,19 +176,27 @@ mod tests {
 
     #[test]
     fn the_pool_holds_the_data_where_memory_allows() {
-        assert_eq!(buffer_pool_bytes(16 * GIB, 2 * GIB, 64 * GIB), (16 * GIB, None));
-        let odd = data_bytes(2, 20_001);
-        let (given, warning) = buffer_pool_bytes(0, odd, 64 * GIB);
+        assert_eq!(buffer_pool_bytes(16 * GIB, 2 * GIB, 64 * GIB, 1), (16 * GIB, None));
+        let odd = 77_109_601;
+        let (given, warning) = buffer_pool_bytes(0, odd, 64 * GIB, 1);
         assert!(given >= odd && warning.is_none(), "{given} for {odd}: {warning:?}");
-        let (given, warning) = buffer_pool_bytes(16 * GIB, 2 * GIB, 10 * GIB);
+        let (given, warning) = buffer_pool_bytes(16 * GIB, 2 * GIB, 10 * GIB, 1);
         assert!((2 * GIB..=6 * GIB).contains(&given));
         assert!(warning.expect("a warning").contains("instead of"));
     }
 
     #[test]
     fn a_pool_smaller_than_the_data_says_that_the_disk_is_measured() {
-        let (given, warning) = buffer_pool_bytes(0, 8 * GIB, 4 * GIB);
+        let (given, warning) = buffer_pool_bytes(0, 8 * GIB, 4 * GIB, 1);
         assert!(given < 8 * GIB);
         assert!(warning.expect("a warning").contains("--rows"));
+    }
+
+    #[test]
+    fn the_pools_of_several_servers_fit_into_memory_together() {
+        let (given, warning) = buffer_pool_bytes(4 * GIB, GIB, 10 * GIB, 3);
+        assert!((GIB..=2 * GIB).contains(&given), "{given}");
+        let warning = warning.expect("a warning");
+        assert!(warning.contains("3 servers would need 12288 MiB together, and 6144 MiB"), "{warning}");
     }
 }

@@ -4,9 +4,8 @@
 //! clone of it. An entry appears under its name only when it is whole. Never alters an entry.
 
 use super::program::ServerProgram;
-use super::{Sandbox, SandboxSpec, config, datadir};
+use super::{Sandbox, SandboxSpec, datadir};
 use crate::child;
-use crate::counted::counted;
 use crate::journal::{Journal, Undo, quoted_name};
 use crate::signals;
 use anyhow::{Context, Result, bail};
@@ -18,29 +17,60 @@ use std::process::Stdio;
 use std::time::Duration;
 use toll_load::{Connection, Target};
 
-/// The data that a sandbox shall hold; with the server's version it names a cache entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The data that a sandbox shall hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataSpec {
-    pub tables: u32,
-    /// In each table.
-    pub rows: u64,
-    pub seed: u64,
+    /// All on which the data depends; with the server's version it names a cache entry.
+    pub key: String,
+    /// In memory; on disk it takes no more.
+    pub bytes: u64,
+    /// What it is, for the user who waits: `8 tables of 10000 rows`.
+    pub what: String,
 }
 
 /// Raised when data or layout of entries change, so that old ones are no longer found.
 const LAYOUT: u32 = 2;
 
+/// Settings of a running server: servers that differ in these alone hold clones of the same data, so that
+/// what is compared are the settings and not how pages happened to be filled.
+const LEAVE_DATA_ALONE: [&str; 24] = [
+    "binlog_*",
+    "innodb_adaptive_*",
+    "innodb_buffer_pool_*",
+    "innodb_doublewrite",
+    "innodb_flush_*",
+    "innodb_flushing_*",
+    "innodb_io_capacity*",
+    "innodb_log_buffer_size",
+    "innodb_lru_*",
+    "innodb_max_dirty_*",
+    "innodb_page_cleaners",
+    "innodb_purge_*",
+    "innodb_read_io_threads",
+    "innodb_use_native_aio",
+    "innodb_write_io_threads",
+    "log_bin",
+    "log_slave_updates",
+    "max_connections",
+    "performance_schema*",
+    "server_id",
+    "sync_binlog",
+    "table_open_cache*",
+    "thread_*",
+    "transaction_isolation",
+];
+
 /// Starts a sandbox that holds `data`. `load` fills a running server and is only called when no
 /// clone can be had; `tell` hears what is going on.
 pub(super) fn start(
     spec: &SandboxSpec,
-    data: DataSpec,
+    data: &DataSpec,
     journal: &Journal,
     tell: &dyn Fn(&str),
     load: impl FnOnce(&Target) -> Result<()>,
 ) -> Result<Sandbox> {
     let program = ServerProgram::find(spec.program.as_deref())?;
-    let spec = SandboxSpec { tables: data.tables, rows: data.rows, ..spec.clone() };
+    let spec = SandboxSpec { data_bytes: data.bytes, ..spec.clone() };
     let cache = spec.cache_dir()?.join("prepared");
     std::fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
     let entry = cache.join(key(&program, &spec, data));
@@ -51,7 +81,7 @@ pub(super) fn start(
         drop(lock);
         lock = locked(&entry, FlockArg::LockExclusive, tell)?;
         if !entry.is_dir() {
-            make(&entry, &spec, &program, journal, tell, load)?;
+            make(&entry, &spec, data, &program, journal, tell, load)?;
         }
     }
     let sandbox = Sandbox::start_with(&spec, program, journal, |_, home| {
@@ -62,23 +92,29 @@ pub(super) fn start(
 }
 
 /// Everything on which the bytes of a data directory depend.
-fn key(program: &ServerProgram, spec: &SandboxSpec, data: DataSpec) -> String {
-    let mut key = format!(
-        "{}-{}-tables{}-rows{}-seed{}-v{LAYOUT}",
-        program.flavour.name(),
-        program.version,
-        data.tables,
-        data.rows,
-        data.seed
-    );
-    if !spec.settings.is_empty() {
-        // Page size and the like are fixed when the data is made; which settings do so is the
-        // server's business, so any difference makes another entry.
-        let mut settings = spec.settings.clone();
+fn key(program: &ServerProgram, spec: &SandboxSpec, data: &DataSpec) -> String {
+    let mut key = format!("{}-{}-{}-v{LAYOUT}", program.flavour.name(), program.version, data.key);
+    let mut settings = shaping(&spec.settings);
+    if !settings.is_empty() {
         settings.sort();
         key.push_str(&format!("-{:016x}", fnv1a(settings.join("\n").as_bytes())));
     }
     key
+}
+
+/// Settings that bear on how data lies on disk. Page size and the like are fixed when it is made; which
+/// ones do so is the server's business, so any but those known to leave it alone makes another entry.
+fn shaping(settings: &[String]) -> Vec<String> {
+    let shapes = |setting: &&String| {
+        let name = setting.split('=').next().unwrap_or_default().replace('-', "_");
+        let name = name.strip_prefix("loose_").unwrap_or(&name);
+        let leaves = |known: &&str| match known.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == *known,
+        };
+        !LEAVE_DATA_ALONE.iter().any(leaves)
+    };
+    settings.iter().filter(shapes).cloned().collect()
 }
 
 /// FNV-1a, 64 bits: the same in every build and on every host, unlike the standard hasher.
@@ -112,6 +148,7 @@ fn locked(entry: &Path, kind: FlockArg, tell: &dyn Fn(&str)) -> Result<Flock<Fil
 fn make(
     entry: &Path,
     spec: &SandboxSpec,
+    data: &DataSpec,
     program: &ServerProgram,
     journal: &Journal,
     tell: &dyn Fn(&str),
@@ -119,7 +156,7 @@ fn make(
 ) -> Result<()> {
     let cache = entry.parent().unwrap_or(entry);
     // The entry itself, and a clone of it where the file system cannot share blocks.
-    let needed = 2 * config::data_bytes(spec.tables, spec.rows) + (512 << 20);
+    let needed = 2 * data.bytes + (512 << 20);
     let free = crate::host::disk::free_bytes(cache)?;
     if free < needed {
         bail!(
@@ -131,14 +168,13 @@ fn make(
         );
     }
     tell(&format!(
-        "preparing {} of {} rows for {} {} (once; kept in {})",
-        counted(spec.tables.into(), "table"),
-        spec.rows,
+        "preparing {} for {} {} (once; kept in {})",
+        data.what,
         program.flavour.name(),
         program.version,
         cache.display()
     ));
-    let mut loading = SandboxSpec { port: None, ..spec.clone() };
+    let mut loading = SandboxSpec { port: None, settings: shaping(&spec.settings), ..spec.clone() };
     // What a crash would lose is thrown away anyway: no half-made entry is ever used.
     loading.settings.push("innodb_flush_log_at_trx_commit=0".into());
     loading.settings.push("innodb_doublewrite=OFF".into());
@@ -217,4 +253,19 @@ fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal) -> Result<
 fn sync(dir: &Path) -> Result<()> {
     let dir_file = File::open(dir).with_context(|| format!("cannot open {}", dir.display()))?;
     nix::unistd::syncfs(dir_file.as_fd()).with_context(|| format!("cannot write {} to disk", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shaping;
+
+    #[test]
+    fn servers_that_differ_only_in_how_they_run_share_their_data() {
+        let settings = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>();
+        let running =
+            ["innodb_doublewrite=OFF", "performance-schema-instrument=%=OFF", "log_bin", "sync_binlog=1"];
+        assert_eq!(shaping(&settings(&running)), [""; 0]);
+        let made = settings(&["innodb_page_size=8k", "innodb_doublewrites=1", "plugin-load-add=x"]);
+        assert_eq!(shaping(&made), made);
+    }
 }

@@ -35,11 +35,10 @@ pub struct SandboxSpec {
     pub cache: Option<PathBuf>,
     /// Must be 2 modulo 8; absent: the first free one from [`port::FIRST`].
     pub port: Option<u16>,
-    /// The data it shall hold in memory.
-    pub tables: u32,
-    pub rows: u64,
-    /// Buffer pool that is wanted even if the data needs less (16 GiB in a faithful run).
-    pub buffer_pool_bytes: u64,
+    /// What the data that it shall hold takes in memory.
+    pub data_bytes: u64,
+    /// Absent: as much as the data needs, as far as memory allows.
+    pub buffer_pool_bytes: Option<u64>,
     pub max_connections: u32,
     pub performance_schema: bool,
     /// Listen on ::1 too.
@@ -57,10 +56,9 @@ impl Default for SandboxSpec {
             program: None,
             cache: None,
             port: None,
-            tables: 8,
-            rows: 10_000,
-            buffer_pool_bytes: 0,
-            max_connections: 512,
+            data_bytes: config::LEAST_POOL_BYTES,
+            buffer_pool_bytes: None,
+            max_connections: config::MAX_CONNECTIONS,
             performance_schema: false,
             ipv6: false,
             tls: false,
@@ -110,7 +108,7 @@ impl Sandbox {
     /// time. `tell` hears what is going on.
     pub fn start_prepared(
         spec: &SandboxSpec,
-        data: DataSpec,
+        data: &DataSpec,
         journal: &Journal,
         tell: &dyn Fn(&str),
         load: impl FnOnce(&Target) -> Result<()>,
@@ -129,9 +127,13 @@ impl Sandbox {
         if let Some(port) = spec.port {
             port::check(port, &addresses)?;
         }
-        let data = config::data_bytes(spec.tables, spec.rows);
-        let available = crate::host::memory::available_bytes();
-        let (buffer_pool_bytes, warning) = config::buffer_pool_bytes(spec.buffer_pool_bytes, data, available);
+        let (buffer_pool_bytes, warning) = match spec.buffer_pool_bytes {
+            Some(bytes) => (bytes, None),
+            None => {
+                let available = crate::host::memory::available_bytes();
+                config::buffer_pool_bytes(0, spec.data_bytes, available, 1)
+            }
+        };
         let settings = Settings {
             buffer_pool_bytes,
             max_connections: spec.max_connections,
@@ -140,7 +142,7 @@ impl Sandbox {
             further: spec.settings.clone(),
         };
 
-        let home = spec.cache_dir()?.join("sandbox").join(journal.run_id());
+        let home = free_home(&spec.cache_dir()?.join("sandbox"), journal.run_id());
         let mut directories = vec![make_home(&home, journal)?];
         let filled = fill(&program, &home);
         let started = filled.and_then(|()| {
@@ -418,6 +420,13 @@ fn addresses(ipv6: bool) -> Vec<IpAddr> {
     std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(v6).collect()
 }
 
+/// A run may have several servers.
+fn free_home(below: &Path, run_id: &str) -> PathBuf {
+    let numbered = (2..).map(|number| below.join(format!("{run_id}-{number}")));
+    let mut homes = std::iter::once(below.join(run_id)).chain(numbered);
+    homes.find(|home| !home.exists()).unwrap_or_else(|| below.join(run_id))
+}
+
 /// Only the owner may look inside: it holds the password.
 fn make_home(home: &Path, journal: &Journal) -> Result<UndoId> {
     let parent = home.parent().unwrap_or(home);
@@ -437,7 +446,8 @@ fn socket_path(home: &Path, journal: &Journal, directories: &mut Vec<UndoId>) ->
     if socket.as_os_str().len() <= SOCKET_PATH_MAX {
         return Ok(socket);
     }
-    let short = std::env::temp_dir().join(format!("toll-{}", journal.run_id()));
+    let name = home.file_name().unwrap_or_default().to_string_lossy();
+    let short = std::env::temp_dir().join(format!("toll-{name}"));
     let socket = short.join("server.sock");
     if socket.as_os_str().len() > SOCKET_PATH_MAX {
         bail!("{} is too long for a Unix socket: set TMPDIR to a shorter directory", socket.display());

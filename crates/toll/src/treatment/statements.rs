@@ -5,11 +5,11 @@
 use super::Fill;
 use crate::journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use crate::say::TellIfSlow;
-use crate::scenario::{Arm, RowUpdate};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toll_load::{Connection, Error, Target};
+use toll_record::{Arm, RowUpdate};
 
 /// toll's own session with the server, for settings and counters; reconnects when it was lost.
 #[derive(Debug)]
@@ -137,15 +137,15 @@ impl Admin {
 
     /// Puts an arm's settings in force.
     pub fn switch_on(&mut self, arm: &Arm, fill: &Fill, journal: &Journal) -> anyhow::Result<Switched> {
-        let mut settings = self.settings(arm, fill)?;
-        settings.sort_by_key(|setting| setting.turn);
-        let updates =
-            arm.update.iter().map(|update| self.row_changes(update)).collect::<Result<Vec<_>, _>>()?;
+        let treatment = &arm.treatment;
+        let settings = self.settings(&treatment.settings, fill)?;
+        let updates = treatment.updates.iter().map(|update| self.row_changes(update));
+        let updates = updates.collect::<Result<Vec<_>, _>>()?;
         let forward: Vec<String> = (settings.iter().map(|s| s.forward.clone()))
             .chain(updates.iter().map(|u| u.forward.clone()))
-            .chain(arm.on.iter().cloned())
+            .chain(treatment.on.iter().cloned())
             .collect();
-        let back: Vec<String> = (arm.off.iter().cloned())
+        let back: Vec<String> = (treatment.off.iter().cloned())
             .chain(updates.into_iter().rev().flat_map(|u| u.back))
             .chain(settings.into_iter().rev().map(|s| s.back))
             .collect();
@@ -168,19 +168,16 @@ impl Admin {
     }
 
     /// The variables that an arm sets, with what they were.
-    fn settings(&mut self, arm: &Arm, fill: &Fill) -> anyhow::Result<Vec<Setting>> {
+    fn settings(&mut self, wished: &[toll_record::Setting], fill: &Fill) -> anyhow::Result<Vec<Setting>> {
         let mut settings = Vec::new();
-        let wished = arm.set.iter().map(|(n, v)| (n, v, true));
-        let optional = arm.set_if_known.iter().map(|(n, v)| (n, v, false));
-        for (name, value, needed) in wished.chain(optional) {
+        for toll_record::Setting { name, value, if_known } in wished {
             let Some(old) = self.variables(name)?.remove(name.as_str()) else {
-                if needed {
+                if !if_known {
                     bail!("the server does not know the variable {name}");
                 }
                 continue;
             };
             settings.push(Setting {
-                turn: Turn::of(name),
                 forward: format!("SET GLOBAL {name} = {}", literal(&fill.apply(value)?)),
                 back: format!("SET GLOBAL {name} = {}", literal(&old)),
             });
@@ -247,7 +244,6 @@ impl Admin {
 }
 
 struct Setting {
-    turn: Turn,
     forward: String,
     back: String,
 }
@@ -255,29 +251,6 @@ struct Setting {
 struct RowChanges {
     forward: String,
     back: Vec<String>,
-}
-
-/// When a variable is set; the way back is the reverse. Where a log goes comes before what it takes,
-/// or a log that is on already (and is somebody's) takes what is meant for toll's; what switches a log
-/// on comes last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
-    Place,
-    Rest,
-    Switch,
-}
-
-impl Turn {
-    fn of(variable: &str) -> Self {
-        let ends = |endings: &[&str]| endings.iter().any(|ending| variable.ends_with(ending));
-        if ends(&["_file", "_file_path"]) {
-            Self::Place
-        } else if ends(&["slow_query_log", "general_log", "_logging"]) {
-            Self::Switch
-        } else {
-            Self::Rest
-        }
-    }
 }
 
 /// A line of SHOW GRANTS.
@@ -305,7 +278,7 @@ fn literal(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Turn, allows_set_global, literal, quoted};
+    use super::{allows_set_global, literal, quoted};
 
     #[test]
     fn only_a_grant_for_the_whole_server_allows_to_set_its_variables() {
@@ -327,13 +300,5 @@ mod tests {
         assert_eq!(literal("FILE"), "'FILE'");
         assert_eq!(literal(""), "''");
         assert_eq!(quoted("a'b\\c"), "'a''b\\\\c'");
-    }
-
-    #[test]
-    fn a_log_gets_its_file_before_anything_that_fills_it() {
-        let mut names = ["slow_query_log", "log_output", "long_query_time", "slow_query_log_file"];
-        names.sort_by_key(|name| Turn::of(name));
-        assert_eq!(names, ["slow_query_log_file", "log_output", "long_query_time", "slow_query_log"]);
-        assert_eq!(Turn::of("server_audit_logging"), Turn::Switch);
     }
 }

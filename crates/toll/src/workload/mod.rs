@@ -2,40 +2,39 @@
 //!
 //! Both drivers speak the same bins; the conductor cannot tell them apart.
 
+mod counter;
 mod feed;
 mod sysbench;
 mod toll_driver;
-mod tunnel;
 
+pub use counter::Counter;
 pub use feed::{Feed, Live, WindowLoad};
-pub use tunnel::Tunnel;
 
 use crate::journal::{Journal, UndoId};
 use crate::recorder::Recorder;
 use crate::signals;
 use crate::treatment::{Pausable, cpu_of_process_us};
 use anyhow::{Context, bail};
+use feed::bins_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Child;
 use std::time::{Duration, Instant};
-use toll_load::mix::{Distribution, Table};
-use toll_load::tables::{self, Layout, Progress};
 use toll_load::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 
-/// The ways to a server that arms can name.
-pub const TRANSPORTS: [&str; 8] =
-    ["tcp", "unix", "tls", "compress", "localhost", "ipv6", "ssh-tcp", "ssh-unix"];
+/// The ways to a server that arms can name wherever there is one; steps of a rig give more.
+pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
 /// Where drivers connect to, by transport.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Endpoints {
     pub tcp: Option<Target>,
     pub unix: Option<Target>,
-    /// Open while a scenario has arms that go through it.
-    pub tunnel: Option<Tunnel>,
+    /// Transports that steps of the rig give, and where each begins.
+    pub through: BTreeMap<String, Address>,
 }
 
 impl Endpoints {
@@ -45,6 +44,9 @@ impl Endpoints {
             return self.unix.clone().context("the server's socket is not known: give it in --server");
         }
         let tcp = self.tcp.clone().context("the server's TCP address is not known: give it in --server")?;
+        if let Some(address) = self.through.get(transport) {
+            return Ok(Target { address: address.clone(), ..tcp });
+        }
         let at = |host: &str| match &tcp.address {
             Address::Tcp { port, .. } => Address::Tcp { host: host.into(), port: *port },
             socket => socket.clone(),
@@ -55,22 +57,14 @@ impl Endpoints {
             "compress" => Target { compress: Compression::Zlib, ..tcp },
             "localhost" => Target { address: at("localhost"), ..tcp },
             "ipv6" => Target { address: at("::1"), ..tcp },
-            "ssh-tcp" => Target { address: self.through_ssh(|tunnel| tunnel.to_tcp)?, ..tcp },
-            "ssh-unix" => Target { address: self.through_ssh(|tunnel| tunnel.to_unix)?, ..tcp },
-            other => bail!("`{other}` is no transport: known are {}", TRANSPORTS.join(", ")),
+            other => bail!("no way to the server is called `{other}` here: use {}", TRANSPORTS.join(", ")),
         })
-    }
-
-    fn through_ssh(&self, port: impl Fn(&Tunnel) -> u16) -> anyhow::Result<Address> {
-        let tunnel = self.tunnel.as_ref().context("the SSH tunnel needs a server on this host")?;
-        Ok(Address::Tcp { host: "127.0.0.1".into(), port: port(tunnel) })
     }
 }
 
 /// What starting a driver needs besides the workload itself.
 #[derive(Debug)]
 pub struct Ground<'a> {
-    pub endpoints: &'a Endpoints,
     pub journal: &'a Journal,
     pub recorder: &'a Recorder,
     /// For the driver's own words and settings.
@@ -85,6 +79,8 @@ pub struct Driver {
     undo: UndoId,
     pub feed: Feed,
     pub workload: Workload,
+    /// Of the server that it keeps busy.
+    pub address: Address,
     cpu_us_at_end: u64,
 }
 
@@ -94,12 +90,11 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 impl Driver {
     /// Starts the driver and waits for its first bin.
-    pub fn start(workload: &Workload, ground: &Ground<'_>) -> anyhow::Result<Self> {
-        let target = ground.endpoints.target(&workload.transport)?;
+    pub fn start(workload: &Workload, target: &Target, ground: &Ground<'_>) -> anyhow::Result<Self> {
         let stderr = ground.dir.join("driver.stderr");
         let (mut command, bins) = match workload.driver.as_str() {
-            "toll" => toll_driver::command(workload, &target, ground)?,
-            "sysbench" => sysbench::command(workload, &target, ground)?,
+            "toll" => toll_driver::command(workload, target, ground)?,
+            "sysbench" => sysbench::command(workload, target, ground)?,
             other => bail!("`{other}` is no driver: use toll or sysbench"),
         };
         let errors = std::fs::OpenOptions::new()
@@ -112,8 +107,9 @@ impl Driver {
         let (mut child, undo) =
             ground.journal.spawn(&mut command, &what, Some(Signal::SIGTERM), STOP_WITHIN)?;
         let stdout = child.stdout.take().context("the driver has no standard output")?;
-        let feed = Feed::start(stdout, bins, workload.threads, ground.recorder.clone());
-        let mut driver = Self { child, undo, feed, workload: workload.clone(), cpu_us_at_end: 0 };
+        let feed = Feed::start(bins_of(stdout, bins), workload.threads, ground.recorder.clone());
+        let address = target.address.clone();
+        let mut driver = Self { child, undo, feed, workload: workload.clone(), address, cpu_us_at_end: 0 };
         let begun = Instant::now();
         while driver.feed.live().is_none() {
             if begun.elapsed() > FIRST_BIN_WITHIN || driver.ended() {
@@ -178,28 +174,4 @@ impl Driver {
         self.feed.finish();
         journal.done(self.undo)
     }
-}
-
-/// Schema of the load's tables in a sandbox.
-pub const SCHEMA: &str = "toll_load";
-
-/// Fills the load's tables, with a line now and then on how far it is.
-pub fn prepare(target: &Target, tables: u32, rows: u64, seed: u64) -> anyhow::Result<()> {
-    let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
-    let target = Target { db, ..target.clone() };
-    let layout = Layout {
-        table: Table { tables, rows, distribution: Distribution::Special },
-        seed,
-        threads: std::thread::available_parallelism().map_or(2, usize::from),
-    };
-    let bar = indicatif::ProgressBar::new(rows * u64::from(tables));
-    let prepared = tables::prepare(&target, &layout, &signals::RAISED, |progress| {
-        if let Progress::Rows(rows) = progress {
-            bar.set_position(rows);
-        }
-    });
-    bar.finish_and_clear();
-    prepared.context("cannot fill the load's tables")?;
-    // Stopped in the middle, it has filled some of them only.
-    signals::check()
 }

@@ -69,7 +69,6 @@ impl Server {
         let spec = SandboxSpec {
             program: Some(program),
             cache: Some(dir.path().join("cache")),
-            rows: 0,
             settings: settings.to_vec(),
             start_timeout: Duration::from_secs(120),
             ..SandboxSpec::default()

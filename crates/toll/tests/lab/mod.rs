@@ -82,6 +82,11 @@ impl Lab {
         self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
+    pub fn spawn_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.envs(environment.iter().copied()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    }
+
     pub fn signal(&self, child: &Child, name: &str) {
         let sent =
             Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status().unwrap();

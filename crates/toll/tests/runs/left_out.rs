@@ -38,7 +38,7 @@ fn uptimes(recorded: &mut Recorded, age_s: u64, restarted_us: Option<u64>) {
             _ => mono_us - first + age_s * 1_000_000,
         };
         let values = [("Uptime".to_owned(), (since_us / 1_000_000) as f64)].into();
-        Some(Sample::Server(ServerSample { mono_us, values }))
+        Some(Sample::Server(ServerSample { mono_us, server: 0, values }))
     });
     recorded.take(samples.collect());
 }

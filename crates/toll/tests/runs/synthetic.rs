@@ -124,14 +124,17 @@ impl Synthetic {
             window_s: self.window_s,
             settle_s: self.settle_s,
             gap_s: self.gap_s,
+            pilot_s: 0.0,
+            held_in: None,
             early_stop: false,
-            server: Server {
+            setup: Setup::default(),
+            server: Some(Server {
                 kind: "sandbox".into(),
                 flavour: "mariadb".into(),
                 version: "10.11.6".into(),
                 address: "/run/toll/mysqld.sock".into(),
                 config: vec![],
-            },
+            }),
             arms: self
                 .arms
                 .iter()
@@ -139,7 +142,6 @@ impl Synthetic {
                     name: arm.name.into(),
                     title: format!("{:.2} times the CPU a query", arm.cost),
                     role: arm.role,
-                    kind: "command".into(),
                     command: format!("collect --as {}", arm.name),
                     workload: workload.clone(),
                     against: None,
@@ -147,7 +149,11 @@ impl Synthetic {
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
-                    ends: Default::default(),
+                    meter: Meter::Driver,
+                    window: Window::Time { s: self.window_s },
+                    treatment: Default::default(),
+                    needs: Default::default(),
+                    server_options: BTreeMap::new(),
                 })
                 .collect(),
             order: order

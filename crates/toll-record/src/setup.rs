@@ -1,0 +1,81 @@
+//! What stood around the trials, resolved: enough to make it stand again.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Server, data and rig of a run, as they were made ready before its first trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Setup {
+    /// Servers that toll started; absent where the server was there before, or none is in sight.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSetup>,
+    /// Absent where no load and no command needs data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<DataSetup>,
+    /// What stands around the subject, in the order in which it is made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rig: Vec<RigStep>,
+}
+
+/// What the servers of a run have in common, and what tells them apart.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct SandboxSetup {
+    /// Path of the server program.
+    pub program: String,
+    pub max_connections: u32,
+    /// Of each server, bytes.
+    pub buffer_pool_bytes: u64,
+    /// They listen on ::1 too.
+    pub ipv6: bool,
+    /// They offer TLS.
+    pub tls: bool,
+    /// The first is the baseline's.
+    pub servers: Vec<SandboxServer>,
+}
+
+/// One server, and the arms that are measured on it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct SandboxServer {
+    pub arms: Vec<String>,
+    pub performance_schema: bool,
+    /// Further options, name and value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+}
+
+/// Data that loads and commands find.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct DataSetup {
+    /// `sbtest`, ...
+    pub recipe: String,
+    pub seed: u64,
+    pub tables: u32,
+    /// In each table.
+    pub rows: u64,
+    /// Drivers whose loads change rows; empty: it is only read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub written_by: Vec<String>,
+}
+
+/// One thing that stands around the subject.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct RigStep {
+    /// `far-end`, `ssh`, `link`, ...
+    pub kind: String,
+    /// Whatever its kind lets be chosen, every default spelled out.
+    #[serde(flatten)]
+    pub keys: BTreeMap<String, String>,
+}
+
+impl Setup {
+    /// Which of the run's servers an arm is measured on, counted from 0.
+    pub fn server_of(&self, arm: &str) -> usize {
+        let servers = self.sandbox.iter().flat_map(|sandbox| &sandbox.servers);
+        servers.enumerate().find(|(_, server)| server.arms.iter().any(|a| a == arm)).map_or(0, |(i, _)| i)
+    }
+}

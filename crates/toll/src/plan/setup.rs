@@ -1,0 +1,118 @@
+//! What has to stand around the arms, with every choice made?
+
+use super::Settled;
+use crate::host::memory;
+use crate::say::tell;
+use crate::scenario::Subject;
+use crate::server::{ServerProgram, config};
+use crate::stage::ServerChoice;
+use crate::stage::data::Recipe;
+use crate::stage::rig::{Kind, Need};
+use anyhow::bail;
+use std::collections::BTreeMap;
+use toll_load::mix::Profile;
+use toll_record::{DataSetup, SandboxServer, SandboxSetup, Setup};
+
+impl Settled {
+    /// Finds the program of a sandbox and the room for its servers; starts and changes nothing.
+    pub fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
+        let data = self.data_setup();
+        let sandbox = match (self.scenario.subject, choice) {
+            (Subject::Server, ServerChoice::Sandbox { program }) => {
+                Some(self.sandbox(ServerProgram::find(program.as_deref())?, data.as_ref())?)
+            }
+            (Subject::Server, ServerChoice::External { .. }) | (Subject::Host, ServerChoice::None) => None,
+            (Subject::Server, ServerChoice::None) => bail!("{} needs a server", self.scenario.name),
+            (Subject::Host, _) => bail!("{} is about the host alone: leave out --server", self.scenario.name),
+        };
+        let mut rig = Vec::new();
+        for step in &self.scenario.rig {
+            let kind = Kind::named(&step.kind)?;
+            // What none of the chosen arms needs would only be one thing more on the host.
+            if self.arms.iter().any(|arm| self.needs(arm).any(|needed| needed == kind.name)) {
+                rig.push(kind.resolved(step)?);
+            }
+        }
+        Ok(Setup { sandbox, data, rig })
+    }
+
+    /// The kinds of step that an arm cannot do without.
+    pub(super) fn needs(&self, arm: &crate::scenario::Arm) -> impl Iterator<Item = &'static str> {
+        let load = self.arm_workload(arm);
+        let need = Need { arm, transport: &load.transport, define: &self.scenario.define };
+        need.kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The data of the loads: the most tables, and rows in each, that any arm's load touches. None where no
+    /// arm has a load and the scenario asks for none.
+    fn data_setup(&self) -> Option<DataSetup> {
+        let loads: Vec<_> = self.arms.iter().map(|arm| self.arm_workload(arm)).collect();
+        let asked = &self.scenario.data;
+        if asked.is_none() && loads.iter().all(|load| load.driver == "none") {
+            return None;
+        }
+        let asked = asked.clone().unwrap_or_default();
+        // A mix of the user's own is taken to write.
+        let writes = |profile: &str| Profile::named(profile).is_none_or(Profile::writes);
+        let writing = loads.iter().filter(|load| load.driver != "none" && writes(&load.profile));
+        let mut written_by: Vec<String> = writing.map(|load| load.driver.clone()).collect();
+        written_by.sort();
+        written_by.dedup();
+        Some(DataSetup {
+            recipe: asked.recipe,
+            seed: asked.seed,
+            tables: loads.iter().map(|load| load.tables).max().unwrap_or(0),
+            rows: loads.iter().map(|load| load.rows).chain(self.profile.table_rows).max().unwrap_or(0),
+            written_by,
+        })
+    }
+
+    fn sandbox(&self, program: ServerProgram, data: Option<&DataSetup>) -> anyhow::Result<SandboxSetup> {
+        let flavour = program.flavour.name();
+        let servers = self.servers(flavour);
+        let wants =
+            |transport: &str| self.arms.iter().any(|arm| self.arm_workload(arm).transport == transport);
+        let needed = match data {
+            Some(data) => (Recipe::named(&data.recipe)?.spec)(data).bytes,
+            None => 0,
+        };
+        let wanted = self.profile.buffer_pool.map_or(0, |pool| pool.0);
+        let (buffer_pool_bytes, warning) =
+            config::buffer_pool_bytes(wanted, needed, memory::available_bytes(), servers.len() as u64);
+        if let Some(warning) = warning {
+            tell!("toll: {warning}");
+        }
+        Ok(SandboxSetup {
+            program: program.path.display().to_string(),
+            max_connections: config::MAX_CONNECTIONS,
+            // An empty server has its dictionary to hold.
+            buffer_pool_bytes: buffer_pool_bytes.max(config::LEAST_POOL_BYTES),
+            ipv6: wants("ipv6"),
+            tls: wants("tls"),
+            servers,
+        })
+    }
+
+    /// A server for each distinct set of options, the baseline's first.
+    fn servers(&self, flavour: &str) -> Vec<SandboxServer> {
+        let common = self.scenario.server.of(flavour);
+        let mut servers: Vec<SandboxServer> = Vec::new();
+        let baseline = |arm: &&crate::scenario::Arm| arm.name == self.scenario.baseline;
+        let ordered = self.arms.iter().filter(baseline).chain(self.arms.iter().filter(|arm| !baseline(arm)));
+        for arm in ordered {
+            let mut options: BTreeMap<String, String> = common.clone();
+            options.extend(arm.server.of(flavour));
+            // An option that toll has a name for goes by that name.
+            let performance_schema = options.remove("performance_schema").is_some_and(|on| on == "ON");
+            let same =
+                |s: &&mut SandboxServer| s.options == options && s.performance_schema == performance_schema;
+            match servers.iter_mut().find(same) {
+                Some(server) => server.arms.push(arm.name.clone()),
+                None => {
+                    servers.push(SandboxServer { arms: vec![arm.name.clone()], performance_schema, options });
+                }
+            }
+        }
+        servers
+    }
+}
