@@ -13,16 +13,23 @@ mod plan;
 mod result;
 mod sample;
 mod trial;
+mod upgrade;
+
+#[cfg(test)]
+mod typescript;
 
 pub use artefact::{Artefact, PacketCounts, QueryCount};
-pub use dir::{ReadError, RunDir, RunWriter, unfinished, write_json};
+pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Definition, LoadColumn, Party, ProcessColumn, Source, TrialColumn,
     Zeros,
 };
-pub use plan::{Arm, ArtefactKind, Ends, Plan, Role, Server, Workload};
+pub use plan::{
+    Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
+    Signal, Treatment, Window, Workload,
+};
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
     RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,

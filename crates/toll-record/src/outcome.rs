@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One outcome of a window: a number with a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Definition {
     /// In scenarios, bounds and JSON; the unit is part of it: `latency_us_p99`.
     pub name: String,
@@ -32,6 +33,7 @@ pub struct Definition {
 
 /// Which readings of a window an outcome is made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum Source {
     /// What the load completed, bin by bin.
@@ -55,6 +57,7 @@ pub enum Source {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum LoadColumn {
     Statements,
@@ -63,6 +66,7 @@ pub enum LoadColumn {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Party {
     /// All of this host, without what stands in for the far end of a network.
@@ -75,6 +79,7 @@ pub enum Party {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessColumn {
     /// From its start to its end.
@@ -86,6 +91,7 @@ pub enum ProcessColumn {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum ArtefactColumn {
     /// Written inside the window.
@@ -99,6 +105,7 @@ pub enum ArtefactColumn {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialColumn {
     /// Length of a window that lasts until something is done; absent where the plan says how long it is.
@@ -109,6 +116,7 @@ pub enum TrialColumn {
 
 /// How the readings of a window become one number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
     Mean,
@@ -124,6 +132,7 @@ pub enum Aggregate {
 
 /// How an arm's windows are held against the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
     /// As a ratio in each round, told in percent.
@@ -136,6 +145,7 @@ pub enum Compare {
 
 /// What a value of zero means to a ratio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Zeros {
     /// There is no ratio.

@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod analyse;
+mod artefacts;
 pub mod catalogue;
 mod child;
 pub mod cli;
@@ -29,5 +30,6 @@ pub mod scenario;
 mod secrets;
 pub mod server;
 mod signals;
+mod stage;
 mod treatment;
 mod workload;

@@ -1,7 +1,7 @@
 //! How does a user name the server that is measured?
 
-use crate::run::ServerChoice;
 use crate::server::Agreed;
+use crate::stage::ServerChoice;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::{Path, PathBuf};

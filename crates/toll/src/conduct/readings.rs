@@ -1,20 +1,23 @@
 //! What had each party used of the CPU at this moment?
 
-use super::Stage;
 use crate::collector::busy_and_steal_us;
+use crate::stage::Standing;
 use crate::treatment::{Treatment, cpu_of_process_us};
 use crate::workload::Driver;
 use toll_record::Cpu;
 
 /// Read at both edges of a window; only differences mean anything.
-pub fn cpu(stage: &Stage, driver: Option<&Driver>, treatment: &Treatment) -> Cpu {
+pub fn cpu(server: Option<&Standing>, driver: Option<&Driver>, treatment: &Treatment) -> Cpu {
     let (host_busy_us, host_steal_us) = busy_and_steal_us();
     let (treatment_us, remote_us) = treatment.cpu_us();
     Cpu {
         host_busy_us,
         host_steal_us,
         // No process's clock stands at zero: it is gone then.
-        server_us: stage.server.pid().map(cpu_of_process_us).filter(|us| *us > 0),
+        server_us: server
+            .and_then(|standing| standing.server.pid())
+            .map(cpu_of_process_us)
+            .filter(|us| *us > 0),
         driver_us: driver.map_or(0, Driver::cpu_us),
         treatment_us,
         remote_us,

@@ -3,6 +3,7 @@
 //! It reads a few megabytes a second, so it is given a stretch cut out of one window of each arm,
 //! and only after the last window of the run.
 
+use crate::artefacts;
 use crate::child;
 use crate::signals;
 use anyhow::Context;
@@ -17,7 +18,9 @@ use toll_record::{Artefact, ArtefactKind, QueryCount};
 #[derive(Debug)]
 pub struct Cut {
     file: PathBuf,
-    pub line: Artefact,
+    line: Artefact,
+    /// The server's.
+    port: u16,
     /// Statements that the driver completed in the stretch.
     executed: u64,
 }
@@ -44,14 +47,18 @@ const MOST_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Cut {
-    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large.
+    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large or empty.
     pub fn take(
         artefact: &Path,
         stretch: Stretch,
         executed: u64,
         line: &Artefact,
+        port: u16,
         dir: &Path,
     ) -> anyhow::Result<Option<Self>> {
+        if artefacts::of(line.kind).pt_type.is_none() {
+            return Ok(None);
+        }
         let file = dir.join(format!("{}.cut", line.arm));
         let source = File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()))?;
         let target = BufWriter::new(File::create(&file)?);
@@ -62,22 +69,20 @@ impl Cut {
             (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us }) => {
                 cut_text(source, target, begin_us, end_us)?
             }
-            (ArtefactKind::SlowLog | ArtefactKind::GeneralLog, Stretch::Bytes { begin, end }) => {
-                cut_bytes(source, target, begin, end)?
-            }
+            (_, Stretch::Bytes { begin, end }) => cut_bytes(source, target, begin, end)?,
             _ => false,
         };
         if !whole {
             std::fs::remove_file(&file)?;
             return Ok(None);
         }
-        Ok(Some(Self { file, line: line.clone(), executed }))
+        Ok(Some(Self { file, line: line.clone(), port, executed }))
     }
 
     /// Counts; the cut is gone afterwards.
-    pub fn count(self, port: u16) -> Artefact {
+    pub fn count(self) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
-        let counted = pt_query_digest(&self.file, self.line.kind, port);
+        let counted = pt_query_digest(&self.file, self.line.kind, self.port);
         // The directory goes after the run; a file left in it goes with it.
         let _ = std::fs::remove_file(&self.file);
         let mut line = self.line;
@@ -184,30 +189,24 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result
     // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
     command.env("PERCONA_TOOLKIT_TCP_ERRORS_FILE", "/dev/null");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
+    command.args(["--type", artefacts::of(kind).pt_type.context("it cannot read this kind")?]);
+    if artefacts::of(kind).is_of_the_wire {
+        command.args(["--watch-server", &server]);
+    }
     let mut decoder = None;
-    match kind {
-        ArtefactKind::SlowLog => {
-            command.args(["--type", "slowlog"]).stdin(File::open(file)?);
-        }
-        ArtefactKind::GeneralLog => {
-            command.args(["--type", "genlog"]).stdin(File::open(file)?);
-        }
-        ArtefactKind::TcpdumpText => {
-            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(File::open(file)?);
-        }
-        _ => {
-            let mut tcpdump = child::command("tcpdump")
-                .args(["-x", "-nn", "-q", "-tttt", "-r"])
-                .arg(file)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .context("cannot run tcpdump")?;
-            let text = tcpdump.stdout.take().context("tcpdump has no output")?;
-            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(text);
-            decoder = Some(tcpdump);
-        }
+    if kind == ArtefactKind::Pcap {
+        let mut tcpdump = child::command("tcpdump")
+            .args(["-x", "-nn", "-q", "-tttt", "-r"])
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot run tcpdump")?;
+        command.stdin(tcpdump.stdout.take().context("tcpdump has no output")?);
+        decoder = Some(tcpdump);
+    } else {
+        command.stdin(File::open(file)?);
     }
     let output = bounded_output(&mut command);
     if let Some(mut decoder) = decoder {

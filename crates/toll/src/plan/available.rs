@@ -1,11 +1,12 @@
 //! Can an arm run here, and if not, why not?
 
-use crate::scenario::{Arm, Kind};
+use super::arm::is_written_by_server;
 use crate::secrets;
 use crate::server::program::on_path;
-use crate::treatment::{Fill, words_of};
+use crate::treatment::Fill;
 use std::collections::BTreeMap;
 use std::path::Path;
+use toll_record::{Arm, HeldIn};
 
 /// Placeholders that each trial fills in for itself.
 pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
@@ -20,40 +21,43 @@ pub struct Facts {
     pub may_set: bool,
     /// Why no log of the server's can be had; absent where one can.
     pub no_logs: Option<String>,
+    pub held_in: HeldIn,
 }
 
 /// The reason why an arm cannot run, with what would change that; `None`: it can.
 pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
-    for needed in &arm.requires {
+    for needed in &arm.needs.programs {
         let is_file = needed.contains('/') && Path::new(needed).exists();
         if !is_file && let Some(why) = no_program(needed) {
             return Some(why);
         }
     }
-    for name in &arm.env {
+    for name in arm.treatment.processes.iter().flat_map(|process| &process.env) {
         if std::env::var_os(name).is_none() {
             return Some(no_variable(name));
         }
     }
-    if arm.requires_root && !facts.is_root {
+    if arm.needs.root && !facts.is_root {
         return Some("needs root: run toll with sudo".into());
     }
-    if matches!(arm.kind, Kind::Sql | Kind::Log) && !facts.may_set {
+    let treatment = &arm.treatment;
+    if treatment.has_statements() && !facts.may_set {
         return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
     }
-    if arm.kind == Kind::Log
+    if is_written_by_server(arm)
         && let Some(reason) = &facts.no_logs
     {
         return Some(reason.clone());
     }
-    if facts.server.kind == "external" && !arm.on.is_empty() && arm.off.is_empty() {
+    if facts.server.kind == "external" && !treatment.on.is_empty() && treatment.off.is_empty() {
         return Some(
             "its `on` has no `off`, and this server was there before: write how it is put back, or use `set` and \
              `update`, which toll puts back by itself"
                 .into(),
         );
     }
-    for variable in arm.set.keys().chain(&arm.requires_variable) {
+    let set = treatment.settings.iter().filter(|setting| !setting.if_known).map(|setting| &setting.name);
+    for variable in set.chain(&arm.needs.variables) {
         match facts.variables.get(variable.as_str()) {
             None => {
                 return Some(format!(
@@ -62,7 +66,7 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
                 ));
             }
             Some(value)
-                if arm.requires_variable.contains(variable)
+                if arm.needs.variables.contains(variable)
                     && variable == "performance_schema"
                     && value == "OFF" =>
             {
@@ -81,17 +85,20 @@ pub fn unfit(arm: &Arm, fill: &Fill) -> Option<String> {
     for name in OPEN {
         open.set(name, name.to_uppercase());
     }
-    for command in arm.command.iter().chain(arm.stages.iter().flatten()) {
-        match words_of(command, &open) {
-            Ok(words) => {
-                if let Some(why) = no_program(&words[0]) {
+    let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
+    for (i, word) in stages.flat_map(|words| words.iter().enumerate()) {
+        match open.apply(word) {
+            Ok(program) if i == 0 => {
+                if let Some(why) = no_program(&program) {
                     return Some(why);
                 }
             }
+            Ok(_) => {}
             Err(error) => return Some(format!("{error:#}")),
         }
     }
-    let texts = arm.stdout.iter().chain(arm.set.values()).chain(arm.set_if_known.values());
+    let texts = (arm.treatment.processes.iter().filter_map(|process| process.stdout.as_ref()))
+        .chain(arm.treatment.settings.iter().map(|setting| &setting.value));
     texts.filter_map(|text| open.apply(text).err()).map(|error| format!("{error:#}")).next()
 }
 
@@ -119,6 +126,7 @@ pub fn no_variable(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Settled, Wishes};
     use crate::scenario::Scenario;
     use crate::treatment::BUILT_IN;
     use std::os::unix::fs::PermissionsExt;
@@ -129,8 +137,9 @@ mod tests {
     /// Why `socket-vs-tcp` cannot dump on a server of this flavour.
     fn no_dump(flavour: &str) -> Option<String> {
         let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
-        let arm = scenario.arms.iter().find(|arm| arm.name == "dump-tcp").unwrap();
-        let mut fill = Fill::new(&scenario.define, flavour);
+        let wishes = Wishes { arms: Some(vec!["dump-tcp".into()]), ..Wishes::default() };
+        let settled = Settled::new(scenario, &wishes).unwrap();
+        let mut fill = Fill::default();
         BUILT_IN.iter().for_each(|(name, _)| fill.set(name, "x".into()));
         let server = toll_record::Server {
             kind: "sandbox".into(),
@@ -140,8 +149,10 @@ mod tests {
             config: vec![],
         };
         let variables = BTreeMap::new();
-        let facts = Facts { server, variables, is_root: false, may_set: true, no_logs: None };
-        unavailable(arm, &facts).or_else(|| unfit(arm, &fill))
+        let held_in = HeldIn::ProcessGroup;
+        let facts = Facts { server, variables, is_root: false, may_set: true, no_logs: None, held_in };
+        let plan = settled.plan(&facts, &|_| fill.clone(), vec![]).unwrap();
+        plan.arms.into_iter().find(|arm| arm.name == "dump-tcp").unwrap().unavailable
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //!
 //! Both drivers speak the same bins; the conductor cannot tell them apart.
 
+mod counter;
 mod feed;
 mod sysbench;
 mod toll_driver;
 mod tunnel;
 
+pub use counter::Counter;
 pub use feed::{Feed, Live, WindowLoad};
 pub use tunnel::Tunnel;
 
@@ -15,6 +17,7 @@ use crate::recorder::Recorder;
 use crate::signals;
 use crate::treatment::{Pausable, cpu_of_process_us};
 use anyhow::{Context, bail};
+use feed::bins_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::path::PathBuf;
@@ -70,7 +73,6 @@ impl Endpoints {
 /// What starting a driver needs besides the workload itself.
 #[derive(Debug)]
 pub struct Ground<'a> {
-    pub endpoints: &'a Endpoints,
     pub journal: &'a Journal,
     pub recorder: &'a Recorder,
     /// For the driver's own words and settings.
@@ -85,6 +87,8 @@ pub struct Driver {
     undo: UndoId,
     pub feed: Feed,
     pub workload: Workload,
+    /// Of the server that it keeps busy.
+    pub address: Address,
     cpu_us_at_end: u64,
 }
 
@@ -94,12 +98,11 @@ const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 impl Driver {
     /// Starts the driver and waits for its first bin.
-    pub fn start(workload: &Workload, ground: &Ground<'_>) -> anyhow::Result<Self> {
-        let target = ground.endpoints.target(&workload.transport)?;
+    pub fn start(workload: &Workload, target: &Target, ground: &Ground<'_>) -> anyhow::Result<Self> {
         let stderr = ground.dir.join("driver.stderr");
         let (mut command, bins) = match workload.driver.as_str() {
-            "toll" => toll_driver::command(workload, &target, ground)?,
-            "sysbench" => sysbench::command(workload, &target, ground)?,
+            "toll" => toll_driver::command(workload, target, ground)?,
+            "sysbench" => sysbench::command(workload, target, ground)?,
             other => bail!("`{other}` is no driver: use toll or sysbench"),
         };
         let errors = std::fs::OpenOptions::new()
@@ -112,8 +115,9 @@ impl Driver {
         let (mut child, undo) =
             ground.journal.spawn(&mut command, &what, Some(Signal::SIGTERM), STOP_WITHIN)?;
         let stdout = child.stdout.take().context("the driver has no standard output")?;
-        let feed = Feed::start(stdout, bins, workload.threads, ground.recorder.clone());
-        let mut driver = Self { child, undo, feed, workload: workload.clone(), cpu_us_at_end: 0 };
+        let feed = Feed::start(bins_of(stdout, bins), workload.threads, ground.recorder.clone());
+        let address = target.address.clone();
+        let mut driver = Self { child, undo, feed, workload: workload.clone(), address, cpu_us_at_end: 0 };
         let begun = Instant::now();
         while driver.feed.live().is_none() {
             if begun.elapsed() > FIRST_BIN_WITHIN || driver.ended() {

@@ -4,7 +4,8 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
-    Arm, ArtefactKind, Bin, Host, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Workload,
+    Arm, ArtefactKind, Bin, Host, Meter, Plan, Role, RunWriter, Sample, Server, Step, TrialLine, Window,
+    Workload,
 };
 
 fn an_arm(name: &str) -> Arm {
@@ -12,7 +13,6 @@ fn an_arm(name: &str) -> Arm {
         name: name.into(),
         title: name.into(),
         role: if name == "none" { Role::Baseline } else { Role::Treatment },
-        kind: "command".into(),
         command: String::new(),
         workload: Workload {
             driver: "toll".into(),
@@ -31,7 +31,10 @@ fn an_arm(name: &str) -> Arm {
         curve: None,
         unavailable: None,
         burn_share: None,
-        ends: Default::default(),
+        meter: Meter::Driver,
+        window: Window::Time { s: 5.0 },
+        treatment: Default::default(),
+        needs: Default::default(),
     }
 }
 
@@ -57,6 +60,8 @@ fn a_plan() -> Plan {
         window_s: 5.0,
         settle_s: 1.0,
         gap_s: 0.0,
+        pilot_s: 0.0,
+        held_in: None,
         early_stop: false,
         server: Server {
             kind: "sandbox".into(),

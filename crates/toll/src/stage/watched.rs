@@ -1,7 +1,7 @@
 //! Is it still the same server process, and if not, which is it now?
 
-use super::Interrupt;
 use crate::clock;
+use crate::conduct::Interrupt;
 use crate::journal::ProcessId;
 use crate::say::tell;
 use crate::server::Local;

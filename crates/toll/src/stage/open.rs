@@ -1,11 +1,12 @@
 //! How does the server of a run come to stand ready, sandbox or not, and how is it left?
 
-use super::lock::ServerLock;
-use crate::conduct::{Interrupt, Stage, Watched};
+use super::{Stage, Standing, Watched};
+use crate::conduct::Interrupt;
 use crate::host;
 use crate::journal::{self, Journal, Undo, cgroup, quoted_name};
 use crate::places;
 use crate::plan::{Facts, Settled, unavailable};
+use crate::run::ServerLock;
 use crate::say::tell;
 use crate::scenario::ServerWish;
 use crate::server::private;
@@ -15,7 +16,7 @@ use crate::workload::{Endpoints, SCHEMA, Tunnel};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use toll_load::{Address, Target};
-use toll_record::Host;
+use toll_record::{HeldIn, Host};
 
 /// Which server the run is about.
 #[derive(Debug, Clone)]
@@ -73,8 +74,8 @@ pub fn open(
 /// # Errors
 /// Names what could not be put back; it stays in the journal.
 pub fn close(stage: Stage, sandbox: Option<Sandbox>) -> anyhow::Result<()> {
-    // The lock outlives what it protects.
-    let Stage { journal, lock: _held, .. } = stage;
+    // The locks outlive what they protect.
+    let Stage { journal, servers: _held, .. } = stage;
     let stopped = sandbox.map_or(Ok(()), |s| s.stop(&journal).map(drop));
     let undone = journal.undo_all();
     stopped?;
@@ -159,22 +160,24 @@ fn stage(
     journal: Journal,
 ) -> anyhow::Result<(Stage, Facts, Host)> {
     let variables = admin.variables("%")?;
+    let cgroup = make_cgroup(&journal)?;
     let facts = Facts {
         server: place.server,
         is_root: nix::unistd::geteuid().is_root(),
         may_set: admin.may_set_global(),
         no_logs: place.logs.as_ref().err().cloned(),
         variables,
+        held_in: if cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
     };
-    let mut fill = Fill::new(&settled.scenario.define, &facts.server.flavour);
+    let toll = std::env::current_exe().context("cannot find the toll binary itself")?.display().to_string();
+    let mut without_server = Fill::default();
+    without_server.set("toll", toll.clone());
+    let mut fill = Fill::default();
+    fill.set("toll", toll);
     fill.set("port", place.port.to_string());
     fill.set("socket", place.socket.clone());
     fill.set("datadir", place.datadir);
     fill.set("server_bin", place.binary);
-    fill.set(
-        "toll",
-        std::env::current_exe().context("cannot find the toll binary itself")?.display().to_string(),
-    );
     let pid = place.watched.pid();
     if let Some(pid) = pid {
         fill.set("pid", pid.to_string());
@@ -194,20 +197,23 @@ fn stage(
         endpoints.tunnel = Some(Tunnel::open(&journal, &work_dir, place.port, &place.socket)?);
     }
     let host = host::facts(&dir, &facts.variables);
-    let cgroup = make_cgroup(&journal)?;
-    let stage = Stage {
-        journal,
+    let standing = Standing {
         admin,
         endpoints,
         server: place.watched,
         lock: place.lock,
         logs: place.logs.ok(),
+        port: place.port,
+        fill,
+    };
+    let stage = Stage {
+        journal,
+        servers: vec![standing],
         cgroup,
         remote,
-        fill,
+        fill: without_server,
         work_dir,
         artefact_dir: dir.join("artefacts"),
-        port: place.port,
     };
     Ok((stage, facts, host))
 }
@@ -227,7 +233,8 @@ fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
 
 fn wants_tunnel(settled: &Settled, facts: &Facts) -> bool {
     settled.arms.iter().any(|arm| {
-        settled.arm_workload(arm).transport.starts_with("ssh-") && unavailable(arm, facts).is_none()
+        settled.arm_workload(arm).transport.starts_with("ssh-")
+            && settled.resolved(&arm.name, facts).is_ok_and(|arm| unavailable(&arm, facts).is_none())
     })
 }
 
