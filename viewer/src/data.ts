@@ -87,7 +87,7 @@ export function catches(page: Page): boolean {
 }
 
 /** What the runs of this page say of an outcome; the first that knows it speaks for all. */
-export function definition(page: Page, name: string): Definition | undefined {
+export function definition(page: Page, name: string): record.Definition | undefined {
   for (const { result } of analysed(page)) {
     const found = result.definitions.find(d => d.name === name);
     if (found) return found;

@@ -118,7 +118,8 @@ export function outcomeTitle(defined: Definition | undefined, name: string): str
 
 /** A difference in its own unit, always with its sign. */
 export function signed(value: number, unit: string): string {
-  const size = inUnit(Math.abs(value), unit);
+  // Between two shares: percent would be taken for a share of the share.
+  const size = unit === '%' ? `${num(Math.abs(value))} points` : inUnit(Math.abs(value), unit);
   return `${value < 0 && /[1-9]/.test(size) ? MINUS : '+'}${size}`;
 }
 
@@ -129,13 +130,13 @@ const sized = (verdict: Verdict | undefined, unit: string) =>
 
 /** What was estimated: in percent for ratios, else in the outcome's unit. */
 export function estimate(of: Estimated, unit: string, verdict?: Verdict): string {
-  if (of.effect === undefined) return signedPct(of.toll_pct);
-  return sized(verdict, unit)(of.effect);
+  const effect = of.effect ?? null;
+  return effect === null ? signedPct(of.toll_pct) : sized(verdict, unit)(effect);
 }
 
 /** Its interval, in the same measure. */
 export function range(of: Estimated, unit: string, verdict?: Verdict): string {
-  if (of.effect === undefined) return interval(of.ci95_pct);
+  if ((of.effect ?? null) === null) return interval(of.ci95_pct);
   const text = sized(verdict, unit);
   return of.ci95 ? `${text(of.ci95[0])} to ${text(of.ci95[1])}` : 'no interval';
 }

@@ -116,7 +116,7 @@ pub fn names() -> String {
 
 /// The row of a kind.
 pub fn of(kind: ArtefactKind) -> &'static Row {
-    // A kind without a row would be one of which only the size is known; a test finds it.
+    // Of a kind without a row, such as one that a newer toll wrote, only the size is known.
     TABLE.iter().find(|row| row.kind == kind).unwrap_or(&FILE)
 }
 

@@ -11,7 +11,11 @@ pub fn percent(value: f64) -> String {
 
 /// A difference, with its sign: `+0.60 s`, `-12.0 MB/s`.
 pub fn signed(value: f64, unit: &str) -> String {
-    let size = absolute(value.abs(), unit);
+    // Between two shares: percent would be taken for a share of the share.
+    let size = match unit {
+        "%" => format!("{:.1} points", value.abs()),
+        _ => absolute(value.abs(), unit),
+    };
     // What rounds to nothing has no side.
     let is_below = value < 0.0 && size.contains(|c| matches!(c, '1'..='9'));
     format!("{}{size}", if is_below { '-' } else { '+' })
@@ -216,6 +220,7 @@ mod tests {
             (signed(-12e6, "bytes/s"), "-12.0 MB/s"),
             (signed(-1_500.0, "us"), "-1.50 ms"),
             (signed(-1e-12, "s"), "+0.00 s"),
+            (signed(-1.25, "%"), "-1.2 points"),
             (duration_s(245.2), "4 min 05 s"),
             (duration_s(4_920.0), "1 h 22 min"),
             (grouped(1_234_567.0), "1,234,567"),

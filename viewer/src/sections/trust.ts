@@ -48,10 +48,11 @@ function checks(run: Run): HTMLElement {
   const again = result.arms.find(arm => arm.name === aa?.arm);
   const aaOutcome = again ? judgedBy(result, again) : result.primary;
   const primary = defined(result.primary);
-  const inOwnUnit = mde?.achieved === undefined ? null : inUnit(mde.achieved, primary?.unit ?? '');
+  const achieved = mde?.achieved ?? null;
+  const inOwnUnit = achieved === null ? null : inUnit(achieved, primary?.unit ?? '');
   const found = mde?.achieved_pct ? `${num(mde.achieved_pct)}%` : inOwnUnit;
   const margin =
-    primary?.compare === 'difference' && primary.margin !== undefined
+    primary?.compare === 'difference' && primary.margin
       ? inUnit(primary.margin, primary.unit)
       : `${plain(result.margin_pct)}%`;
   const rows: Check[] = [
@@ -106,7 +107,7 @@ function isSmall(result: Result): boolean | null {
   const { mde } = result;
   if (mde?.achieved_pct) return mde.achieved_pct <= result.margin_pct;
   const margin = result.definitions.find(d => d.name === result.primary)?.margin;
-  return mde?.achieved === undefined || margin === undefined ? null : mde.achieved <= margin;
+  return mde?.achieved && margin ? mde.achieved <= margin : null;
 }
 
 function warnings(run: Run): HTMLElement | null {

@@ -275,10 +275,17 @@ impl Readings<'_> {
     }
 
     fn trial(&self, column: TrialColumn) -> Option<f64> {
-        let is_loaded = coverage::is_loaded(&self.recorded.plan, self.window.arm);
+        let plan = &self.recorded.plan;
         match column {
-            TrialColumn::Seconds => (!is_loaded).then(|| self.window.seconds()),
-            TrialColumn::StalledS => is_loaded.then_some(self.known.stalled_s),
+            TrialColumn::Seconds => match plan.arms[self.window.arm].window {
+                toll_record::Window::Time { .. } => None,
+                toll_record::Window::Done { .. } | toll_record::Window::Count { .. } => {
+                    Some(self.window.seconds())
+                }
+            },
+            TrialColumn::StalledS => {
+                coverage::is_loaded(plan, self.window.arm).then_some(self.known.stalled_s)
+            }
         }
     }
 

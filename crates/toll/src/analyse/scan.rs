@@ -9,10 +9,11 @@ use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST
 use super::outcomes::summed;
 use super::recorded::Recorded;
 use super::windows::{Remark, Spent, Trials, Window};
+use crate::artefacts::{self, Counted};
 use crate::catalogue;
 use crate::figures;
 use std::collections::BTreeMap;
-use toll_record::{ArtefactKind, Compare, Mde, Plan, Role, SelfCost, Step, Verdict};
+use toll_record::{Compare, Mde, Plan, Role, SelfCost, Step, Verdict};
 
 /// Failed trials, and treatments that had to be killed.
 pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
@@ -224,8 +225,8 @@ pub fn artefacts(
             });
         }
         let readable = !found.is_some_and(|a| a.result.encrypted);
-        let countable = readable
-            && arm.artefact.is_some_and(|kind| !matches!(kind, ArtefactKind::Bytes | ArtefactKind::Unknown));
+        let countable =
+            readable && arm.artefact.is_some_and(|kind| artefacts::of(kind).counted != Counted::Nobody);
         let counted = found.map_or(0, |a| a.counted);
         let ratio = found.and_then(|a| a.captured_ratio);
         if let Some(ratio) = ratio.filter(|&r| r > MOST_CAUGHT) {

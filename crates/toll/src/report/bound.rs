@@ -44,9 +44,9 @@ pub enum BoundError {
     Arm { arm: String, known: String },
     #[error("{arm} is what the others are compared with: a bound needs another arm")]
     Baseline { arm: String },
-    #[error("{0}: only arms with `until_done` have the outcome {1}")]
+    #[error("{0}: only arms whose window ends when something is done have the outcome {1}")]
     NotUntilDone(String, String),
-    #[error("{0}: no load runs beside an arm with `until_done`, and it has no {1}")]
+    #[error("{0}: no load runs beside this arm, and it has no {1}")]
     NoLoad(String, String),
     #[error("{arm} has no toll on {outcome}: {why}")]
     NoToll { arm: String, outcome: String, why: String },
@@ -109,8 +109,8 @@ impl Bound {
         if outcome.compare != Compare::Absolute && (arm.name == baseline || arm.role == Role::Baseline) {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
-        let until_done = arm.ends == Ends::ClosesWindow;
-        if is_duration(outcome) && !until_done {
+        let may_end = arm.until.is_some() || matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse);
+        if is_duration(outcome) && !may_end {
             return Err(BoundError::NotUntilDone(self.to_string(), self.outcome.clone()));
         }
         if outcome.needs_load() && arm.workload.driver.as_deref() == Some("none") {
@@ -258,8 +258,8 @@ mod tests {
             ("Q.qps<-5%", "no arm \"Q\": it has unix-64, unix-64b, tcp-64"),
             ("unix-64.qps<-5%", "another arm"),
             ("unix-1.qps<-5%", "another arm"),
-            ("tcp-64.elapsed_s>5%", "only arms with `until_done`"),
-            ("dump-tcp.latency_us_p99>5%", "no load runs beside an arm with `until_done`"),
+            ("tcp-64.elapsed_s>5%", "only arms whose window ends when"),
+            ("dump-tcp.latency_us_p99>5%", "no load runs beside this arm"),
             (
                 "tcp-64.stall_s>5%",
                 "compared as a difference: write the bound in s, such as 'tcp-64.stall_s>5s'",

@@ -120,7 +120,7 @@ fn every_source_is_read() {
     for round in 0..ROUNDS {
         let (_, end) = window(&recorded, "B", round);
         let values = [("Threads_running".to_owned(), 7.0)].into();
-        recorded.servers.push(ServerSample { mono_us: end - 1_000_000, values });
+        recorded.servers.push(ServerSample { mono_us: end - 1_000_000, server: 0, values });
     }
     let of = |source: &str, aggregate: &str| {
         let run = measured(&recorded, vec![defined("it", source, aggregate, DIFFERENCE)]);
