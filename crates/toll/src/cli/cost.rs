@@ -102,7 +102,7 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         ..Wishes::default()
     };
     let asked = Asked {
-        what: What::Scenario(Box::new(scenario), wishes),
+        what: What::Scenario(Box::new(scenario), Box::new(wishes)),
         text,
         server: arguments.server.resolve()?,
         out: arguments.out,

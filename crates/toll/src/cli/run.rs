@@ -118,7 +118,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         Subject::Host => arguments.server.resolve_none()?,
     };
     let asked = Asked {
-        what: What::Scenario(Box::new(scenario), wishes),
+        what: What::Scenario(Box::new(scenario), Box::new(wishes)),
         text,
         server,
         out: arguments.out,

@@ -41,10 +41,11 @@ impl Real<'_> {
             Ok(count) => line.queries = count,
             Err(error) => line.note = Some(format!("not counted: {error:#}")),
         }
+        let mut cut = None;
         if let (0, Some(path), Some(port)) = (place.round, treatment.artefact_path(), port) {
             let (stretch, executed) = first_stretch(row, window, line.window_bytes);
             match Cut::take(path, stretch, executed, &line, port, &self.stage.work_dir) {
-                Ok(cut) => self.cuts.extend(cut),
+                Ok(taken) => cut = taken,
                 Err(error) => line.note = Some(format!("no stretch for pt-query-digest: {error:#}")),
             }
         }
@@ -56,6 +57,8 @@ impl Real<'_> {
         } else {
             self.let_go(treatment);
         }
+        // What is written of it later must not forget what is known now.
+        self.cuts.extend(cut.map(|cut| cut.told(&line)));
         self.recorder.artefact(line);
     }
 

@@ -82,6 +82,11 @@ impl Cut {
         Ok(Some(Self { file, line: line.clone(), port, executed }))
     }
 
+    /// With what has become known of the artefact since.
+    pub fn told(self, line: &Artefact) -> Self {
+        Self { line: line.clone(), ..self }
+    }
+
     /// Counts; the cut is gone afterwards.
     pub fn count(self, journal: &Journal) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());

@@ -188,6 +188,8 @@ impl<W: World> Conductor<'_, W> {
         let mut line = line(self.world, place, arm, step);
         let (cpu, reading) = self.world.read(arm);
         line.cpu = Some(cpu);
+        // Of the edge itself, however late toll was for it: captures are counted between such moments.
+        line.wall_us = line.wall_us.saturating_sub(line.mono_us.saturating_sub(moment_us));
         line.mono_us = moment_us;
         line.artefact_bytes = reading.artefact_bytes;
         (reading, line)

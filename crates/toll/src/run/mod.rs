@@ -46,14 +46,14 @@ pub struct Asked {
 #[derive(Debug, Clone)]
 pub enum What {
     /// A scenario that is yet to be planned, with what the command line asks for.
-    Scenario(Box<Scenario>, Wishes),
+    Scenario(Box<Scenario>, Box<Wishes>),
     /// A plan as it was carried out before, to the letter.
     Plan(Box<Plan>),
 }
 
 /// The same once all is settled that needs no server.
 enum Work {
-    Settled(Box<Settled>, Wishes),
+    Settled(Box<Settled>, Box<Wishes>),
     Plan(Box<Plan>),
 }
 
