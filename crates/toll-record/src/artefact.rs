@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A line of `artefacts.ndjson`: one trial's artefact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Artefact {
     pub trial: u32,
     pub round: u32,
@@ -38,6 +39,7 @@ pub struct Artefact {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct PacketCounts {
     pub captured: u64,
     /// "received by filter": on `any` and loopback this counts both copies.
@@ -47,6 +49,7 @@ pub struct PacketCounts {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct QueryCount {
     pub queries: u64,
     /// Who counted: `toll`, `pt-query-digest`, `server`.

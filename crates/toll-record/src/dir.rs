@@ -44,15 +44,7 @@ impl RunDir {
     }
 
     pub fn plan(&self) -> Result<Plan, ReadError> {
-        let plan: Plan = self.json("plan.json")?;
-        if plan.format > FORMAT {
-            return Err(ReadError::TooNew { path: self.root.clone(), found: plan.format });
-        }
-        if !plan.arms.iter().any(|arm| arm.name == plan.baseline) {
-            let what = format!("its baseline `{}` is not among its arms", plan.baseline);
-            return Err(ReadError::Plan { path: self.root.join("plan.json"), what });
-        }
-        Ok(plan)
+        read_plan(&self.root.join("plan.json"))
     }
 
     pub fn host(&self) -> Result<Host, ReadError> {
@@ -99,9 +91,7 @@ impl RunDir {
     }
 
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, ReadError> {
-        let path = self.root.join(name);
-        let text = std::fs::read(&path).map_err(|cause| ReadError::Io { path: path.clone(), cause })?;
-        serde_json::from_slice(&text).map_err(|cause| ReadError::Json { path, line: cause.line(), cause })
+        read_json(&self.root.join(name))
     }
 
     fn lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, ReadError> {
@@ -138,6 +128,31 @@ impl RunDir {
             rows.push(row);
         }
     }
+}
+
+/// A plan, of this format or an older one.
+pub fn read_plan(path: &Path) -> Result<Plan, ReadError> {
+    let value: serde_json::Value = read_json(path)?;
+    let found = value["format"].as_u64().and_then(|format| u32::try_from(format).ok()).unwrap_or(0);
+    if found > FORMAT {
+        return Err(ReadError::TooNew { path: path.to_owned(), found });
+    }
+    let plan: Plan = serde_json::from_value(crate::upgrade::plan(value))
+        .map_err(|cause| ReadError::Plan { path: path.to_owned(), what: cause.to_string() })?;
+    if !plan.arms.iter().any(|arm| arm.name == plan.baseline) {
+        let what = format!("its baseline `{}` is not among its arms", plan.baseline);
+        return Err(ReadError::Plan { path: path.to_owned(), what });
+    }
+    Ok(plan)
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ReadError> {
+    let text = std::fs::read(path).map_err(|cause| ReadError::Io { path: path.to_owned(), cause })?;
+    serde_json::from_slice(&text).map_err(|cause| ReadError::Json {
+        path: path.to_owned(),
+        line: cause.line(),
+        cause,
+    })
 }
 
 /// `None`: the file is empty.

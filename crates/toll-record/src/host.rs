@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// `host.json`. Holds no host name, user name or address.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Host {
     /// A short name for tables that compare hosts, `2-core x86_64 vm`.
     pub label: String,
@@ -27,6 +28,7 @@ pub struct Host {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Tool {
     pub name: String,
     /// First line of what it says of itself; absent when the tool is missing.

@@ -13,12 +13,19 @@ mod result;
 mod sample;
 mod setup;
 mod trial;
+mod upgrade;
+
+#[cfg(test)]
+mod typescript;
 
 pub use artefact::{Artefact, PacketCounts, QueryCount};
-pub use dir::{ReadError, RunDir, RunWriter, unfinished, write_json};
+pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
-pub use plan::{Arm, ArtefactKind, Ends, Plan, Role, Server, Workload};
+pub use plan::{
+    Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
+    Signal, Treatment, Window, Workload,
+};
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, Mde, Outcome,
     RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
@@ -28,4 +35,4 @@ pub use setup::{DataSetup, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
 /// Version of the run format. Readers refuse a newer one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// `plan.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Plan {
     pub format: u32,
     pub toll_version: String,
@@ -25,11 +26,14 @@ pub struct Plan {
     /// 0.05 gives 95% intervals.
     pub alpha: f64,
     pub rounds: u32,
-    /// Length of a window; the last resort where a window lasts until its treatment is done.
+    /// Length of windows that last for a time.
     pub window_s: f64,
     pub settle_s: f64,
     /// Pause between trials, load still running, treatment off.
     pub gap_s: f64,
+    /// Length of the pilot before the first trial, the baseline's load alone.
+    #[serde(default)]
+    pub pilot_s: f64,
     /// Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
     pub early_stop: bool,
     /// The server that the baseline is measured on; absent where none is in sight.
@@ -44,35 +48,46 @@ pub struct Plan {
     /// Fraction of the window by which each window's start is jittered, drawn from the seed.
     pub jitter: f64,
     pub started_wall_us: u64,
+    /// How a treatment's processes are held together; absent in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_in: Option<HeldIn>,
     /// Smallest toll on the primary outcome that this plan finds at 80% power, foretold from a pilot of
     /// the baseline; absent where there was no pilot (yet).
     #[serde(default)]
     pub planned_mde_pct: Option<f64>,
 }
 
+/// An arm with nothing left open: this is what is carried out.
+///
+/// In texts, `{name}` stands for what is known once the server and the trial are there (`{port}`,
+/// `{artefact}`), and `{{name}}` for those characters themselves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Arm {
     pub name: String,
     /// What it is, in a few words.
     pub title: String,
     pub role: Role,
-    /// How it is carried out: `none`, `command`, `pipeline`, `sql`, `log`.
-    pub kind: String,
-    /// What is run, with placeholders filled in as far as they are known.
+    /// What is run, in one line for a reader.
     #[serde(default)]
     pub command: String,
     pub workload: Workload,
+    /// What says how much work was done in a window.
+    pub meter: Meter,
+    /// When a window ends.
+    pub window: Window,
     /// The arm that this one is compared with; absent: the plan's baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
     /// The load-latency curve that this arm is a point of: the name of the arm that was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<String>,
+    #[serde(default, skip_serializing_if = "Treatment::is_nothing")]
+    pub treatment: Treatment,
     #[serde(default)]
     pub artefact: Option<ArtefactKind>,
-    /// What its own end means; absent: it never ends by itself.
-    #[serde(default, skip_serializing_if = "Ends::is_never")]
-    pub ends: Ends,
+    #[serde(default, skip_serializing_if = "Needs::is_nothing")]
+    pub needs: Needs,
     /// Why this arm cannot run here; such an arm is in no round's order.
     #[serde(default)]
     pub unavailable: Option<String>,
@@ -84,7 +99,190 @@ pub struct Arm {
     pub server_options: BTreeMap<String, String>,
 }
 
+/// What is done while an arm is on: settings first, in their order, then processes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(default)]
+pub struct Treatment {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<Setting>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub updates: Vec<RowUpdate>,
+    /// Statements when the arm goes on, and off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub off: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub processes: Vec<Process>,
+    /// Processes that end by themselves are started again until the window is over.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub again: bool,
+    /// A query whose one number counts what was caught so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
+    /// The load reconnects once the arm is on: sessions copy some variables when they connect.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fresh_sessions: bool,
+    /// Port of the listener on the far end of a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_port: Option<u16>,
+}
+
+impl Treatment {
+    /// Whether the arm does nothing of its own.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether anything is asked of the server.
+    pub fn has_statements(&self) -> bool {
+        !(self.settings.is_empty() && self.updates.is_empty() && self.on.is_empty())
+    }
+}
+
+/// A global variable while the arm is on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Setting {
+    pub name: String,
+    pub value: String,
+    /// Left out where the server does not know the variable; else that is a failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub if_known: bool,
+}
+
+/// Rows that are changed while the arm is on, such as those of performance_schema's setup tables.
+/// toll reads them first, and puts back what differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(deny_unknown_fields)]
+pub struct RowUpdate {
+    /// With its schema: `performance_schema.setup_consumers`.
+    pub table: String,
+    /// The columns that tell its rows apart.
+    pub key: Vec<String>,
+    /// Which rows, as SQL; all of them where it is absent.
+    #[serde(rename = "where", default, skip_serializing_if = "Option::is_none")]
+    pub which: Option<String>,
+    /// Values by column.
+    pub set: BTreeMap<String, String>,
+}
+
+/// A process of a treatment, or several joined by pipes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Process {
+    /// Unlike any other's in the arm.
+    pub name: String,
+    /// Words of each command; one's output is the next one's input.
+    pub stages: Vec<Vec<String>>,
+    /// File that takes the last one's standard output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// Text on standard error, or at the head of standard output, that says that it is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
+    /// Ends the first command.
+    pub stop: Signal,
+    /// Makes the tool print its counters without ending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Signal>,
+    /// Started this long after the treatment.
+    #[serde(default)]
+    pub after_s: f64,
+    /// Environment variables that it is given, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Signal {
+    Int,
+    #[default]
+    Term,
+    Kill,
+    Usr1,
+}
+
+/// What says how much work was done.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Meter {
+    /// The load's driver, with the response time of each event.
+    Driver,
+    /// The server's own count of statements: no response times.
+    Server,
+    /// Packets that a network device received.
+    Link(String),
+    /// Nothing: the window's length and what was spent in it are all there is.
+    None,
+}
+
+/// When a window ends. It begins once the treatment is on and has settled; `Done`: with it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(tag = "until", rename_all = "kebab-case")]
+pub enum Window {
+    /// After a time.
+    Time { s: f64 },
+    /// When all processes of the treatment have ended by themselves.
+    Done { at_most_s: f64 },
+    /// When the meter has counted so much.
+    Count { of: Counted, count: u64, at_most_s: f64 },
+}
+
+impl Window {
+    /// The longest that it can be, seconds.
+    pub fn at_most_s(&self) -> f64 {
+        match *self {
+            Self::Time { s } => s,
+            Self::Done { at_most_s } | Self::Count { at_most_s, .. } => at_most_s,
+        }
+    }
+
+    /// Whether the treatment's own end is the window's.
+    pub fn is_until_done(&self) -> bool {
+        matches!(self, Self::Done { .. })
+    }
+}
+
+/// What a meter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Counted {
+    Statements,
+    Events,
+    Packets,
+}
+
+/// Without what an arm cannot run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(default)]
+pub struct Needs {
+    /// Programs beyond those of its commands, and files (with a slash).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub programs: Vec<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub root: bool,
+    /// Variables that the server must know.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
+}
+
+impl Needs {
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     /// What the others are compared with.
@@ -99,30 +297,9 @@ pub enum Role {
     PositiveControl,
 }
 
-/// What does it mean when a treatment ends by itself?
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Ends {
-    /// It has failed.
-    #[default]
-    Never,
-    /// The window, which began when it was started, is over.
-    ClosesWindow,
-    /// It is run again until the window is over.
-    Again,
-    /// One rehearsal before the first trial tells: `ClosesWindow` if it ends in time, else `Never`.
-    Rehearse,
-}
-
-impl Ends {
-    /// Whether its own end is a failure.
-    pub fn is_never(&self) -> bool {
-        *self == Self::Never
-    }
-}
-
 /// What kind of thing a treatment leaves behind; decides how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum ArtefactKind {
     Pcap,
@@ -136,10 +313,13 @@ pub enum ArtefactKind {
     Server,
     /// Only its size is of interest.
     Bytes,
+    /// A directory of files of which only the size is of interest.
+    Directory,
 }
 
 /// What keeps the server busy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Workload {
     /// `toll`, `sysbench` or `none`: the program that makes the load.
     pub driver: String,
@@ -160,7 +340,18 @@ pub struct Workload {
     pub rate_per_s: Option<f64>,
 }
 
+/// What holds the processes of a treatment, and knows what they used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum HeldIn {
+    /// A control group (cgroup v2): children that ended, or went their own way, are counted and found.
+    ControlGroup,
+    ProcessGroup,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Server {
     /// `sandbox` or `external`.
     pub kind: String,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 /// `result.json`, and what `toll report --format json` prints for one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct RunResult {
     pub format: u32,
     pub toll_version: String,
@@ -47,6 +48,7 @@ pub struct RunResult {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ArmResult {
     pub name: String,
     pub title: String,
@@ -73,6 +75,7 @@ pub struct ArmResult {
 
 /// One outcome of one arm, and its toll against the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Outcome {
     pub unit: String,
     /// More is better (throughput) or less is better (latency, CPU).
@@ -94,6 +97,7 @@ pub struct Outcome {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     Baseline,
@@ -111,6 +115,7 @@ pub enum Verdict {
 
 /// Means over the arm's trials; counts are sums.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ArtefactResult {
     pub kind: crate::ArtefactKind,
     /// Written inside windows, all trials together.
@@ -132,6 +137,7 @@ pub struct ArtefactResult {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct StallTotals {
     pub count: u32,
     pub total_s: f64,
@@ -140,6 +146,7 @@ pub struct StallTotals {
 
 /// A stretch in which the host did (nearly) nothing for its clients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct StallSpan {
     pub arm: String,
     pub trial: u32,
@@ -158,6 +165,7 @@ pub struct StallSpan {
 
 /// The baseline against itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct AaCheck {
     pub arm: String,
     pub toll_pct: Option<f64>,
@@ -167,6 +175,7 @@ pub struct AaCheck {
 
 /// A control whose answer is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ControlCheck {
     pub arm: String,
     pub outcome: String,
@@ -179,6 +188,7 @@ pub struct ControlCheck {
 
 /// Minimal detectable effect on the primary outcome, at 80% power.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Mde {
     /// From the pilot, before the run.
     pub planned_pct: Option<f64>,
@@ -189,6 +199,7 @@ pub struct Mde {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct SelfCost {
     pub cpu_s: f64,
     /// Share of one CPU, inside windows.
@@ -199,6 +210,7 @@ pub struct SelfCost {
 
 /// A doubt, by name, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Warning {
     /// `carry-over`, `dependence`, `aa-failed`, `too-few-rounds`, ...
     pub code: String,
@@ -211,6 +223,7 @@ pub struct Warning {
 
 /// A figure that the data describes completely.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Chart {
     /// Stable; used in links.
     pub id: String,
@@ -224,6 +237,7 @@ pub struct Chart {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum ChartKind {
     Line,
@@ -234,6 +248,7 @@ pub enum ChartKind {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Axis {
     pub label: String,
     pub unit: String,
@@ -245,6 +260,7 @@ pub struct Axis {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ChartSeries {
     pub name: String,
     /// x, y, and where there is an interval its low and high end.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 /// Server, data and rig of a run, as they were made ready before its first trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Setup {
     /// Servers that toll started; absent where the server was there before, or none is in sight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,6 +20,7 @@ pub struct Setup {
 
 /// What the servers of a run have in common, and what tells them apart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct SandboxSetup {
     /// Path of the server program.
     pub program: String,
@@ -35,6 +37,7 @@ pub struct SandboxSetup {
 
 /// One server, and the arms that are measured on it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct SandboxServer {
     pub arms: Vec<String>,
     pub performance_schema: bool,
@@ -45,6 +48,7 @@ pub struct SandboxServer {
 
 /// Data that loads and commands find.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DataSetup {
     /// `sbtest`, ...
     pub recipe: String,
@@ -59,6 +63,7 @@ pub struct DataSetup {
 
 /// One thing that stands around the subject.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct RigStep {
     /// `far-end`, `ssh`, `link`, ...
     pub kind: String,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A line of `trials.ndjson`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct TrialLine {
     /// CLOCK_MONOTONIC; the clock of every sample too.
     pub mono_us: u64,
@@ -37,6 +38,7 @@ pub struct TrialLine {
 
 /// One process of a treatment, or one pipeline, that has ended: by itself or because it was told to.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ProcessEnd {
     /// Unlike any other's in the treatment: `mariadb-dump 3`.
     pub name: String,
@@ -60,6 +62,7 @@ pub struct ProcessEnd {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
     /// The treatment is being switched on.
@@ -76,6 +79,7 @@ pub enum Step {
 
 /// CPU time used since some fixed point in the past, by party. Differences count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Cpu {
     /// user + nice + system + irq + softirq of all CPUs.
     pub host_busy_us: u64,

@@ -18,6 +18,8 @@ fn every_field_of_a_run_is_on_the_page() {
     all.sort();
     all.dedup();
     assert!(all.len() > 100, "the sources are read: {all:?}");
+    // Goes by another name there: `where` is no name for a field.
+    all.retain(|name| name != "which");
     all.retain(|name| !page.contains(&format!("`{name}`")));
     assert_eq!(all, [""; 0], "not in docs/run-format.md");
 }

@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod analyse;
+mod artefacts;
 mod child;
 pub mod cli;
 mod clock;

@@ -3,10 +3,8 @@
 //! One thread owns the files; everyone else sends lines through a bounded queue. Lines reach the
 //! kernel at least once a second. A full queue blocks the sender rather than lose a line.
 
-use crate::clock;
 use anyhow::bail;
 use hdrhistogram::Histogram;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -24,11 +22,10 @@ pub struct Recorder {
     failure: Arc<Mutex<Option<String>>>,
 }
 
-/// The thread that writes, and where.
+/// The thread that writes.
 #[derive(Debug)]
 pub struct Recording {
     thread: JoinHandle<()>,
-    root: PathBuf,
 }
 
 enum Line {
@@ -43,7 +40,6 @@ impl Recorder {
     pub fn start(writer: RunWriter) -> (Self, Recording) {
         let (queue, lines) = sync_channel(QUEUE);
         let failure = Arc::new(Mutex::new(None));
-        let root = writer.root().to_owned();
         let slot = failure.clone();
         let thread = std::thread::spawn(move || {
             if let Err(error) = write_all(writer, &lines)
@@ -52,7 +48,7 @@ impl Recorder {
                 *slot = Some(error.to_string());
             }
         });
-        (Self { queue, failure }, Recording { thread, root })
+        (Self { queue, failure }, Recording { thread })
     }
 
     pub fn sample(&self, sample: Sample) {
@@ -96,10 +92,6 @@ impl Recorder {
 }
 
 impl Recording {
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     /// Writes out what is queued and ends.
     pub fn finish(self, recorder: &Recorder) -> anyhow::Result<()> {
         recorder.send(Line::End);
@@ -125,23 +117,5 @@ fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<(
             writer.flush()?;
             flushed = Instant::now();
         }
-    }
-}
-
-/// A step of a trial, stamped now.
-pub fn step(trial: u32, round: u32, arm: &str, step: toll_record::Step) -> TrialLine {
-    TrialLine {
-        mono_us: clock::mono_us(),
-        wall_us: clock::wall_us(),
-        trial,
-        round,
-        arm: arm.to_owned(),
-        step,
-        cpu: None,
-        artefact_bytes: None,
-        runs: None,
-        runs_us: None,
-        processes: Vec::new(),
-        note: None,
     }
 }

@@ -126,13 +126,11 @@ role = "baseline"
 [[arm]]
 name = "word"
 title = "writes to the file that it is told"
-kind = "command"
 command = "{writer} {artefact}"
 artefact = "bytes"
 [[arm]]
 name = "stdout"
 title = "writes to its output"
-kind = "pipeline"
 stages = ["echo caught", "cat"]
 stdout = "{artefact}"
 artefact = "bytes"
@@ -140,7 +138,6 @@ ends = "again"
 [[arm]]
 name = "log"
 title = "the server writes"
-kind = "log"
 set = { log_output = "FILE", general_log_file = "{artefact}", general_log = "1" }
 artefact = "general-log"
 "#,

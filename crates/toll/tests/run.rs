@@ -84,12 +84,10 @@ role = "baseline"
 [[arm]]
 name = "ghost"
 title = "a tool that is not there"
-kind = "command"
 command = "no-such-tool --port {port}"
 [[arm]]
 name = "odd"
 title = "a variable that is not there"
-kind = "sql"
 set = { no_such_variable = "1" }
 "#,
     );

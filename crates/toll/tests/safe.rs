@@ -228,7 +228,6 @@ role = "baseline"
 [[arm]]
 name = "it"
 title = "a command"
-kind = "command"
 command = """{command}"""
 "#
     )
@@ -283,8 +282,7 @@ fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() 
     let lab = Lab::new();
     let (out, flag) = (lab.path("run"), lab.path("flag"));
     let first = format!("sh -c 'test -e {flag} && exec sleep 60; touch {flag}; exit 3'");
-    let never =
-        "\n[[arm]]\nname = \"never\"\ntitle = \"never works\"\nkind = \"command\"\ncommand = \"false\"\n";
+    let never = "\n[[arm]]\nname = \"never\"\ntitle = \"never works\"\ncommand = \"false\"\n";
     let scenario = lab.write("once.toml", &(small(&first) + never));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
@@ -301,8 +299,7 @@ fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() 
 fn a_setting_that_cannot_be_put_back_ends_the_run_there() {
     let lab = Lab::new();
     let out = lab.path("run");
-    let sql = "\n[[arm]]\nname = \"stuck\"\ntitle = \"no way back\"\nkind = \"sql\"\n\
-               on = [\"SET GLOBAL long_query_time = 1\"]\noff = [\"SET GLOBAL no_such_variable = 1\"]\n";
+    let sql = "\n[[arm]]\nname = \"stuck\"\ntitle = \"no way back\"\non = [\"SET GLOBAL long_query_time = 1\"]\noff = [\"SET GLOBAL no_such_variable = 1\"]\n";
     let scenario = lab.write("stuck.toml", &(small("sleep 60") + sql));
     let run = lab.toll(&["run", &scenario, "--out", &out, "--seed", "1"]);
     let text = said(&run);
@@ -317,8 +314,8 @@ fn a_setting_that_cannot_be_put_back_ends_the_run_there() {
 fn statements_without_a_way_back_are_refused_on_a_server_that_was_there() {
     let lab = Lab::new();
     let server = lab.server();
-    let sql = "\n[[arm]]\nname = \"oneway\"\ntitle = \"no way back\"\nkind = \"sql\"\n\
-               on = [\"SET GLOBAL long_query_time = 1\"]\n";
+    let sql =
+        "\n[[arm]]\nname = \"oneway\"\ntitle = \"no way back\"\non = [\"SET GLOBAL long_query_time = 1\"]\n";
     let scenario = lab.write("oneway.toml", &(small("sleep 60") + sql));
     let (dsn, out) = (server.dsn(), lab.path("run"));
     let run = lab.toll(&["run", &scenario, "--server", &dsn, "--allow-schema", "toll_safe", "--out", &out]);
@@ -326,6 +323,38 @@ fn statements_without_a_way_back_are_refused_on_a_server_that_was_there() {
     let result = result_of(&out);
     let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "oneway").unwrap();
     assert!(arm["unavailable"].as_str().unwrap().contains("has no `off`"), "{arm}");
+}
+
+#[test]
+fn whether_settings_may_be_changed_is_known_without_changing_any() {
+    let lab = Lab::new();
+    let server = lab.server();
+    for sql in [
+        "CREATE USER plain@localhost, tuned@localhost",
+        "GRANT SELECT, PROCESS, BINLOG ADMIN ON *.* TO plain@localhost, tuned@localhost",
+        "GRANT ALL ON toll_safe.* TO plain@localhost, tuned@localhost",
+        "CREATE ROLE tuner",
+        "GRANT SUPER ON *.* TO tuner",
+        "GRANT tuner TO tuned@localhost",
+        "SET DEFAULT ROLE tuner FOR tuned@localhost",
+        "SET GLOBAL log_output = 'TABLE'",
+        "SET GLOBAL general_log = ON",
+        "TRUNCATE mysql.general_log",
+    ] {
+        server.run(sql);
+    }
+    let settings = || server.rows("SELECT argument FROM mysql.general_log WHERE argument LIKE 'SET GLOBAL%'");
+    for (user, may) in [("plain", false), ("tuned", true)] {
+        let (dsn, out) = (server.dsn().replace("root", user), lab.path(user));
+        let asked = lab.toll(&[&run(&dsn, &out, "A")[..], &["--rounds", "1"]].concat());
+        // Where nothing that was asked for could be measured, it is an error.
+        assert_eq!(asked.status.success(), may, "{}", said(&asked));
+        let result = result_of(&out);
+        let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "A").unwrap();
+        let why = arm["unavailable"].as_str().unwrap_or_default();
+        assert_eq!(why.contains("may not change global settings"), !may, "{user}: {arm}");
+        assert_eq!(settings().is_empty(), !may, "{user}: {}", settings());
+    }
 }
 
 #[test]

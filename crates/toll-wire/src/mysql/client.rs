@@ -3,10 +3,11 @@
 use super::Context;
 use super::command::{self, is_command};
 use super::compression;
+use super::ending::End;
 use super::handshake::Capabilities;
 use super::packet::{Ended, FULL, HEADER, Want, header};
 use super::reply::Reply;
-use super::session::{End, Sends, Session};
+use super::session::{Sends, Session};
 use super::statement::{LAST_PREPARED, Scene, after_attributes};
 use crate::event::{CommandKind, Sink};
 use crate::side::{Hole, Side};

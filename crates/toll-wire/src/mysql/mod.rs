@@ -6,9 +6,11 @@
 mod client;
 mod command;
 mod compression;
+mod ending;
 mod fields;
 mod handshake;
 mod kept;
+mod login;
 mod packet;
 mod reply;
 mod server;

@@ -2,11 +2,12 @@
 
 use super::Context;
 use super::command::{self, Command};
+use super::ending::End;
 use super::fields::Fields;
 use super::handshake::{Capabilities, change_user};
 use super::packet::{Assembly, Ended, FULL, HEADER, Want, header};
 use super::reply::{CURSOR_EXISTS, Error, MORE_RESULTS, Ok, Prepared, Reply, parse_eof};
-use super::session::{End, Sends, Session};
+use super::session::{Sends, Session};
 use super::step::Adrift;
 use crate::event::{CommandKind, Sink};
 use crate::side::Hole;

@@ -7,8 +7,9 @@
 
 use super::Context;
 use super::command::Command;
+use super::ending::End;
 use super::reply::Reply;
-use super::session::{End, Sends, Session};
+use super::session::{Sends, Session};
 use crate::event::Sink;
 
 /// Times that a client who sends ahead must have nothing under way before it is believed again.

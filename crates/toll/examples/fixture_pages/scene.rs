@@ -1,7 +1,9 @@
 //! On what is an invented run made, and what are its arms made to cost?
 
 use std::collections::BTreeMap;
-use toll_record::{Arm, ArtefactKind, FORMAT, Host, Plan, Role, Server, Setup, Tool, Workload};
+use toll_record::{
+    Arm, ArtefactKind, FORMAT, Host, Meter, Plan, Role, Server, Setup, Tool, Window, Workload,
+};
 
 pub const STARTED_WALL_US: u64 = 1_790_000_000_000_000;
 
@@ -50,19 +52,18 @@ pub struct Made {
     pub stalls: bool,
 }
 
-/// Name, title, kind, artefact, cost, share caught, bytes/s, whether it stalls.
-type Letter = (&'static str, &'static str, &'static str, ArtefactKind, f64, f64, f64, bool);
+/// Name, title, artefact, cost, share caught, bytes/s, whether it stalls.
+type Letter = (&'static str, &'static str, ArtefactKind, f64, f64, f64, bool);
 
 pub fn arms(shape: &Shape) -> Vec<Made> {
     use ArtefactKind::{Pcap, SlowLog, TcpdumpText};
     let e = shape.effect;
     let dump = "tcpdump -s 65535 -x -nn -q -tttt -i any";
-    let row = |name: &str, title: &str, role, kind: &str, command: String, cost: f64| Made {
+    let row = |name: &str, title: &str, role, command: String, cost: f64| Made {
         arm: Arm {
             name: name.into(),
             title: title.into(),
             role,
-            kind: kind.into(),
             command,
             workload: workload(),
             artefact: None,
@@ -71,7 +72,10 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             unavailable: None,
             burn_share: None,
             server_options: BTreeMap::new(),
-            ends: Default::default(),
+            meter: Meter::Driver,
+            window: Window::Time { s: 1.0 },
+            treatment: Default::default(),
+            needs: Default::default(),
         },
         cost: cost * e,
         caught: None,
@@ -79,44 +83,36 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
         stalls: false,
     };
     let mut made = vec![
-        row("none", "load alone", Role::Baseline, "none", String::new(), 0.0),
-        row("none2", "load alone, again (A/A)", Role::Aa, "none", String::new(), 0.0),
-        row("sleep", "a process that does nothing", Role::Placebo, "command", "sleep 5".into(), 0.0),
-        row(
-            "burn",
-            "a process that burns half a CPU",
-            Role::PositiveControl,
-            "command",
-            "toll burn".into(),
-            0.25,
-        ),
+        row("none", "load alone", Role::Baseline, String::new(), 0.0),
+        row("none2", "load alone, again (A/A)", Role::Aa, String::new(), 0.0),
+        row("sleep", "a process that does nothing", Role::Placebo, "sleep 5".into(), 0.0),
+        row("burn", "a process that burns half a CPU", Role::PositiveControl, "toll burn".into(), 0.25),
     ];
     let letters: [Letter; 13] = [
-        ("A", "slow log, every query", "log", SlowLog, 0.31, 1.0, 9e6, false),
-        ("B", "tcpdump -w file, plain", "command", Pcap, 0.11, 0.99, 6e7, true),
-        ("C", "tcpdump -w file, AND", "command", Pcap, 0.09, 0.13, 1e7, true),
-        ("D", "tcpdump -w file, OR", "command", Pcap, 0.11, 0.99, 6e7, true),
-        ("E", "tcpdump -U -w file, plain", "command", Pcap, 0.16, 0.98, 6e7, true),
-        ("F", "tcpdump -U -w file, AND", "command", Pcap, 0.10, 0.13, 1e7, false),
-        ("G", "tcpdump -U -w file, OR", "command", Pcap, 0.17, 0.98, 6e7, true),
-        ("H", "tcpdump -w - | nc, plain", "pipeline", Pcap, 0.22, 0.97, 6e7, false),
-        ("I", "tcpdump -U -w - | nc, plain", "pipeline", Pcap, 0.25, 0.96, 6e7, false),
-        ("J", "tcpdump -U -w - | nc, AND", "pipeline", Pcap, 0.12, 0.13, 1e7, false),
-        ("K", "tcpdump text to file, plain", "command", TcpdumpText, 0.62, 0.41, 8e7, false),
-        ("L", "tcpdump text to file, AND", "command", TcpdumpText, 0.24, 0.12, 1.4e7, false),
-        ("M", "tcpdump text to file, OR", "command", TcpdumpText, 0.66, 0.38, 8e7, false),
+        ("A", "slow log, every query", SlowLog, 0.31, 1.0, 9e6, false),
+        ("B", "tcpdump -w file, plain", Pcap, 0.11, 0.99, 6e7, true),
+        ("C", "tcpdump -w file, AND", Pcap, 0.09, 0.13, 1e7, true),
+        ("D", "tcpdump -w file, OR", Pcap, 0.11, 0.99, 6e7, true),
+        ("E", "tcpdump -U -w file, plain", Pcap, 0.16, 0.98, 6e7, true),
+        ("F", "tcpdump -U -w file, AND", Pcap, 0.10, 0.13, 1e7, false),
+        ("G", "tcpdump -U -w file, OR", Pcap, 0.17, 0.98, 6e7, true),
+        ("H", "tcpdump -w - | nc, plain", Pcap, 0.22, 0.97, 6e7, false),
+        ("I", "tcpdump -U -w - | nc, plain", Pcap, 0.25, 0.96, 6e7, false),
+        ("J", "tcpdump -U -w - | nc, AND", Pcap, 0.12, 0.13, 1e7, false),
+        ("K", "tcpdump text to file, plain", TcpdumpText, 0.62, 0.41, 8e7, false),
+        ("L", "tcpdump text to file, AND", TcpdumpText, 0.24, 0.12, 1.4e7, false),
+        ("M", "tcpdump text to file, OR", TcpdumpText, 0.66, 0.38, 8e7, false),
     ];
-    for (name, title, kind, artefact, cost, caught, bytes_per_s, stalls) in letters {
-        let mut arm = row(name, title, Role::Treatment, kind, format!("{dump} -w FILE 'port 13306'"), cost);
+    for (name, title, artefact, cost, caught, bytes_per_s, stalls) in letters {
+        let mut arm = row(name, title, Role::Treatment, format!("{dump} -w FILE 'port 13306'"), cost);
         arm.arm.artefact = Some(artefact);
         made.push(Made { caught: Some(caught), bytes_per_s, stalls, ..arm });
     }
-    let mut absent =
-        row("audit", "server_audit plugin", Role::Treatment, "sql", "INSTALL SONAME".into(), 0.0);
+    let mut absent = row("audit", "server_audit plugin", Role::Treatment, "INSTALL SONAME".into(), 0.0);
     absent.arm.unavailable = Some("the server has no plugin server_audit".into());
     made.push(absent);
     if let Some(hostile) = shape.hostile {
-        let mut arm = row(hostile, hostile, Role::Treatment, "command", hostile.into(), 0.2);
+        let mut arm = row(hostile, hostile, Role::Treatment, hostile.into(), 0.2);
         arm.arm.artefact = Some(Pcap);
         made.push(Made { caught: Some(0.5), bytes_per_s: 1e6, stalls: true, ..arm });
     }
@@ -162,6 +158,8 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         window_s: shape.window_s,
         settle_s: shape.settle_s,
         gap_s: shape.gap_s,
+        pilot_s: 0.0,
+        held_in: None,
         early_stop: false,
         setup: Setup::default(),
         server: Some(Server {

@@ -7,7 +7,7 @@ use super::stalls::{self, Stalls};
 use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use toll_record::{Artefact, Ends, Plan, Role, StallTotals, Verdict};
+use toll_record::{Artefact, Plan, Role, StallTotals, Verdict};
 
 /// Every arm of the plan, in its order.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ impl<'a> Arms<'a> {
         for (window, found) in windows.iter().zip(&stalls.of_window) {
             let mut stalled_s = stalls::totals([found].into_iter()).total_s;
             // Of a window as long as the others, so that what a shorter one stalls compares with them.
-            if plan.arms[window.arm].ends == Ends::ClosesWindow {
+            if plan.arms[window.arm].window.is_until_done() {
                 stalled_s *= plan.window_s / window.seconds();
             }
             if let Some(measured) = &mut arms[window.arm].by_round[window.round as usize] {
                 measured.set("stall_s", Some(stalled_s));
             }
         }
-        let closed = plan.arms.iter().map(|arm| arm.ends == Ends::ClosesWindow).collect();
+        let closed = plan.arms.iter().map(|arm| arm.window.is_until_done()).collect();
         Arms { windows: arms, baseline, stalls, alpha: plan.alpha, closed }
     }
 

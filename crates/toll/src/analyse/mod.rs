@@ -131,7 +131,7 @@ fn arm_results(
         let (artefact, remarks) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.remarks));
         let mut notes = arms.notes(i, &compared);
         let of_arm: Vec<&windows::Window> = trials.windows.iter().filter(|w| w.arm == i).collect();
-        notes.extend(own_end::note(arm, &of_arm, plan.window_s));
+        notes.extend(own_end::note(arm, &of_arm));
         notes.extend(remarks);
         notes.extend(artefact.as_ref().and_then(artefacts::note));
         notes.extend(scan::remarks(trials, i));

@@ -1,19 +1,18 @@
 //! What did it mean for an arm's windows that its command ends by itself?
 
 use super::windows::Window;
-use toll_record::{Arm, Ends};
+use toll_record::Arm;
 
 /// A sentence for the arm's notes; absent for an arm whose command lasts.
-pub fn note(arm: &Arm, windows: &[&Window], window_s: f64) -> Option<String> {
+pub fn note(arm: &Arm, windows: &[&Window]) -> Option<String> {
     let runs: Vec<(u32, u64)> = windows.iter().filter_map(|window| window.runs).collect();
     if runs.is_empty() {
         return None;
     }
-    match arm.ends {
-        Ends::Again => Some(again(&runs)),
-        Ends::ClosesWindow => Some(closed(&runs, window_s)),
-        Ends::Never | Ends::Rehearse => None,
+    if arm.treatment.again {
+        return Some(again(&runs));
     }
+    arm.window.is_until_done().then(|| closed(&runs, arm.window.at_most_s()))
 }
 
 fn again(runs: &[(u32, u64)]) -> String {

@@ -137,7 +137,6 @@ fn scenario_text(arguments: &Cost, command: &[String]) -> String {
     let mut put = |key: &str, value: &str| arm.insert(key.into(), value.into());
     put("name", "command");
     put("title", &shell_words::join(secrets::hide_words(command)));
-    put("kind", "command");
     put("command", &line);
     put("ends", if arguments.repeat { "again" } else { "rehearse" });
     if line.contains("{artefact}") {
@@ -172,13 +171,15 @@ mod tests {
         let cost = Wrapper::parse_from(words).cost;
         let scenario = Scenario::parse(&scenario_text(&cost, &cost.command)).unwrap();
         let arm = scenario.arms.last().unwrap();
+        let definitions = crate::treatment::Definitions::new(&scenario.define, "mariadb");
+        let words = definitions.words(arm.command.as_deref().unwrap()).unwrap();
         let mut fill = crate::treatment::Fill::default();
         fill.set("artefact", "/x y/\"a'.bin".into());
         fill.set("port", "33002".into());
-        let filled = crate::treatment::words_of(arm.command.as_deref().unwrap(), &fill).unwrap();
+        let filled: Vec<String> = words.iter().map(|word| fill.apply(word).unwrap()).collect();
         assert_eq!(filled, ["tcpdump", "-w", "/x y/\"a'.bin", "port 33002", "it's \"quoted\""]);
         assert_eq!(scenario.workload.profile.as_deref(), Some("read-only"));
-        assert_eq!(arm.ends, toll_record::Ends::Rehearse);
+        assert_eq!(arm.ends, crate::scenario::Ends::Rehearse);
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
         for scenario in &scenarios {
             writeln!(out, "\nArms of {} (--arms A,B)", scenario.name)?;
             for arm in &scenario.arms {
-                writeln!(out, "  {:<12} {:<9} {}", arm.name, arm.kind.name(), arm.title)?;
+                writeln!(out, "  {:<12} {:<9} {}", arm.name, arm.how(), arm.title)?;
             }
         }
     }

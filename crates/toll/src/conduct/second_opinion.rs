@@ -3,6 +3,7 @@
 //! It reads a few megabytes a second, so it is given a stretch cut out of one window of each arm,
 //! and only after the last window of the run.
 
+use crate::artefacts;
 use crate::child;
 use crate::signals;
 use anyhow::Context;
@@ -46,7 +47,7 @@ const MOST_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Cut {
-    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large.
+    /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large or empty.
     pub fn take(
         artefact: &Path,
         stretch: Stretch,
@@ -55,6 +56,9 @@ impl Cut {
         port: u16,
         dir: &Path,
     ) -> anyhow::Result<Option<Self>> {
+        if artefacts::of(line.kind).pt_type.is_none() {
+            return Ok(None);
+        }
         let file = dir.join(format!("{}.cut", line.arm));
         let source = File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()))?;
         let target = BufWriter::new(File::create(&file)?);
@@ -65,9 +69,7 @@ impl Cut {
             (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us }) => {
                 cut_text(source, target, begin_us, end_us)?
             }
-            (ArtefactKind::SlowLog | ArtefactKind::GeneralLog, Stretch::Bytes { begin, end }) => {
-                cut_bytes(source, target, begin, end)?
-            }
+            (_, Stretch::Bytes { begin, end }) => cut_bytes(source, target, begin, end)?,
             _ => false,
         };
         if !whole {
@@ -187,30 +189,24 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result
     // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
     command.env("PERCONA_TOOLKIT_TCP_ERRORS_FILE", "/dev/null");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
+    command.args(["--type", artefacts::of(kind).pt_type.context("it cannot read this kind")?]);
+    if artefacts::of(kind).is_of_the_wire {
+        command.args(["--watch-server", &server]);
+    }
     let mut decoder = None;
-    match kind {
-        ArtefactKind::SlowLog => {
-            command.args(["--type", "slowlog"]).stdin(File::open(file)?);
-        }
-        ArtefactKind::GeneralLog => {
-            command.args(["--type", "genlog"]).stdin(File::open(file)?);
-        }
-        ArtefactKind::TcpdumpText => {
-            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(File::open(file)?);
-        }
-        _ => {
-            let mut tcpdump = child::command("tcpdump")
-                .args(["-x", "-nn", "-q", "-tttt", "-r"])
-                .arg(file)
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .context("cannot run tcpdump")?;
-            let text = tcpdump.stdout.take().context("tcpdump has no output")?;
-            command.args(["--type", "tcpdump", "--watch-server", &server]).stdin(text);
-            decoder = Some(tcpdump);
-        }
+    if kind == ArtefactKind::Pcap {
+        let mut tcpdump = child::command("tcpdump")
+            .args(["-x", "-nn", "-q", "-tttt", "-r"])
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot run tcpdump")?;
+        command.stdin(tcpdump.stdout.take().context("tcpdump has no output")?);
+        decoder = Some(tcpdump);
+    } else {
+        command.stdin(File::open(file)?);
     }
     let output = bounded_output(&mut command);
     if let Some(mut decoder) = decoder {

@@ -2,10 +2,11 @@
 //! classes, no fingerprints, as fast as the bytes can be read.
 
 use super::decode::Decode;
-use super::input::{Input, Type};
+use super::input::Input;
 use super::ledger::Ledger;
 use super::progress::Progress;
 use super::pump::pump;
+use crate::artefacts::{self, Counted};
 use anyhow::{Context, bail};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -49,14 +50,10 @@ pub fn count(path: &Path, kind: ArtefactKind, window: CountWindow, ports: &[u16]
 }
 
 fn counted(path: &Path, kind: ArtefactKind, window: CountWindow, ports: &[u16]) -> anyhow::Result<Count> {
-    let kind = match kind {
-        ArtefactKind::Pcap => Some(Type::Pcap),
-        ArtefactKind::TcpdumpText => Some(Type::Tcpdump),
-        ArtefactKind::SlowLog => Some(Type::Slowlog),
-        ArtefactKind::GeneralLog => Some(Type::Genlog),
-        ArtefactKind::AuditLog => Some(Type::Auditlog),
-        ArtefactKind::Lines => None,
-        ArtefactKind::Server | ArtefactKind::Bytes => bail!("artefacts of this kind hold no queries"),
+    let kind = match artefacts::of(kind).counted {
+        Counted::Digest(kind) => Some(kind),
+        Counted::Lines => None,
+        Counted::Server | Counted::Nobody => bail!("artefacts of this kind hold no queries"),
     };
     let (reader, kind): (Box<dyn Read + Send>, _) = match window {
         CountWindow::Bytes { from, to } => {

@@ -51,6 +51,7 @@ fn value(measure: &Measure, aggregate: &str, unit: Unit) -> f64 {
     if unit == Unit::Time { value.round() / 1_000.0 } else { value }
 }
 
-fn quoted(text: &str) -> String {
+/// As one field, whatever stands in it.
+pub fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }

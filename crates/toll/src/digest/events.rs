@@ -1,7 +1,7 @@
 //! What does each event look like by itself? JSON lines, CSV rows or slow log entries, as they come.
 
 use super::json::{is_zero, kind_name, moment, text};
-use super::{Format, Request};
+use super::{Format, Request, csv};
 use serde::Serialize;
 use std::io::{self, Write};
 use toll_wire::event::{CommandKind, Event, Sink};
@@ -111,7 +111,7 @@ impl<'a> Events<'a> {
     }
 
     fn csv(&mut self, event: &Event<'_>) -> io::Result<()> {
-        let quoted = |bytes: &[u8]| format!("\"{}\"", text(bytes).replace('"', "\"\""));
+        let quoted = |bytes: &[u8]| csv::quoted(&text(bytes));
         let number = |n: Option<u64>| n.map(|n| n.to_string()).unwrap_or_default();
         let row = [
             moment(event.start_ns).unwrap_or_default(),

@@ -1,12 +1,13 @@
 //! Can an arm run here, and if not, why not?
 
-use crate::scenario::{Arm, Kind};
+use super::arm::is_written_by_server;
 use crate::secrets;
 use crate::server::program::on_path;
-use crate::treatment::{Fill, words_of};
+use crate::stage::rig::Need;
+use crate::treatment::Fill;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll_record::Setup;
+use toll_record::{Arm, HeldIn, Setup};
 
 /// Placeholders that each trial fills in for itself.
 pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
@@ -15,6 +16,7 @@ pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub is_root: bool,
+    pub held_in: HeldIn,
     /// What stands, as it was asked for.
     pub setup: Setup,
     /// In the order of the setup; the reason where one could not be started. None: no server is in sight.
@@ -39,31 +41,32 @@ impl Facts {
     pub fn first(&self) -> Option<&ServerFacts> {
         self.servers.first()?.as_ref().ok()
     }
+
+    /// Of all servers of the run; empty where there is none.
+    pub fn flavour(&self) -> &str {
+        self.first().map_or("", |server| &server.server.flavour)
+    }
 }
 
-/// The reason why an arm that needs these steps of the rig cannot run, with what would change that; `None`:
-/// it can.
-pub fn unavailable(
-    arm: &Arm,
-    mut needs: impl Iterator<Item = &'static str>,
-    facts: &Facts,
-) -> Option<String> {
-    let step = needs.find_map(|kind| Some((kind, facts.rig_missing.get(kind)?)));
+/// The reason why an arm cannot run, with what would change that; `None`: it can.
+pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
+    let need = Need::of_plan(arm);
+    let step = need.kinds().find_map(|kind| Some((kind.name, facts.rig_missing.get(kind.name)?)));
     if let Some((kind, why)) = step {
         return Some(format!("the rig's step {kind} cannot be made here: {why}"));
     }
-    for needed in &arm.requires {
+    for needed in &arm.needs.programs {
         let is_file = needed.contains('/') && Path::new(needed).exists();
         if !is_file && let Some(why) = no_program(needed) {
             return Some(why);
         }
     }
-    for name in &arm.env {
+    for name in arm.treatment.processes.iter().flat_map(|process| &process.env) {
         if std::env::var_os(name).is_none() {
             return Some(no_variable(name));
         }
     }
-    if arm.requires_root && !facts.is_root {
+    if arm.needs.root && !facts.is_root {
         return Some("needs root: run toll with sudo".into());
     }
     match facts.servers.get(facts.setup.server_of(&arm.name)) {
@@ -74,29 +77,31 @@ pub fn unavailable(
 }
 
 fn unavailable_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
-    if matches!(arm.kind, Kind::Sql | Kind::Log) && !server.may_set {
+    let treatment = &arm.treatment;
+    if treatment.has_statements() && !server.may_set {
         return Some("toll may not change global settings of this server: use a user with SUPER or SYSTEM_VARIABLES_ADMIN".into());
     }
-    if arm.kind == Kind::Log
+    if is_written_by_server(arm)
         && let Some(reason) = &server.no_logs
     {
         return Some(reason.clone());
     }
     let was_there = server.server.kind == "external";
-    if was_there && !arm.server.of(&server.server.flavour).is_empty() {
+    if was_there && !arm.server_options.is_empty() {
         return Some(
             "it needs a server with options of its own, and this server was there before: leave out --server"
                 .into(),
         );
     }
-    if was_there && !arm.on.is_empty() && arm.off.is_empty() {
+    if was_there && !treatment.on.is_empty() && treatment.off.is_empty() {
         return Some(
             "its `on` has no `off`, and this server was there before: write how it is put back, or use `set` and \
              `update`, which toll puts back by itself"
                 .into(),
         );
     }
-    for variable in arm.set.keys().chain(&arm.requires_variable) {
+    let set = treatment.settings.iter().filter(|setting| !setting.if_known).map(|setting| &setting.name);
+    for variable in set.chain(&arm.needs.variables) {
         match server.variables.get(variable.as_str()) {
             None => {
                 return Some(format!(
@@ -105,7 +110,7 @@ fn unavailable_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
                 ));
             }
             Some(value)
-                if arm.requires_variable.contains(variable)
+                if arm.needs.variables.contains(variable)
                     && variable == "performance_schema"
                     && value == "OFF" =>
             {
@@ -124,17 +129,21 @@ pub fn unfit(arm: &Arm, fill: &Fill) -> Option<String> {
     for name in OPEN {
         open.set(name, name.to_uppercase());
     }
-    for command in arm.command.iter().chain(arm.stages.iter().flatten()) {
-        match words_of(command, &open) {
-            Ok(words) => {
-                if let Some(why) = no_program(&words[0]) {
+    let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
+    for (i, word) in stages.flat_map(|words| words.iter().enumerate()) {
+        match open.apply(word) {
+            Ok(program) if i == 0 => {
+                if let Some(why) = no_program(&program) {
                     return Some(why);
                 }
             }
+            Ok(_) => {}
             Err(error) => return Some(format!("{error:#}")),
         }
     }
-    arm.texts().filter_map(|text| open.apply(text).err()).map(|error| format!("{error:#}")).next()
+    let texts = (arm.treatment.processes.iter().filter_map(|process| process.stdout.as_ref()))
+        .chain(arm.treatment.settings.iter().map(|setting| &setting.value));
+    texts.filter_map(|text| open.apply(text).err()).map(|error| format!("{error:#}")).next()
 }
 
 /// Why a program, by its name or its path, cannot be started; `None`: it can.
@@ -161,6 +170,7 @@ pub fn no_variable(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Settled, Wishes};
     use crate::scenario::Scenario;
     use crate::treatment::BUILT_IN;
     use std::os::unix::fs::PermissionsExt;
@@ -171,8 +181,9 @@ mod tests {
     /// Why `socket-vs-tcp` cannot dump on a server of this flavour.
     fn no_dump(flavour: &str) -> Option<String> {
         let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
-        let arm = scenario.arms.iter().find(|arm| arm.name == "dump-tcp").unwrap();
-        let mut fill = Fill::new(&scenario.define, flavour);
+        let wishes = Wishes { arms: Some(vec!["dump-tcp".into()]), ..Wishes::default() };
+        let settled = Settled::new(scenario, &wishes).unwrap();
+        let mut fill = Fill::default();
         BUILT_IN.iter().for_each(|(name, _)| fill.set(name, "x".into()));
         let server = toll_record::Server {
             kind: "sandbox".into(),
@@ -182,14 +193,13 @@ mod tests {
             config: vec![],
         };
         let variables = BTreeMap::new();
+        let held_in = HeldIn::ProcessGroup;
         let server = ServerFacts { server, variables, may_set: true, no_logs: None };
-        let facts = Facts {
-            is_root: false,
-            setup: Setup::default(),
-            servers: vec![Ok(server)],
-            rig_missing: BTreeMap::new(),
-        };
-        unavailable(arm, std::iter::empty(), &facts).or_else(|| unfit(arm, &fill))
+        let setup = Setup::default();
+        let rig_missing = BTreeMap::new();
+        let facts = Facts { is_root: false, held_in, setup, servers: vec![Ok(server)], rig_missing };
+        let plan = settled.plan(&facts, &|_| fill.clone(), vec![]).unwrap();
+        plan.arms.into_iter().find(|arm| arm.name == "dump-tcp").unwrap().unavailable
     }
 
     #[test]

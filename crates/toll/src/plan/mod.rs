@@ -4,21 +4,23 @@
 //! arms can run, what commands say) once it is there. All randomness comes from the seed.
 
 mod again;
+mod arm;
 mod available;
+mod hidden;
 mod setup;
 mod sweep;
 
 pub use available::{Facts, ServerFacts, no_program, no_variable};
+pub use hidden::hidden;
 
 use crate::clock;
 use crate::scenario::{
-    Arm, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
+    Arm, Ends, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
     check_rate,
 };
-use crate::secrets;
-use crate::treatment::{Fill, words_of};
+use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
-use available::{OPEN, unavailable, unfit};
+use available::{unavailable, unfit};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{FORMAT, Plan, Workload};
 
@@ -159,6 +161,18 @@ impl Settled {
         trial * arms as f64 * f64::from(p.rounds)
     }
 
+    /// What it means when an arm's commands end by themselves.
+    pub fn ends(&self, name: &str) -> Ends {
+        self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
+    }
+
+    /// An arm of the scenario, among those of this run or not.
+    pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
+        let definitions = Definitions::new(&self.scenario.define, facts.flavour());
+        let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
+        Ok(arm::resolved(written, self.arm_workload(written), &self.profile, &definitions))
+    }
+
     /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
     pub fn plan(
         &self,
@@ -166,26 +180,16 @@ impl Settled {
         fill_of: &dyn Fn(&str) -> Fill,
         command: Vec<String>,
     ) -> anyhow::Result<Plan> {
-        let mut arms = Vec::new();
-        for arm in &self.arms {
-            let fill = &fill_of(&arm.name);
-            arms.push(toll_record::Arm {
-                name: arm.name.clone(),
-                title: secrets::hide(&arm.title),
-                role: arm.role,
-                kind: arm.kind.name().to_owned(),
-                command: shown_command(arm, fill),
-                workload: self.arm_workload(arm),
-                against: arm.against.clone(),
-                curve: arm.curve.clone(),
-                artefact: arm.artefact,
-                ends: arm.ends,
-                unavailable: unavailable(arm, self.needs(arm), facts).or_else(|| unfit(arm, fill)),
-                burn_share: arm.burn_share,
-                server_options: facts
-                    .first()
-                    .map_or_else(BTreeMap::new, |s| arm.server.of(&s.server.flavour)),
-            });
+        let definitions = Definitions::new(&self.scenario.define, facts.flavour());
+        let mut arms: Vec<toll_record::Arm> = Vec::with_capacity(self.arms.len());
+        for written in &self.arms {
+            let fill = &fill_of(&written.name);
+            let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
+            arm.server_options = written.server.of(facts.flavour());
+            arm.command = arm::shown(&arm, fill);
+            arm.unavailable =
+                arm.unavailable.take().or_else(|| unavailable(&arm, facts)).or_else(|| unfit(&arm, fill));
+            arms.push(arm);
         }
         without_reference(&mut arms);
         let baseline = arms.iter().find(|arm| arm.name == self.scenario.baseline);
@@ -214,6 +218,7 @@ impl Settled {
             window_s: self.profile.window.0,
             settle_s: self.profile.settle.0,
             gap_s: self.profile.gap.0,
+            pilot_s: self.profile.pilot.0,
             early_stop: self.early_stop,
             server: facts.first().map(|server| server.server.clone()),
             setup: facts.setup.clone(),
@@ -221,6 +226,7 @@ impl Settled {
             order,
             jitter: JITTER,
             started_wall_us: clock::wall_us(),
+            held_in: Some(facts.held_in),
             planned_mde_pct: None,
         })
     }
@@ -318,34 +324,6 @@ fn without_reference(arms: &mut [toll_record::Arm]) {
     }
 }
 
-/// The command or settings as people would write them; `{artefact}` and the like stay open.
-fn shown_command(arm: &Arm, fill: &Fill) -> String {
-    let mut open = fill.clone();
-    open.set("toll", "toll".into());
-    for name in OPEN {
-        open.set(name, name.to_uppercase());
-    }
-    let shown = |stage: &String| match words_of(stage, &open) {
-        Ok(words) => shell_words::join(secrets::hide_words(&words)),
-        Err(_) => secrets::hide(stage),
-    };
-    let stages: Vec<String> = arm.command.iter().chain(arm.stages.iter().flatten()).map(shown).collect();
-    let mut text = stages.join(" | ");
-    if let Some(stdout) = &arm.stdout {
-        text.push_str(&format!(" > {}", open.apply(stdout).unwrap_or_else(|_| stdout.clone())));
-    }
-    let settings: Vec<_> = arm
-        .set
-        .iter()
-        .map(|(name, value)| format!("{name}={}", open.apply(value).unwrap_or_else(|_| value.clone())))
-        .chain(arm.on.iter().map(|sql| secrets::hide(sql)))
-        .collect();
-    if !settings.is_empty() {
-        text.push_str(&format!("SET GLOBAL {}", settings.join(", ")));
-    }
-    text.trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,7 +367,7 @@ mod tests {
         let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
         let settled = Settled::new(scenario, &Wishes::default()).unwrap();
         let mut arms: Vec<toll_record::Arm> =
-            settled.arms.iter().map(|arm| planned(arm, settled.arm_workload(arm))).collect();
+            settled.arms.iter().map(|arm| resolved(settled.scenario.clone(), &arm.name)).collect();
         arms.iter_mut().find(|arm| arm.name == "tcp-64").unwrap().unavailable = Some("no TCP".into());
         without_reference(&mut arms);
         let why = |name: &str| arms.iter().find(|arm| arm.name == name).unwrap().unavailable.clone();
@@ -401,36 +379,26 @@ mod tests {
         assert_eq!(why("text-64"), None);
     }
 
-    fn planned(arm: &Arm, workload: Workload) -> toll_record::Arm {
-        toll_record::Arm {
-            name: arm.name.clone(),
-            title: arm.title.clone(),
-            role: arm.role,
-            kind: arm.kind.name().to_owned(),
-            command: String::new(),
-            workload,
-            against: arm.against.clone(),
-            curve: None,
-            artefact: None,
-            ends: arm.ends,
-            unavailable: None,
-            burn_share: None,
-            server_options: BTreeMap::new(),
-        }
+    fn resolved(scenario: Scenario, name: &str) -> toll_record::Arm {
+        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let definitions = Definitions::new(&settled.scenario.define, "mariadb");
+        let written = settled.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
+        arm::resolved(written, settled.arm_workload(written), &settled.profile, &definitions)
     }
 
     #[test]
     fn a_shown_command_has_its_definitions_and_no_secret() {
-        let mut arm = scenario().arms.into_iter().find(|arm| arm.name == "B").unwrap();
-        let mut fill = Fill::new(&scenario().define, "mariadb");
+        let mut fill = Fill::default();
         fill.set("port", "33002".into());
-        let shown = shown_command(&arm, &fill);
         assert_eq!(
-            shown,
+            arm::shown(&resolved(scenario(), "B"), &fill),
             "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
         );
+        let mut with_secret = scenario();
+        let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "B").unwrap();
         arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
-        assert_eq!(shown_command(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
+        let arm = resolved(with_secret, "B");
+        assert_eq!(arm::shown(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
     }
 
     #[test]

@@ -108,7 +108,9 @@ impl Bound {
         }
         let of_a_load =
             ["qps", "tps", "stall_s"].contains(&self.outcome.as_str()) || self.outcome.contains("latency");
-        if (self.outcome == UNTIL_DONE && !arm.until_done) || (of_a_load && arm.until_done) {
+        if (self.outcome == UNTIL_DONE && arm.workload.driver.as_deref() != Some("none"))
+            || (of_a_load && (arm.workload.driver.as_deref() == Some("none")))
+        {
             return Err(BoundError::NotOf(self.to_string()));
         }
         Ok(())

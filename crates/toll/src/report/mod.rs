@@ -1,6 +1,7 @@
 //! In which forms is a run shown?
 
 pub mod bound;
+mod command;
 mod figures;
 pub mod html;
 pub mod json;

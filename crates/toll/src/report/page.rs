@@ -6,6 +6,7 @@
 mod thin;
 mod timeline;
 
+use super::command::pasteable;
 use crate::analyse;
 use crate::secrets;
 use anyhow::Context;
@@ -226,24 +227,15 @@ fn make_showable(value: &mut Value) {
         Value::Object(fields) => {
             // Words of a command become one line, as a shell would take it: only whole, with the name of its
             // tool, can a command be searched for passwords.
-            if let Some(command @ Value::Array(_)) = fields.get_mut("command") {
-                *command = Value::String(shell_line(command));
+            if let Some(command) = fields.get_mut("command")
+                && let Value::Array(words) = command
+            {
+                *command = Value::String(pasteable(words.iter().filter_map(Value::as_str)));
             }
             fields.values_mut().for_each(make_showable);
         }
         Value::Null | Value::Bool(_) => {}
     }
-}
-
-fn shell_line(words: &Value) -> String {
-    let plain = |word: &str| {
-        !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%{}".contains(c))
-    };
-    let words =
-        words.as_array().into_iter().flatten().filter_map(Value::as_str).map(|word| {
-            if plain(word) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-        });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use super::notes;
 use super::table::{Row, Table, or_another};
 use super::trust;
+use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
 
 const WIDTH: usize = 120;
@@ -144,22 +145,13 @@ fn warnings(out: &mut String, run: &RunResult, ink: Ink) {
 /// Wrapped to the width, further lines indented as far as `lead` is long.
 fn paragraph(out: &mut String, lead: &str, text: &str) {
     let indent = " ".repeat(lead.chars().count());
-    let mut current = lead.to_owned();
-    let mut empty = true;
-    for word in text.split_whitespace() {
-        let needed = usize::from(!empty) + word.chars().count();
-        if !empty && current.chars().count() + needed > WIDTH {
-            line(out, current.trim_end());
-            current = indent.clone();
-            empty = true;
-        }
-        if !empty {
-            current.push(' ');
-        }
-        current.push_str(word);
-        empty = false;
-    }
-    line(out, current.trim_end());
+    // What is longer than a line is a path or a command: broken, it could not be pasted.
+    let options = Options::new(WIDTH)
+        .initial_indent(lead)
+        .subsequent_indent(&indent)
+        .break_words(false)
+        .word_splitter(WordSplitter::NoHyphenation);
+    line(out, &textwrap::fill(text, options));
 }
 
 /// Cut to `width` characters, the last of them saying so.

@@ -2,6 +2,7 @@
 //!
 //! One line a fact, for text and Markdown alike.
 
+use super::command::pasteable;
 use super::figures;
 use crate::analyse::UNTIL_DONE;
 use crate::counted::counted;
@@ -39,7 +40,7 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
             figures::megabytes(cost.written_bytes as f64)
         ),
     ));
-    facts.push(("again", command(&run.command)));
+    facts.push(("again", pasteable(run.command.iter().map(String::as_str))));
     facts
 }
 
@@ -136,28 +137,4 @@ fn load(run: &RunResult) -> String {
         figures::grouped(w.rows as f64),
         if w.prepared { "prepared" } else { "text" },
     )
-}
-
-/// Words that a shell would take apart are quoted.
-fn command(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_can_be_pasted_back() {
-        let words = ["toll", "cost", "--", "sh", "-c", "echo it's"].map(String::from);
-        assert_eq!(command(&words), r"toll cost -- sh -c 'echo it'\''s'");
-    }
 }

@@ -6,29 +6,27 @@
 mod foretell;
 mod lock;
 mod name;
+mod trials;
 
 pub use lock::ServerLock;
 
 use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
-use crate::conduct::{Conductor, Ending, Interrupt, Progress};
-use crate::counted::counted;
+use crate::conduct::{Ending, Interrupt};
 use crate::journal::{Journal, Undo};
-use crate::plan::{Facts, Settled, Wishes};
-use crate::recorder::{Recorder, Recording};
+use crate::plan::{Settled, Wishes};
+use crate::recorder::Recorder;
 use crate::say::tell;
 use crate::scenario::Scenario;
 use crate::secrets;
 use crate::server::private;
-use crate::stage::{self, Opened, ServerChoice, Stage};
+use crate::stage::{self, Opened, ServerChoice};
 use anyhow::{Context, bail};
 use lock::HostLock;
-use std::collections::BTreeMap;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use toll_record::{Ends, Plan, RunDir, RunResult, RunWriter};
+use toll_record::{RunDir, RunResult, RunWriter};
 
 /// A run as it was asked for.
 #[derive(Debug, Clone)]
@@ -125,17 +123,11 @@ fn conduct(
 ) -> anyhow::Result<Ending> {
     let setup = settled.setup(&asked.server)?;
     let Opened { mut stage, facts, host } = stage::open(&asked.server, &setup, dir, journal, interrupt)?;
-    stage.define(&settled.scenario.define);
     let conducted = (|| {
         if interrupt.raised() {
             bail!("interrupted before the first trial");
         }
-        let capacities = capacities(settled, &facts, asked, &mut stage, interrupt)?;
-        settled.settle_rates(&capacities, &asked.wishes.rates)?;
-        let mut plan = settled.plan(&facts, &|arm| stage.fill_of(arm), asked.command.clone())?;
-        writer.write_json("plan.json", &plan).context("cannot write plan.json")?;
         writer.write_json("host.json", &host).context("cannot write host.json")?;
-        announce(settled, &plan, dir);
         for line in &stage.rig.told {
             tell!("toll: {line}");
         }
@@ -143,7 +135,7 @@ fn conduct(
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
-        let ending = trials(asked, settled, &mut plan, &mut stage, &recorder, &recording, interrupt);
+        let ending = trials::trials(asked, settled, &facts, &mut stage, &recorder, dir, interrupt);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
@@ -155,80 +147,6 @@ fn conduct(
         (Ok(_), Err(left)) => Ok(Ending::Cut(format!("{left:#}"))),
         (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
     }
-}
-
-fn trials(
-    asked: &Asked,
-    settled: &Settled,
-    plan: &mut Plan,
-    stage: &mut Stage,
-    recorder: &Recorder,
-    recording: &Recording,
-    interrupt: &Interrupt,
-) -> anyhow::Result<Ending> {
-    let count: usize = plan.order.iter().map(Vec::len).sum();
-    let arms = plan.order.first().map_or(0, Vec::len);
-    let planned = Duration::from_secs_f64(settled.expected_s(arms));
-    let progress = Progress::new(count as u64, plan.rounds, planned);
-    let root = recording.root().to_owned();
-    let mut enough = || Ok(analyse::enough(&analyse::run(&RunDir::open(&root)?)?));
-    let planned = plan.clone();
-    let mut conductor = Conductor::new(
-        &planned,
-        &settled.arms,
-        stage,
-        recorder,
-        interrupt,
-        &progress,
-        &mut enough,
-        asked.keep_artefacts,
-    );
-    let ending = conductor.pilot(settled.profile.pilot.0).and_then(|bins| {
-        plan.planned_mde_pct = foretell::mde_pct(&bins, plan);
-        foretell::tell(plan, bins.len(), &progress);
-        conductor.rehearse(&mut plan.arms)?;
-        toll_record::write_json(&root, "plan.json", plan).context("cannot write plan.json")?;
-        conductor.run()
-    });
-    let stopped = conductor.stop_load();
-    conductor.second_opinions();
-    progress.finish();
-    ending.and_then(|ending| stopped.map(|()| ending))
-}
-
-/// What closed loops attain here, for the arms whose rates are shares of it. Its samples go to a
-/// directory of their own that does not outlive the run.
-fn capacities(
-    settled: &Settled,
-    facts: &Facts,
-    asked: &Asked,
-    stage: &mut Stage,
-    interrupt: &Interrupt,
-) -> anyhow::Result<BTreeMap<String, f64>> {
-    let wanted = settled.capacities_wanted();
-    let mut found = BTreeMap::new();
-    if wanted.is_empty() || !asked.wishes.rates.is_empty() {
-        return Ok(found);
-    }
-    let plan = settled.plan(facts, &|arm| stage.fill_of(arm), asked.command.clone())?;
-    let scratch = stage.work_dir.join("capacity");
-    let (recorder, recording) = Recorder::start(RunWriter::create(&scratch)?);
-    let progress = Progress::new(0, 0, Duration::ZERO);
-    let mut never = || Ok(false);
-    let mut conductor =
-        Conductor::new(&plan, &settled.arms, stage, &recorder, interrupt, &progress, &mut never, false);
-    let measured = wanted.into_iter().try_for_each(|name| {
-        let arm = settled.scenario.arms.iter().find(|a| a.name == name).context("no such arm")?;
-        let per_s = conductor.capacity(&name, &settled.arm_workload(arm))?;
-        tell!("toll: {name} attains {per_s:.0} events/s here");
-        found.insert(name, per_s);
-        anyhow::Ok(())
-    });
-    let stopped = conductor.stop_load();
-    recording.finish(&recorder)?;
-    measured?;
-    stopped?;
-    Ok(found)
 }
 
 /// A run that came to nothing before its first trial leaves no directory to wonder about.
@@ -248,30 +166,4 @@ fn forget_unmeasured(dir: &Path) {
     }
     // Not empty: then it was there before, with other things in it.
     let _ = std::fs::remove_dir(dir.join("artefacts")).and_then(|()| std::fs::remove_dir(dir));
-}
-
-/// What the run will be, before it begins.
-fn announce(settled: &Settled, plan: &Plan, dir: &Path) {
-    let arms = plan.order.first().map_or(0, Vec::len);
-    let seconds = settled.profile.pilot.0 + settled.expected_s(arms);
-    let may_end = plan.arms.iter().any(|arm| matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse));
-    tell!(
-        "toll: {} ({}): {} x {}, windows of {} s{}, {} {:.0}:{:02.0} min; seed {}; {}",
-        plan.scenario,
-        plan.profile,
-        counted(arms as u64, "arm"),
-        counted(plan.rounds.into(), "round"),
-        plan.window_s,
-        if settled.arms.iter().any(|arm| arm.until_done) { " or until done" } else { "" },
-        if may_end { "at most" } else { "about" },
-        (seconds / 60.0).floor(),
-        seconds % 60.0,
-        plan.seed,
-        dir.display()
-    );
-    for arm in &plan.arms {
-        if let Some(reason) = &arm.unavailable {
-            tell!("toll: arm {} is not available: {reason}", arm.name);
-        }
-    }
 }

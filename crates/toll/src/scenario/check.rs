@@ -2,13 +2,14 @@
 //!
 //! Each refusal quotes what was written and says what is allowed. Never looks at the host.
 
-use super::{Arm, Define, Kind, Profile, Rate, RowUpdate, Scenario, Seconds, Sweep, Workload};
+use super::{Arm, Define, Ends, Profile, Rate, Scenario, Seconds, Sweep, Until, Workload};
 use crate::analyse::{OUTCOMES, definition};
+use crate::artefacts::{self, Shape, Writer};
 use crate::stage::rig;
-use crate::treatment::{BUILT_IN, Fill, is_name, words_of};
+use crate::treatment::{BUILT_IN, Definitions, is_name};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{ArtefactKind, Ends, Role};
+use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
 
 /// Servers that definitions and options can differ for.
 const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
@@ -20,6 +21,8 @@ pub const MOST_ROUNDS: u32 = 10_000;
 pub const LONGEST_S: f64 = 86_400.0;
 /// A margin of so many percent calls nearly everything no effect.
 const WIDEST_MARGIN_PCT: f64 = 1_000.0;
+/// Each copy is a process, and its share of the host small.
+const MOST_COPIES: u32 = 1_000;
 /// More CPUs than a control can sensibly burn.
 const MOST_BURNT: f64 = 1_024.0;
 
@@ -243,8 +246,8 @@ impl Sweep {
 
 impl Arm {
     fn check(&self, define: &BTreeMap<String, Define>) -> anyhow::Result<()> {
-        self.check_kind()?;
-        self.check_ends()?;
+        self.check_treatment()?;
+        self.check_window()?;
         self.workload.check()?;
         if let Some(share) = self.burn_share {
             ensure!(
@@ -266,85 +269,159 @@ impl Arm {
         Ok(())
     }
 
-    fn check_kind(&self) -> anyhow::Result<()> {
-        let processes = (self.command.is_some(), self.stages.is_some());
-        match (self.kind, processes) {
-            (Kind::Command, (true, false)) | (Kind::Pipeline, (false, true)) => {}
-            (Kind::Command, _) => bail!("kind = \"command\" takes `command`, and no `stages`"),
-            (Kind::Pipeline, _) => bail!("kind = \"pipeline\" takes `stages`, and no `command`"),
-            (_, (false, false)) => {}
-            (kind, _) => bail!("kind = \"{}\" takes no command", kind.name()),
+    fn check_treatment(&self) -> anyhow::Result<()> {
+        let single = self.command.is_some() || self.stages.is_some();
+        ensure!(
+            self.process.is_empty() || !single,
+            "`process` lists all processes of the arm: leave `command` and `stages` out, or `process`"
+        );
+        let of_single = [
+            ("stdout", self.stdout.is_some()),
+            ("ready", self.ready.is_some()),
+            ("stop", self.stop.is_some()),
+            ("probe", self.probe.is_some()),
+        ];
+        for (key, given) in of_single {
+            ensure!(
+                single || !given,
+                "`{key}` is about a command: give it beside `command`, or in each `process` that it is about"
+            );
         }
-        ensure!(self.stages.as_ref().is_none_or(|stages| !stages.is_empty()), "`stages` is empty");
-        let has_sql = !(self.set.is_empty() && self.update.is_empty() && self.on.is_empty());
-        if matches!(self.kind, Kind::Sql | Kind::Log) && !has_sql {
-            bail!("kind = \"{}\" takes `set`, `update` or `on`", self.kind.name());
+        for member in self.members() {
+            match (&member.command, &member.stages) {
+                (Some(_), None) => {}
+                (None, Some(stages)) if stages.is_empty() => bail!("`stages` is empty"),
+                (None, Some(_)) => {}
+                _ => bail!("a process takes `command`, or `stages` for a pipeline: one of them"),
+            }
+            ensure!(
+                member.copies.is_none_or(|copies| (1..=MOST_COPIES).contains(&copies)),
+                "copies = {}: use 1 to {MOST_COPIES}",
+                member.copies.unwrap_or_default()
+            );
+            for (name, length) in [("after", member.after), ("stagger", member.stagger)] {
+                ensure!(
+                    (0.0..=LONGEST_S).contains(&length.0),
+                    "{name} = {} s: it must be a day at most",
+                    length.0
+                );
+            }
         }
-        self.update.iter().try_for_each(RowUpdate::check)?;
-        if self.kind == Kind::Log && self.artefact.is_none() {
-            bail!("kind = \"log\" takes `artefact`, the kind of log that the server writes");
+        self.update.iter().try_for_each(check_update)?;
+        ensure!(
+            (self.artefact == Some(ArtefactKind::Server)) == self.count.is_some(),
+            "`artefact = \"server\"` and `count` go together"
+        );
+        if self.artefact.is_some_and(|kind| artefacts::of(kind).writer == Writer::Server) {
+            ensure!(
+                !self.set.0.is_empty() || !self.on.is_empty(),
+                "the server writes such an artefact: `set` or `on` tells it to"
+            );
         }
-        if (self.artefact == Some(ArtefactKind::Server)) != self.count.is_some() {
-            bail!("`artefact = \"server\"` and `count` go together");
-        }
-        if self.remote_port.is_some() && !self.writes_file() {
-            bail!("`remote_port` takes `artefact`, the kind of file that arrives at the far end");
-        }
-        if self.role == Role::PositiveControl && self.burn_share.is_none() {
-            bail!("a positive control needs `burn_share`, the share of one CPU that it burns");
-        }
+        ensure!(
+            self.remote_port.is_none() || self.writes_file(),
+            "`remote_port` takes `artefact`, the kind of file that arrives at the far end"
+        );
+        ensure!(
+            self.role != Role::PositiveControl || self.burn_share.is_some(),
+            "a positive control needs `burn_share`, the share of one CPU that it burns"
+        );
         Ok(())
     }
 
-    fn check_ends(&self) -> anyhow::Result<()> {
-        if self.until_done && (self.kind != Kind::Command || self.workload.driver.as_deref() != Some("none"))
-        {
-            bail!("`until_done` goes with kind = \"command\" and workload = {{ driver = \"none\" }}");
+    fn check_window(&self) -> anyhow::Result<()> {
+        let members = self.members();
+        if let Some(at_most) = self.at_most {
+            ensure!(
+                at_most.0 > 0.0 && at_most.0 <= LONGEST_S,
+                "at_most = {} s must be above 0, and a day at most",
+                at_most.0
+            );
+            ensure!(
+                self.ends == Ends::ClosesWindow || self.until.is_some(),
+                "`at_most` bounds a window that something else ends: give `until` or ends = \"closes-window\""
+            );
+        }
+        if let Some(until) = self.until {
+            ensure!(
+                !matches!(self.ends, Ends::ClosesWindow | Ends::Rehearse),
+                "`until` and `ends` say two things about the window's end: leave one out"
+            );
+            let (Until::Statements(count) | Until::Events(count) | Until::Packets(count)) = until;
+            ensure!(count > 0, "`until` counts to 0: one is the least");
+            let counts_packets = matches!(self.meter, Some(Meter::Link(_)));
+            ensure!(
+                counts_packets == matches!(until, Until::Packets(_)),
+                "`until` packets goes with meter = {{ link = \"DEVICE\" }}, and nothing else does"
+            );
         }
         if self.ends == Ends::Never {
             return Ok(());
         }
         ensure!(
-            matches!(self.kind, Kind::Command | Kind::Pipeline),
-            "`ends` goes with kind = \"command\" or \"pipeline\": nothing else ends by itself"
+            !members.is_empty(),
+            "`ends` is about commands that end by themselves: give `command`, `stages` or `process`"
         );
-        ensure!(!self.until_done, "`ends` and `until_done` say two things about one end: leave one out");
         ensure!(
-            self.ready.is_none(),
+            members.iter().all(|member| member.ready.is_none()),
             "`ready` waits for a command that lasts, and `ends` says that it does not: leave one out"
         );
         Ok(())
     }
 
     fn writes_file(&self) -> bool {
-        self.artefact.is_some_and(|kind| kind != ArtefactKind::Server)
+        self.artefact.is_some_and(|kind| artefacts::of(kind).shape != Shape::None)
     }
 
     /// Quotes close, and every placeholder is known by the time that it is filled in.
     fn check_placeholders(&self, define: &BTreeMap<String, Define>, flavour: &str) -> anyhow::Result<()> {
-        let mut fill = Fill::new(define, flavour);
+        let mut definitions = Definitions::new(define, flavour);
         for (name, _) in BUILT_IN {
-            let known = match name {
-                "artefact" => self.writes_file(),
-                "remote_ip" | "remote_port" => self.remote_port.is_some(),
-                "duration_s" => !self.until_done,
-                _ => true,
+            let unknown = match name {
+                "artefact" => !self.writes_file(),
+                "remote_ip" | "remote_port" => self.remote_port.is_none(),
+                "copy" => self.process.is_empty(),
+                _ => false,
             };
-            if known {
-                fill.set(name, "x".into());
+            if unknown {
+                definitions.forget(name);
             }
         }
         // One that is defined for other servers only makes the arm unavailable on this one.
         for (name, value) in define {
             if matches!(value, Define::ByFlavour(by) if !by.contains_key(flavour)) {
-                fill.set(name, "x".into());
+                definitions.define(name, "x".into());
             }
         }
-        for command in self.command.iter().chain(self.stages.iter().flatten()) {
-            words_of(command, &fill)?;
+        for member in self.members() {
+            for command in member.commands() {
+                definitions.words(command)?;
+            }
+            if let Some(stdout) = &member.stdout {
+                definitions.apply(stdout)?;
+            }
         }
-        self.texts().try_for_each(|text| fill.apply(text).map(drop))
+        for (_, value) in self.set.0.iter().chain(&self.set_if_known.0) {
+            definitions.apply(value)?;
+        }
+        Ok(())
     }
+}
+
+fn check_update(update: &RowUpdate) -> anyhow::Result<()> {
+    if update.table.split('.').count() != 2 || update.table.split('.').any(str::is_empty) {
+        bail!(
+            "`update` of the table `{}`: name it with its schema, as in performance_schema.setup_consumers",
+            update.table
+        );
+    }
+    if update.key.is_empty() || update.set.is_empty() {
+        bail!("`update` of {}: give `key` (the columns that tell its rows apart) and `set`", update.table);
+    }
+    if let Some(column) = update.key.iter().find(|column| update.set.contains_key(*column)) {
+        bail!("`update` of {}: `{column}` is a key, which cannot be set", update.table);
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -360,10 +437,9 @@ mod tests {
             "name = \"x\"\nquestion = \"?\"\n{}{}{head}\n[workload]\n{load}\n\
              [profile.a]\nrounds = 1\nwindow = \"1s\"\nsettle = \"0s\"\n\
              [[arm]]\nname = \"none\"\ntitle = \"load alone\"\nrole = \"baseline\"\n\
-             [[arm]]\nname = \"it\"\ntitle = \"it\"\n{}{arm}\n",
+             [[arm]]\nname = \"it\"\ntitle = \"it\"\n{arm}\n",
             with_default(head, "baseline", "baseline = \"none\""),
             with_default(head, "primary", "primary = \"latency_us_mean\""),
-            with_default(arm, "kind", "kind = \"command\""),
         );
         Scenario::parse(&text).map_err(|error| format!("{error:#}"))
     }
@@ -416,8 +492,28 @@ mod tests {
                 "command = \"sleep 9\"\nends = \"again\"\nready = \"on\"",
                 "`ready` waits for a command",
             ),
-            ("", "", "kind = \"sql\"\non = [\"DO 1\"]\nends = \"again\"", "nothing else ends by itself"),
-            ("", "", "kind = \"pipeline\"\nstages = []", "`stages` is empty"),
+            ("", "", "on = [\"DO 1\"]\nends = \"again\"", "`ends` is about commands"),
+            ("", "", "stages = []", "`stages` is empty"),
+            ("", "", "stages = [\"cat\"]\ncommand = \"cat\"", "a process takes `command`, or `stages`"),
+            ("", "", "command = \"cat\"\nprocess = [{ command = \"cat\" }]", "`process` lists all processes"),
+            ("", "", "process = [{ command = \"cat\", copies = 0 }]", "copies = 0: use 1 to"),
+            ("", "", "process = [{ command = \"cat\" }]\nready = \"on\"", "`ready` is about a command"),
+            ("", "", "command = \"cat {copy}\"", "nothing is known as {copy}"),
+            (
+                "",
+                "",
+                "command = \"cat\"\nat_most = \"5s\"",
+                "`at_most` bounds a window that something else ends",
+            ),
+            ("", "", "command = \"cat\"\nuntil = { packets = 5 }", "`until` packets goes with meter"),
+            ("", "", "command = \"cat\"\nuntil = { events = 0 }", "`until` counts to 0"),
+            (
+                "",
+                "",
+                "command = \"cat\"\nuntil = { events = 5 }\nends = \"closes-window\"",
+                "two things about the window's end",
+            ),
+            ("", "", "artefact = \"slow-log\"", "the server writes such an artefact"),
         ] {
             let said = scenario(head, load, arm).expect_err(&format!("{head} {load} {arm} was accepted"));
             assert!(said.contains(expected), "{head} {load} {arm}: {said}");

@@ -5,20 +5,22 @@ mod duration;
 #[cfg(test)]
 mod page;
 mod preset;
-mod rows;
 mod size;
 mod stands;
 
 pub use check::{LONGEST_S, MOST_ROUNDS, check_load, check_rate};
 pub use duration::Seconds;
 pub use preset::{PRESETS, Preset};
-pub use rows::RowUpdate;
 pub use size::Bytes;
 
+use crate::artefacts::{self, Writer};
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::Path;
+use toll_record::{RowUpdate, Signal};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -190,30 +192,29 @@ pub struct Arm {
     pub title: String,
     #[serde(default = "default_role")]
     pub role: toll_record::Role,
-    #[serde(default)]
-    pub kind: Kind,
-    /// `kind = "command"`: words as in a shell, with quotes, without a shell.
+    /// One command: words as in a shell, with quotes, without a shell.
     pub command: Option<String>,
-    /// `kind = "pipeline"`: commands joined by pipes.
+    /// Commands joined by pipes.
     pub stages: Option<Vec<String>>,
     /// File that takes the last command's standard output.
     pub stdout: Option<String>,
     /// Text on standard error that says that the first command is on.
     pub ready: Option<String>,
     /// The signal that ends the first command.
-    #[serde(default)]
-    pub stop: StopSignal,
+    pub stop: Option<Signal>,
     /// A signal that makes the tool print its counters without ending.
+    pub probe: Option<Signal>,
+    /// Several processes at once, in the place of `command` or `stages`.
     #[serde(default)]
-    pub probe: Option<StopSignal>,
+    pub process: Vec<Member>,
     /// A listener on the rig's far end: its port. Gives `{remote_ip}`.
     pub remote_port: Option<u16>,
-    /// Global variables while the arm is on; put back afterwards.
+    /// Global variables while the arm is on, in this order; put back afterwards.
     #[serde(default)]
-    pub set: BTreeMap<String, String>,
+    pub set: Settings,
     /// The same, where the server knows the variable.
     #[serde(default)]
-    pub set_if_known: BTreeMap<String, String>,
+    pub set_if_known: Settings,
     /// Rows of tables while the arm is on; put back afterwards.
     #[serde(default)]
     pub update: Vec<RowUpdate>,
@@ -238,15 +239,18 @@ pub struct Arm {
     pub requires_variable: Vec<String>,
     /// Share of one CPU that a positive control burns.
     pub burn_share: Option<f64>,
-    /// What it means when the command ends by itself.
+    /// What it means when the commands end by themselves.
     #[serde(default)]
-    pub ends: toll_record::Ends,
+    pub ends: Ends,
+    /// The window ends when the meter has counted so much.
+    pub until: Option<Until>,
+    /// Longest window of an arm whose window ends by something else than time; absent: the profile's.
+    pub at_most: Option<Seconds>,
+    /// What says how much work was done; absent: the load's driver, or nothing where there is no load.
+    pub meter: Option<toll_record::Meter>,
     /// Environment variables that the processes are given, by name; of all others only harmless ones.
     #[serde(default)]
     pub env: Vec<String>,
-    /// The window lasts until the command is done; no load runs beside it (`driver = "none"`).
-    #[serde(default)]
-    pub until_done: bool,
     /// The arm that this one is compared with, where that is not the scenario's baseline.
     pub against: Option<String>,
     #[serde(default)]
@@ -259,46 +263,121 @@ pub struct Arm {
     pub curve: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    #[default]
-    None,
-    Command,
-    Pipeline,
-    Sql,
-    /// SQL that makes the server write a log at `{artefact}`.
-    Log,
+/// A process of a set, or several joined by pipes.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Member {
+    /// Absent: its first command's.
+    pub name: Option<String>,
+    pub command: Option<String>,
+    pub stages: Option<Vec<String>>,
+    pub stdout: Option<String>,
+    pub ready: Option<String>,
+    pub stop: Option<Signal>,
+    pub probe: Option<Signal>,
+    /// So many of it at once; `{copy}` counts them from 1.
+    pub copies: Option<u32>,
+    /// Started this long after the arm is switched on.
+    #[serde(default)]
+    pub after: Seconds,
+    /// Each copy starts so long after the one before.
+    #[serde(default)]
+    pub stagger: Seconds,
 }
 
 impl Arm {
     /// Whatever may hold placeholders.
-    pub fn texts(&self) -> impl Iterator<Item = &String> {
-        let commands = self.command.iter().chain(self.stages.iter().flatten()).chain(&self.stdout);
-        commands.chain(self.set.values()).chain(self.set_if_known.values())
+    pub fn texts(&self) -> Vec<String> {
+        let members = self.members().into_iter();
+        let mut texts: Vec<String> = members
+            .flat_map(|member| member.commands().chain(&member.stdout).cloned().collect::<Vec<_>>())
+            .collect();
+        texts.extend(self.set.0.iter().chain(&self.set_if_known.0).map(|(_, value)| value.clone()));
+        texts
     }
-}
 
-impl Kind {
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::None => "none",
-            Kind::Command => "command",
-            Kind::Pipeline => "pipeline",
-            Kind::Sql => "sql",
-            Kind::Log => "log",
+    /// How it is carried out, in a word.
+    pub fn how(&self) -> &'static str {
+        match (self.members().as_slice(), self.artefact.map(artefacts::of)) {
+            ([], Some(row)) if row.writer == Writer::Server => "log",
+            ([], _) if self.set.0.is_empty() && self.update.is_empty() && self.on.is_empty() => "none",
+            ([], _) => "settings",
+            ([one], _) if one.copies.is_none() && one.stages.is_none() => "command",
+            ([one], _) if one.copies.is_none() => "pipeline",
+            _ => "processes",
         }
     }
+
+    /// All processes as written, whichever way that was.
+    pub fn members(&self) -> Vec<Member> {
+        if self.command.is_none() && self.stages.is_none() {
+            return self.process.clone();
+        }
+        vec![Member {
+            command: self.command.clone(),
+            stages: self.stages.clone(),
+            stdout: self.stdout.clone(),
+            ready: self.ready.clone(),
+            stop: self.stop,
+            probe: self.probe,
+            ..Member::default()
+        }]
+    }
 }
 
+impl Member {
+    /// Its commands in the order of the pipe.
+    pub fn commands(&self) -> impl Iterator<Item = &String> {
+        self.command.iter().chain(self.stages.iter().flatten())
+    }
+}
+
+/// What it means when the commands of an arm end by themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum StopSignal {
-    Int,
+#[serde(rename_all = "kebab-case")]
+pub enum Ends {
+    /// They have failed.
     #[default]
-    Term,
-    Kill,
-    Usr1,
+    Never,
+    /// The window, which began when they were started, is over.
+    ClosesWindow,
+    /// They are run again until the window is over.
+    Again,
+    /// One rehearsal before the first trial tells: `ClosesWindow` if they end in time, else `Never`.
+    Rehearse,
+}
+
+/// How much a meter is to count before the window ends: one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Until {
+    Statements(u64),
+    Events(u64),
+    Packets(u64),
+}
+
+/// `name = "value"`, in the order of the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings(pub Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Settings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Settings;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("names of variables with their values as text")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Settings, A::Error> {
+                let mut settings = Vec::new();
+                while let Some(setting) = map.next_entry()? {
+                    settings.push(setting);
+                }
+                Ok(Settings(settings))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
 }
 
 fn default_margin_pct() -> f64 {

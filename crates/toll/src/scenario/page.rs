@@ -47,8 +47,8 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
         wanted.push(kind.name.to_owned());
         wanted.extend(kind.keys.iter().flat_map(|(key, default)| [*key, *default]).map(str::to_owned));
     }
-    let words = "server host none command pipeline sql log baseline treatment aa placebo positive-control pcap tcpdump-text \
-        slow-log general-log audit-log lines server bytes never closes-window again rehearse INT TERM KILL USR1 \
+    let words = "server host none baseline treatment aa placebo positive-control pcap tcpdump-text \
+        slow-log general-log audit-log lines server bytes directory never closes-window again rehearse INT TERM KILL USR1 \
         mariadb mysql percona toll sysbench";
     wanted.extend(words.split_whitespace().map(str::to_owned));
     wanted.retain(|name| !page.contains(&format!("`{name}`")));

@@ -1,11 +1,12 @@
 //! Do subject, data and rig of a scenario go together with what its arms need?
 
-use super::{Arm, Define, Kind, Scenario, Subject, Workload};
+use super::{Arm, Define, Scenario, Subject, Workload};
+use crate::artefacts::{self, Writer};
 use crate::stage::data::Recipe;
 use crate::stage::rig::{self, Need};
 use crate::treatment::OF_SERVER;
 use anyhow::{Context, bail, ensure};
-use toll_record::ArtefactKind;
+use toll_record::Meter;
 
 /// What to do about an arm that needs a server in a scenario without one.
 const NO_SERVER: &str = "subject = \"host\" has no server: leave it out, or ask for subject = \"server\"";
@@ -31,7 +32,7 @@ impl Scenario {
         for arm in &self.arms {
             let transport = arm.workload.transport.as_ref().or(self.workload.transport.as_ref());
             let transport = transport.map_or("", String::as_str);
-            let need = Need { arm, transport, define: &self.define };
+            let need = Need::of(arm, transport, &self.define);
             if let Some(kind) = need.kinds().find(|kind| !kinds.contains(&kind.name)) {
                 bail!(
                     "arm `{}` needs a step that the rig does not have: add [[rig]] kind = {:?}",
@@ -79,24 +80,23 @@ impl Arm {
     fn check_without_server(&self, scenario: &Scenario) -> anyhow::Result<()> {
         ensure!(self.workload.is_none(), "its `workload` is a load on a server: {NO_SERVER}");
         ensure!(self.server.options.is_empty(), "its `server` is for a server: {NO_SERVER}");
-        let logs = [ArtefactKind::SlowLog, ArtefactKind::GeneralLog, ArtefactKind::AuditLog];
-        let counted = self.artefact == Some(ArtefactKind::Server);
-        let statements = !(self.set.is_empty()
-            && self.set_if_known.is_empty()
+        let statements = !(self.set.0.is_empty()
+            && self.set_if_known.0.is_empty()
             && self.update.is_empty()
             && self.on.is_empty()
             && self.off.is_empty());
+        let by_server = |kind| matches!(artefacts::of(kind).writer, Writer::Server);
         for (asks, what) in [
-            (matches!(self.kind, Kind::Sql | Kind::Log), "its kind is carried out by a server"),
             (statements, "its statements are for a server"),
-            (self.artefact.is_some_and(|kind| logs.contains(&kind)), "its artefact is a server's log"),
-            (counted, "its artefact is counted by a server"),
+            (self.artefact.is_some_and(by_server), "its artefact is a server's log"),
+            (self.count.is_some(), "`count` asks a server"),
+            (matches!(self.meter, Some(Meter::Server | Meter::Driver)), "its `meter` is a server's"),
             (self.fresh_sessions, "`fresh_sessions` are a load's"),
             (!self.requires_variable.is_empty(), "`requires_variable` asks a server"),
         ] {
             ensure!(!asks, "{what}: {NO_SERVER}");
         }
-        let need = Need { arm: self, transport: "", define: &scenario.define };
+        let need = Need::of(self, "", &scenario.define);
         if let Some(name) = OF_SERVER.iter().find(|name| need.mentions(&[name])) {
             bail!("{{{name}}} is a server's: {NO_SERVER}");
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_scenario_about_the_host_asks_for_nothing_of_a_servers() {
-        let runs = "kind = \"command\"\ncommand = \"gzip -c /bin/sh\"";
+        let runs = "command = \"gzip -c /bin/sh\"";
         assert!(scenario("host", "", runs).is_ok());
         for (head, arm, expected) in [
             ("workload = { threads = 8 }", runs, "[workload] is a load"),
@@ -130,11 +130,11 @@ mod tests {
             ("server = { options = { any = { log_bin = \"x\" } } }", runs, "[server] is for a server"),
             ("define = { x = { mysql = \"y\" } }", runs, "[define.x] differs by server"),
             ("rig = [{ kind = \"ssh\" }]", runs, "leads to a server"),
-            ("", "kind = \"sql\"\non = [\"DO 1\"]", "carried out by a server"),
-            ("", "kind = \"command\"\ncommand = \"nc {socket}\"", "{socket} is a server's"),
-            ("define = { to = \"-p {port}\" }", "kind = \"command\"\ncommand = \"nc {to}\"", "{port} is a"),
+            ("", "on = [\"DO 1\"]", "its statements are for a server"),
+            ("", "command = \"nc {socket}\"", "{socket} is a server's"),
+            ("define = { to = \"-p {port}\" }", "command = \"nc {to}\"", "{port} is a"),
             ("", &format!("{runs}\nworkload = {{ rate = 9.0 }}"), "its `workload` is a load"),
-            ("", &format!("{runs}\nartefact = \"slow-log\""), "a server's log"),
+            ("", &format!("{runs}\nmeter = \"server\""), "its `meter` is a server's"),
             ("", &format!("{runs}\nserver = {{ options = {{ any = {{ x = \"y\" }} }} }}"), "its `server`"),
         ] {
             let said = scenario("host", head, arm).expect_err(&format!("{head} {arm} was accepted"));
@@ -149,12 +149,12 @@ mod tests {
         let said = scenario("server", "", through).unwrap_err();
         assert!(said.contains("arm `it` needs a step") && said.contains("[[rig]] kind = \"ssh\""), "{said}");
         assert!(scenario("server", "rig = [{ kind = \"ssh\" }]", through).is_ok());
-        let link = "kind = \"command\"\ncommand = \"{inside} true\"";
+        let link = "command = \"{inside} true\"";
         let inside = "define = { inside = \"ip netns exec {link_send}\" }";
         let said = scenario("host", inside, link).unwrap_err();
         assert!(said.contains("[[rig]] kind = \"link\""), "{said}");
         assert!(scenario("host", &format!("{inside}\nrig = [{{ kind = \"link\" }}]"), link).is_ok());
-        let streams = "kind = \"pipeline\"\nstages = [\"nc {remote_ip} {remote_port}\"]\nremote_port = 4711\n\
+        let streams = "stages = [\"nc {remote_ip} {remote_port}\"]\nremote_port = 4711\n\
             artefact = \"bytes\"";
         assert!(scenario("host", "", streams).unwrap_err().contains("kind = \"far-end\""));
         for (rig, expected) in [

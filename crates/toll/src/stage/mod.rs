@@ -12,13 +12,11 @@ pub use watched::Watched;
 
 use crate::journal::Journal;
 use crate::run::ServerLock;
-use crate::scenario::Define;
 use crate::server::{Sandbox, private};
 use crate::treatment::{Admin, Bench, Fill, LogPlace};
 use crate::workload::Endpoints;
 use anyhow::Context;
 use rig::Rig;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toll_load::Target;
 use toll_record::Setup;
@@ -47,7 +45,6 @@ pub struct Stage {
 pub struct Standing {
     /// Its place in the setup.
     pub number: usize,
-    pub flavour: String,
     pub admin: Admin,
     pub endpoints: Endpoints,
     pub watched: Watched,
@@ -57,7 +54,7 @@ pub struct Standing {
     pub logs: Option<LogPlace>,
     pub port: u16,
     pub socket: String,
-    /// The stage's placeholders and this server's own, with the definitions for its flavour.
+    /// The stage's placeholders and this server's own.
     pub fill: Fill,
     /// Absent for a server that was there before.
     sandbox: Option<Sandbox>,
@@ -90,14 +87,6 @@ impl Stage {
     pub fn give(&mut self, name: &str, value: &str) {
         let fills = self.servers.iter_mut().map(|standing| &mut standing.fill);
         fills.chain([&mut self.fill]).for_each(|fill| fill.set(name, value.to_owned()));
-    }
-
-    /// The scenario's definitions, each server's by its flavour.
-    pub fn define(&mut self, define: &BTreeMap<String, Define>) {
-        self.fill.define(define, "");
-        for standing in &mut self.servers {
-            standing.fill.define(define, &standing.flavour);
-        }
     }
 
     /// What a treatment may lean on.

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toll_load::Target;
-use toll_record::{Host, Setup};
+use toll_record::{HeldIn, Host, Setup};
 
 /// Which server the run is about.
 #[derive(Debug, Clone)]
@@ -65,6 +65,7 @@ pub fn open(
     };
     let mut facts = Facts {
         is_root: nix::unistd::geteuid().is_root(),
+        held_in: if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
         setup: setup.clone(),
         servers: Vec::new(),
         rig_missing: BTreeMap::new(),

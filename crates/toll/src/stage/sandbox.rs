@@ -79,7 +79,6 @@ fn start(
     };
     let standing = Standing {
         number,
-        flavour: sandbox.flavour().name().to_owned(),
         admin,
         endpoints: Endpoints {
             tcp: within(sandbox.target()),

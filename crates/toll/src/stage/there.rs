@@ -59,7 +59,6 @@ pub fn open(
     }));
     stage.servers.push(Standing {
         number: 0,
-        flavour: server.flavour().name().to_owned(),
         endpoints: endpoints(&server, within),
         admin,
         watched,

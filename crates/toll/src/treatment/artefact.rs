@@ -1,15 +1,17 @@
 //! Where does a treatment leave its artefact, and how is that let go?
 //!
-//! A tool's lies in the run. A server writes a log in its data directory: there it may write whoever it
+//! A tool's lies in the run, in a directory of its own: whatever a tool that rotates its files writes beside
+//! the first is part of it. A server writes a log in its data directory: there it may write whoever it
 //! runs as and whatever confines it. That file is made beforehand, for the server and root alone, since
 //! a log holds what people's queries hold.
 
+use crate::artefacts::Shape;
 use crate::journal::{Journal, Undo, UndoId};
 use crate::server::Local;
 use anyhow::Context;
 use nix::unistd::{Gid, Uid, fchown, geteuid};
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A directory that the server may write to.
@@ -22,14 +24,15 @@ pub struct LogPlace {
     owner: Option<(Uid, Gid)>,
 }
 
-/// A file that a treatment is about to write, in the journal until it is let go or kept.
+/// What a treatment is about to write, in the journal until it is let go or kept.
 #[derive(Debug)]
 pub struct ArtefactFile {
     /// As seen from here, and as whoever writes it calls it.
     pub here: PathBuf,
     pub there: PathBuf,
     undo: UndoId,
-    in_run: bool,
+    /// The directory of a tool's artefact; absent for a log of the server's.
+    own: Option<PathBuf>,
 }
 
 impl LogPlace {
@@ -66,7 +69,7 @@ impl LogPlace {
             None => Ok(()),
         });
         match made {
-            Ok(()) => Ok(ArtefactFile { here, there, undo, in_run: false }),
+            Ok(()) => Ok(ArtefactFile { here, there, undo, own: None }),
             Err(error) => {
                 journal.undo(undo)?;
                 Err(error).with_context(|| format!("{}, for the server's log", here.display()))
@@ -76,11 +79,41 @@ impl LogPlace {
 }
 
 impl ArtefactFile {
-    /// One that a tool makes, in the run's directory `dir`.
-    pub fn of_tool(dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Self> {
-        let here = dir.join(name);
-        let undo = journal.record(Undo::Path { path: here.clone() })?;
-        Ok(Self { there: here.clone(), here, undo, in_run: true })
+    /// One that a tool makes, in the run's directory `dir`; `shape` says whether it is a directory itself.
+    pub fn of_tool(dir: &Path, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
+        let own = dir.join(format!("{name}.of"));
+        let undo = journal.record(Undo::Path { path: own.clone() })?;
+        let here = own.join(name);
+        let made = if shape == Shape::Directory { &here } else { &own };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(made)
+            .with_context(|| format!("cannot make {}", made.display()))?;
+        Ok(Self { there: here.clone(), here, undo, own: Some(own) })
+    }
+
+    /// Its files, in the order in which a tool that rotates them wrote them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Some(own) = &self.own else { return vec![self.here.clone()] };
+        let mut files = Vec::new();
+        let mut places = vec![own.clone()];
+        while let Some(place) = places.pop() {
+            for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+                match entry.metadata() {
+                    Ok(meta) if meta.is_dir() => places.push(entry.path()),
+                    Ok(meta) => files.push((meta.modified().ok(), entry.path())),
+                    Err(_) => {}
+                }
+            }
+        }
+        files.sort();
+        files.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// Size of all that is there at this moment; 0 until the tool has made a file.
+    pub fn bytes(&self) -> u64 {
+        self.files().iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len())).sum()
     }
 
     /// Removes it; a tool that wrote nothing made none.
@@ -88,15 +121,25 @@ impl ArtefactFile {
         journal.undo(self.undo).map(drop)
     }
 
-    /// Leaves it in the run's directory `dir`, as `name`.
-    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<()> {
-        if self.in_run {
-            return journal.done(self.undo);
+    /// Leaves it in the run's directory `dir`; the answer is the name of its first file, or directory, there.
+    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
+        let Some(own) = &self.own else {
+            let kept = dir.join(name);
+            let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
+            let mut source = std::fs::File::open(&self.here)?;
+            std::io::copy(&mut source, &mut target)
+                .with_context(|| format!("cannot keep {}", kept.display()))?;
+            self.remove(journal)?;
+            return Ok(Some(name.to_owned()));
+        };
+        let mut names: Vec<_> = std::fs::read_dir(own)?.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        for name in &names {
+            let kept = dir.join(name);
+            std::fs::rename(own.join(name), &kept)
+                .with_context(|| format!("cannot keep {}", kept.display()))?;
         }
-        let kept = dir.join(name);
-        let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
-        let mut source = std::fs::File::open(&self.here)?;
-        std::io::copy(&mut source, &mut target).with_context(|| format!("cannot keep {}", kept.display()))?;
-        self.remove(journal)
+        self.remove(journal)?;
+        Ok(names.first().map(|name| name.to_string_lossy().into_owned()))
     }
 }

@@ -6,12 +6,13 @@
 use crate::scenario::Define;
 use crate::secrets;
 use anyhow::{Context, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that toll itself fills in, and what each is.
-pub const BUILT_IN: [(&str, &str); 15] = [
+pub const BUILT_IN: [(&str, &str); 16] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
+    ("copy", "the number of the copy, from 1; in `process`"),
     ("datadir", "the server's data directory"),
     ("duration_s", "seconds that a tool must last at least; more than settle and window"),
     ("link_device", "the device at either end of the rig's link"),
@@ -31,91 +32,79 @@ pub const BUILT_IN: [(&str, &str); 15] = [
 pub const OF_SERVER: [&str; 7] =
     ["client_defaults", "datadir", "pid", "port", "schema", "server_bin", "socket"];
 
-/// Values for `{name}` in commands and settings.
-#[derive(Debug, Clone, Default)]
-pub struct Fill {
-    definitions: BTreeMap<String, String>,
-    values: BTreeMap<String, String>,
+/// The scenario's own definitions for one flavour of server, and the names that values will have.
+///
+/// What comes out is free of definitions; `{port}` and the like, and `{{name}}`, stay for [`Fill`].
+#[derive(Debug, Clone)]
+pub struct Definitions {
+    texts: BTreeMap<String, String>,
+    values: BTreeSet<&'static str>,
 }
 
 /// Definitions may use others, this deep.
 const DEPTH: usize = 8;
 
-impl Fill {
+impl Definitions {
     /// Takes the scenario's definitions, those by flavour for `flavour`.
     pub fn new(define: &BTreeMap<String, Define>, flavour: &str) -> Self {
-        let mut fill = Self::default();
-        fill.define(define, flavour);
-        fill
-    }
-
-    /// Adds the scenario's definitions.
-    pub fn define(&mut self, define: &BTreeMap<String, Define>, flavour: &str) {
-        for (name, value) in define {
-            let text = match value {
-                Define::Text(text) => Some(text),
-                Define::ByFlavour(by) => by.get(flavour),
-            };
-            if let Some(text) = text {
-                self.definitions.insert(name.clone(), text.clone());
-            }
+        let text = |value: &Define| match value {
+            Define::Text(text) => Some(text.clone()),
+            Define::ByFlavour(by) => by.get(flavour).cloned(),
+        };
+        Self {
+            texts: define.iter().filter_map(|(name, value)| Some((name.clone(), text(value)?))).collect(),
+            values: BUILT_IN.iter().map(|(name, _)| *name).collect(),
         }
     }
 
-    /// A value: stays as it is, and one word, wherever it is put in.
-    pub fn set(&mut self, name: &str, value: String) {
-        self.values.insert(name.to_owned(), value);
+    pub fn define(&mut self, name: &str, text: String) {
+        self.texts.insert(name.to_owned(), text);
     }
 
-    /// Replaces every `{name}`; `{{name}}` stands for `{name}` itself, and braces around anything but a name
-    /// are left as they are.
+    /// There will be no such value.
+    pub fn forget(&mut self, value: &str) {
+        self.values.remove(value);
+    }
+
+    /// Replaces every definition; braces around anything but a name are left as they are.
     pub fn apply(&self, text: &str) -> anyhow::Result<String> {
         self.apply_to_depth(text, DEPTH)
     }
 
     fn apply_to_depth(&self, text: &str, depth: usize) -> anyhow::Result<String> {
-        let mut out = String::with_capacity(text.len());
-        let mut rest = text;
-        while let Some(open) = rest.find('{') {
-            let (before, from) = rest.split_at(open);
-            out.push_str(before);
-            if let Some(name) = from.strip_prefix("{{").and_then(leading_name)
-                && from[name.len() + 3..].starts_with('}')
-            {
-                out.push_str(&from[1..name.len() + 3]);
-                rest = &from[name.len() + 4..];
-                continue;
-            }
-            let Some(name) = leading_name(&from[1..]) else {
-                out.push('{');
-                rest = &from[1..];
-                continue;
-            };
-            if let Some(value) = self.values.get(name) {
-                out.push_str(value);
-            } else if let Some(text) = self.definitions.get(name) {
-                out.push_str(&self.apply_to_depth(text, deeper(name, depth)?)?);
-            } else {
+        replaced(
+            text,
+            |name| {
+                if let Some(text) = self.texts.get(name) {
+                    return self.apply_to_depth(text, deeper(name, depth)?);
+                }
+                if self.values.contains(name) {
+                    return Ok(format!("{{{name}}}"));
+                }
                 let known: Vec<_> =
-                    self.definitions.keys().chain(self.values.keys()).map(String::as_str).collect();
-                bail!(
-                    "nothing is known as {{{name}}} here: known are {}; {{{{{name}}}}} stands for the braces themselves",
-                    known.join(", ")
-                );
-            }
-            rest = &from[name.len() + 2..];
-        }
-        out.push_str(rest);
-        Ok(out)
+                    self.texts.keys().map(String::as_str).chain(self.values.iter().copied()).collect();
+                Err(unknown(name, &known))
+            },
+            |name| format!("{{{{{name}}}}}"),
+        )
     }
 
-    /// The words of a command; a bare word that is a definition becomes that definition's words.
+    /// Splits a command as a shell would (quotes, no expansion); a bare word that is a definition becomes
+    /// that definition's words.
+    pub fn words(&self, command: &str) -> anyhow::Result<Vec<String>> {
+        let words = self.words_to_depth(command, DEPTH)?;
+        if words.is_empty() {
+            bail!("the command is empty");
+        }
+        Ok(words)
+    }
+
     fn words_to_depth(&self, command: &str, depth: usize) -> anyhow::Result<Vec<String>> {
         let mut words = Vec::new();
         for written in written_words(command) {
             let name = written.strip_prefix('{').and_then(leading_name);
             let bare = name.filter(|name| written.len() == name.len() + 2);
-            if let Some((name, text)) = bare.and_then(|name| self.definitions.get_key_value(name)) {
+            if let Some((name, text)) = bare.and_then(|name| self.texts.get_key_value(name)) {
                 words.extend(self.words_to_depth(text, deeper(name, depth)?)?);
                 continue;
             }
@@ -128,6 +117,64 @@ impl Fill {
         }
         Ok(words)
     }
+}
+
+/// Values for `{name}` in words and settings: each stays as it is, and one word, wherever it is put in.
+#[derive(Debug, Clone, Default)]
+pub struct Fill {
+    values: BTreeMap<String, String>,
+}
+
+impl Fill {
+    pub fn set(&mut self, name: &str, value: String) {
+        self.values.insert(name.to_owned(), value);
+    }
+
+    /// Replaces every `{name}`; `{{name}}` stands for `{name}` itself.
+    pub fn apply(&self, text: &str) -> anyhow::Result<String> {
+        let value = |name: &str| {
+            let known = || self.values.keys().map(String::as_str).collect::<Vec<_>>();
+            self.values.get(name).cloned().ok_or_else(|| unknown(name, &known()))
+        };
+        replaced(text, value, |name| format!("{{{name}}}"))
+    }
+}
+
+fn unknown(name: &str, known: &[&str]) -> anyhow::Error {
+    anyhow::anyhow!(
+        "nothing is known as {{{name}}} here: known are {}; {{{{{name}}}}} stands for the braces themselves",
+        known.join(", ")
+    )
+}
+
+/// `text` with `value(name)` for each `{name}` and `escaped(name)` for each `{{name}}`.
+fn replaced(
+    text: &str,
+    value: impl Fn(&str) -> anyhow::Result<String>,
+    escaped: impl Fn(&str) -> String,
+) -> anyhow::Result<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find('{') {
+        let (before, from) = rest.split_at(open);
+        out.push_str(before);
+        if let Some(name) = from.strip_prefix("{{").and_then(leading_name)
+            && from[name.len() + 3..].starts_with('}')
+        {
+            out.push_str(&escaped(name));
+            rest = &from[name.len() + 4..];
+            continue;
+        }
+        let Some(name) = leading_name(&from[1..]) else {
+            out.push('{');
+            rest = &from[1..];
+            continue;
+        };
+        out.push_str(&value(name)?);
+        rest = &from[name.len() + 2..];
+    }
+    out.push_str(rest);
+    Ok(out)
 }
 
 fn deeper(name: &str, depth: usize) -> anyhow::Result<usize> {
@@ -181,20 +228,11 @@ fn written_words(command: &str) -> Vec<&str> {
     words
 }
 
-/// Splits a command as a shell would (quotes, no expansion), and fills each word in.
-pub fn words_of(command: &str, fill: &Fill) -> anyhow::Result<Vec<String>> {
-    let words = fill.words_to_depth(command, DEPTH)?;
-    if words.is_empty() {
-        bail!("the command is empty");
-    }
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fill() -> Fill {
+    fn definitions() -> Definitions {
         let define = [
             ("plain", "port {port}"),
             ("dump", "tcpdump -s 0 {which}"),
@@ -202,43 +240,50 @@ mod tests {
             ("loop", "{loop}"),
         ];
         let define = define.map(|(name, text)| (name.to_owned(), Define::Text(text.to_owned())));
-        let mut fill = Fill::new(&BTreeMap::from(define), "mariadb");
+        Definitions::new(&BTreeMap::from(define), "mariadb")
+    }
+
+    fn fill() -> Fill {
+        let mut fill = Fill::default();
         fill.set("port", "33002".into());
+        fill.set("socket", "/s".into());
         fill.set("artefact", "/r/my \"odd' {run}/a.pcap".into());
         fill
     }
 
+    fn filled(command: &str) -> Vec<String> {
+        let words = definitions().words(command).unwrap();
+        words.iter().map(|word| fill().apply(word).unwrap()).collect()
+    }
+
     #[test]
     fn a_quoted_filter_stays_one_word() {
-        let words = words_of("tcpdump -w - '{plain}'", &fill()).unwrap();
-        assert_eq!(words, ["tcpdump", "-w", "-", "port 33002"]);
-        let words =
-            words_of(r#"bpftrace -e 'probe:{artefact} { printf("%d\n", {port}); }' "#, &fill()).unwrap();
+        assert_eq!(filled("tcpdump -w - '{plain}'"), ["tcpdump", "-w", "-", "port 33002"]);
+        let words = filled(r#"bpftrace -e 'probe:{artefact} { printf("%d\n", {port}); }' "#);
         let script = "probe:/r/my \"odd' {run}/a.pcap { printf(\"%d\\n\", 33002); }";
         assert_eq!(words, ["bpftrace", "-e", script]);
     }
 
     #[test]
     fn a_value_is_put_in_as_it_is_and_never_split() {
-        let words = words_of("tee {artefact} --to={artefact} x", &fill()).unwrap();
         let path = "/r/my \"odd' {run}/a.pcap";
-        assert_eq!(words, ["tee", path, &format!("--to={path}"), "x"]);
+        let expected = ["tee", path, &format!("--to={path}"), "x"];
+        assert_eq!(filled("tee {artefact} --to={artefact} x"), expected);
     }
 
     #[test]
     fn a_definition_that_stands_alone_becomes_its_own_words() {
-        let words = words_of("{dump} -w x \"{which}\" --{plain}", &fill()).unwrap();
         let expected = ["tcpdump", "-s", "0", "-i", "any one", "-w", "x", "-i 'any one'", "--port 33002"];
-        assert_eq!(words, expected);
+        assert_eq!(filled("{dump} -w x \"{which}\" --{plain}"), expected);
     }
 
     #[test]
     fn braces_of_other_languages_are_left_alone() {
-        let text = "probe { printf(\"%d\", {port}); }";
-        assert_eq!(fill().apply(text).unwrap(), "probe { printf(\"%d\", 33002); }");
+        let both = |text: &str| fill().apply(&definitions().apply(text).unwrap()).unwrap();
+        assert_eq!(both("probe { printf(\"%d\", {port}); }"), "probe { printf(\"%d\", 33002); }");
         assert_eq!(
-            fill().apply("awk '{{print}}' ${{x}} {{} {{port}").unwrap(),
-            "awk '{print}' ${x} {{} {33002"
+            both("awk '{{print}}' ${{x}} {{} {{port}} {{plain}}"),
+            "awk '{print}' ${x} {{} {port} {plain}"
         );
     }
 
@@ -256,11 +301,13 @@ mod tests {
 
     #[test]
     fn an_unknown_name_and_a_circle_are_errors() {
-        assert!(fill().apply("{nobody}").unwrap_err().to_string().contains("plain, which, artefact, port"));
-        assert!(fill().apply("{loop}").unwrap_err().to_string().contains("by itself"));
-        assert!(words_of("{loop}", &fill()).unwrap_err().to_string().contains("by itself"));
-        let open = format!("{:#}", words_of("sleep 'open", &fill()).unwrap_err());
-        assert!(open.contains("quote is not closed in `sleep 'open`"), "{open}");
-        assert!(words_of(" # nothing", &fill()).is_err());
+        let said = |text: &str| definitions().apply(text).unwrap_err().to_string();
+        assert!(said("{nobody}").contains("which, artefact, client_defaults, copy"), "{}", said("{nobody}"));
+        assert!(said("{loop}").contains("by itself"));
+        assert!(fill().apply("{pid}").unwrap_err().to_string().contains("known are artefact, port, socket"));
+        let words = |command: &str| format!("{:#}", definitions().words(command).unwrap_err());
+        assert!(words("{loop}").contains("by itself"));
+        assert!(words("sleep 'open").contains("quote is not closed in `sleep 'open`"));
+        assert!(words(" # nothing").contains("empty"));
     }
 }

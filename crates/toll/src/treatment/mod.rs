@@ -1,31 +1,32 @@
 //! How is one treatment switched on, watched and switched off again?
 //!
-//! Whatever an arm is (nothing, a command, a pipeline, statements, a server's log), the
-//! conductor sees a [`Treatment`] that starts, answers a few questions, and always stops.
+//! Whatever an arm is (nothing, statements, a server's log, one process or a set of them), the conductor
+//! sees a [`Treatment`] that starts, answers a few questions, and always stops.
 
 mod artefact;
 mod fill;
+mod member;
 mod process;
 mod proctree;
 mod statements;
+mod usage;
 mod words;
 
 pub use artefact::LogPlace;
-pub use fill::{BUILT_IN, Fill, OF_SERVER, is_name, words_of};
-use process::Stop;
+pub use fill::{BUILT_IN, Definitions, Fill, OF_SERVER, is_name};
 pub use process::{Group, Pausable};
 pub use proctree::{cpu_of_process_us, resident_bytes};
 pub use statements::{Admin, NotPutBack, Switched};
 pub use words::packet_counts;
 
+use crate::artefacts::{self, Shape, Writer};
 use crate::journal::Journal;
-use crate::scenario::{Arm, Kind};
 use crate::stage::rig::FarEnd;
 use anyhow::Context;
 use artefact::ArtefactFile;
+use member::Member;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use toll_record::PacketCounts;
+use toll_record::{Arm, PacketCounts, ProcessEnd};
 
 /// What a treatment may lean on while it runs.
 pub struct Bench<'a> {
@@ -51,37 +52,15 @@ impl Bench<'_> {
 }
 
 /// A treatment that is on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Treatment {
-    group: Option<Group>,
-    /// How the group is started; kept for arms that are run again.
-    commands: Option<Commands>,
-    /// CPU of the groups before this one.
-    earlier_cpu_us: u64,
+    members: Vec<Member>,
     far_end: Option<Group>,
     switched: Option<Switched>,
     count: Option<String>,
     artefact: Option<ArtefactFile>,
     /// In the run.
     artefact_name: Option<String>,
-    probe: Option<nix::sys::signal::Signal>,
-    packets_at_begin: Option<PacketCounts>,
-}
-
-/// The commands of an arm, filled in.
-#[derive(Debug)]
-struct Commands {
-    stages: Vec<Vec<String>>,
-    stdout: Option<PathBuf>,
-    stop: Stop,
-    stem: String,
-    env: Vec<String>,
-}
-
-impl Commands {
-    fn spawn(&self, bench: &Bench<'_>) -> anyhow::Result<Group> {
-        Group::spawn(&self.stages, self.stdout.as_deref(), self.stop, &self.stem, &self.env, bench)
-    }
 }
 
 /// What is known at a window's edge.
@@ -98,40 +77,33 @@ pub struct Reading {
 pub struct Stopped {
     /// What was out of the ordinary.
     pub notes: Vec<String>,
+    pub processes: Vec<ProcessEnd>,
     /// The server still has settings of this treatment: nothing can be measured on it.
     pub not_put_back: Option<NotPutBack>,
 }
-
-/// How long a tool may take to say that it is on.
-const READY_WITHIN: Duration = Duration::from_secs(10);
 
 impl Treatment {
     /// Switches the arm on and returns once it says that it is on.
     pub fn start(arm: &Arm, fill: &Fill, trial: u32, bench: &mut Bench<'_>) -> anyhow::Result<Self> {
         let stem = format!("{}-{trial}", arm.name);
-        let name = arm
-            .artefact
-            .filter(|kind| *kind != toll_record::ArtefactKind::Server)
-            .map(|kind| format!("{stem}.{}", extension(kind)));
-        let artefact = match (&name, arm.kind) {
-            (None, _) => None,
-            (Some(name), Kind::Log) => {
+        let row = arm.artefact.map(artefacts::of).filter(|row| row.shape != Shape::None);
+        let name = row.map(|row| format!("{stem}.{}", row.extension));
+        let artefact = match (&name, row) {
+            (Some(name), Some(row)) if row.writer == Writer::Server => {
                 let place = bench.logs.context("the server has no place for its log that toll may read")?;
                 Some(place.make(&format!("{}-{name}", bench.journal.run_id()), bench.journal)?)
             }
-            (Some(name), _) => Some(ArtefactFile::of_tool(bench.dir, name, bench.journal)?),
+            (Some(name), Some(row)) => {
+                Some(ArtefactFile::of_tool(bench.dir, name, row.shape, bench.journal)?)
+            }
+            _ => None,
         };
         let mut fill = fill.clone();
         if let Some(artefact) = &artefact {
             fill.set("artefact", artefact.there.display().to_string());
         }
-        let mut treatment = Self {
-            count: arm.count.clone(),
-            artefact,
-            artefact_name: name,
-            probe: arm.probe.map(Into::into),
-            ..Self::none()
-        };
+        let count = arm.treatment.count.clone();
+        let mut treatment = Self { count, artefact, artefact_name: name, ..Self::default() };
         match treatment.switch_on(arm, &mut fill, &stem, bench) {
             Ok(()) => Ok(treatment),
             Err(error) => {
@@ -143,30 +115,6 @@ impl Treatment {
         }
     }
 
-    /// A treatment that is nothing, for readings beside none.
-    pub fn none() -> Self {
-        Self {
-            group: None,
-            commands: None,
-            earlier_cpu_us: 0,
-            far_end: None,
-            switched: None,
-            count: None,
-            artefact: None,
-            artefact_name: None,
-            probe: None,
-            packets_at_begin: None,
-        }
-    }
-
-    /// Waits until the command has ended by itself; false when `give_up` says so before.
-    pub fn wait_done(&mut self, give_up: &dyn Fn() -> bool) -> anyhow::Result<bool> {
-        match &mut self.group {
-            Some(group) => group.wait_done(give_up),
-            None => Ok(true),
-        }
-    }
-
     fn switch_on(
         &mut self,
         arm: &Arm,
@@ -174,94 +122,93 @@ impl Treatment {
         stem: &str,
         bench: &mut Bench<'_>,
     ) -> anyhow::Result<()> {
-        if let Some(port) = arm.remote_port {
+        if let Some(port) = arm.treatment.remote_port {
             let remote = bench.far_end.context("the rig has no far end")?;
             let far_file = self.artefact_path().context("a remote needs an artefact to write")?.to_owned();
             self.far_end = Some(remote.listen(port, &far_file, stem, bench)?);
             fill.set("remote_ip", remote.ip().to_owned());
             fill.set("remote_port", port.to_string());
         }
-        if matches!(arm.kind, Kind::Sql | Kind::Log) {
+        if arm.treatment.has_statements() {
             let journal = bench.journal;
             self.switched = Some(bench.admin()?.switch_on(arm, fill, journal)?);
         }
-        let stages: Vec<&String> = arm.command.iter().chain(arm.stages.iter().flatten()).collect();
-        if stages.is_empty() {
-            return Ok(());
+        for process in &arm.treatment.processes {
+            self.members.push(Member::new(process, arm.treatment.again, fill, stem)?);
         }
-        let stages = stages.into_iter().map(|s| words_of(s, fill)).collect::<anyhow::Result<Vec<_>>>()?;
-        let stdout = arm.stdout.as_deref().map(|s| fill.apply(s)).transpose()?.map(PathBuf::from);
-        let (stop, env) = (arm.stop.into(), arm.env.clone());
-        let commands = Commands { stages, stdout, stop, stem: stem.to_owned(), env };
-        let mut group = commands.spawn(bench)?;
-        self.commands = Some(commands);
-        if let Some(text) = &arm.ready {
-            let ready = group.wait_until_it_says(text, READY_WITHIN);
-            self.group = Some(group);
-            return ready;
-        }
-        self.group = Some(group);
-        Ok(())
+        self.members.iter_mut().try_for_each(|member| member.start_if_due(bench))
     }
 
-    /// Ends early treatments with what they said last.
+    /// Starts what is due, looks at what runs, and has what ended by itself started again where the arm
+    /// says so. Whether all processes have ended, with success; a failure is an error.
+    pub fn look(&mut self, bench: &Bench<'_>) -> anyhow::Result<bool> {
+        let mut all = !self.members.is_empty();
+        for member in &mut self.members {
+            all &= member.look(bench)?;
+        }
+        Ok(all)
+    }
+
+    /// An error that quotes the first process that has ended by itself, though it was to last.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
-        match &mut self.group {
-            Some(group) => group.check_alive(),
-            None => Ok(()),
-        }
+        self.members.iter_mut().try_for_each(Member::check_alive)
     }
 
-    /// Whether the commands have ended by themselves, with success; a failure is an error.
-    pub fn has_ended(&mut self) -> anyhow::Result<bool> {
-        self.group.as_mut().map_or(Ok(false), Group::has_ended)
-    }
-
-    /// Starts the commands once more, now that they have ended.
-    pub fn run_again(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
-        if let (Some(commands), Some(mut ended)) = (&self.commands, self.group.take()) {
-            ended.stop(bench.journal, None);
-            self.earlier_cpu_us += ended.cpu_us();
-            self.group = Some(commands.spawn(bench)?);
-        }
-        Ok(())
-    }
-
-    /// Reads what the treatment has done so far; asks the tool for its counters where it has any.
-    pub fn read(&mut self, admin: Option<&mut Admin>) -> Reading {
-        let packets = match (&mut self.group, self.probe) {
-            (Some(group), Some(signal)) => group.probe(signal),
-            _ => None,
+    /// How often processes have ended by themselves since the last call of this, and what these runs of them
+    /// took, from the first begin to the last end; microseconds.
+    pub fn take_runs(&mut self) -> (u32, u64) {
+        let runs: Vec<_> = self.members.iter_mut().map(Member::take_runs).collect();
+        let took_us = if self.members.iter().any(Member::is_again) {
+            runs.iter().map(|runs| runs.took_us).sum()
+        } else {
+            let begun = runs.iter().filter(|runs| runs.count > 0).map(|runs| runs.begun_us).min();
+            let ended = runs.iter().map(|runs| runs.ended_us).max();
+            ended.zip(begun).map_or(0, |(ended, begun)| ended.saturating_sub(begun))
         };
+        // A set that ends once has ended once.
+        let count = if self.members.iter().any(Member::is_again) {
+            runs.iter().map(|runs| runs.count).sum()
+        } else {
+            runs.iter().map(|runs| runs.count).min().unwrap_or(0)
+        };
+        (count, took_us)
+    }
+
+    /// Reads what the treatment has done so far; asks the tools for their counters where they have any.
+    pub fn read(&mut self, admin: Option<&mut Admin>) -> Reading {
         Reading {
             artefact_bytes: self.artefact_bytes(),
-            packets,
+            packets: summed(self.members.iter_mut().filter_map(Member::probe)),
             server_count: self.count.as_deref().zip(admin).and_then(|(sql, admin)| admin.number(sql)),
         }
     }
 
     /// What the artefact holds at this moment; absent for treatments that leave no file.
     pub fn artefact_bytes(&self) -> Option<u64> {
-        self.artefact_path().map(file_len)
+        self.artefact.as_ref().map(ArtefactFile::bytes)
     }
 
     /// CPU of the treatment's and of the far end's processes so far, microseconds.
     pub fn cpu_us(&self) -> (u64, u64) {
-        let of = |g: &Option<Group>| g.as_ref().map_or(0, Group::cpu_us);
-        (self.earlier_cpu_us + of(&self.group), of(&self.far_end))
+        let far_end = self.far_end.as_ref().map_or(0, Group::cpu_us);
+        (self.members.iter().map(Member::cpu_us).sum(), far_end)
     }
 
     /// Switches everything off, whatever it takes.
     pub fn stop(&mut self, bench: &mut Bench<'_>) -> Stopped {
         let mut stopped = Stopped::default();
-        if let Some(group) = &mut self.group {
-            stopped.notes.extend(group.stop(bench.journal, bench.load).notes());
+        // All are asked before any is waited for, so that none works on alone.
+        self.members.iter_mut().for_each(Member::ask_to_end);
+        for member in &mut self.members {
+            stopped.notes.extend(member.finish(bench));
+            stopped.processes.extend(member.end());
         }
         if let (Some(switched), Some(admin)) = (self.switched.take(), bench.admin.as_deref_mut()) {
             stopped.not_put_back = admin.switch_off(switched, bench.journal).err();
         }
         if let Some(far_end) = &mut self.far_end {
-            stopped.notes.extend(far_end.stop(bench.journal, None).notes());
+            far_end.ask_to_end();
+            stopped.notes.extend(far_end.finish(bench.journal, None).notes());
         }
         stopped
     }
@@ -277,8 +224,8 @@ impl Treatment {
     /// Leaves the artefact in the run; the answer is its name there.
     pub fn keep(&self, bench: &Bench<'_>) -> anyhow::Result<Option<String>> {
         let (Some(artefact), Some(name)) = (&self.artefact, &self.artefact_name) else { return Ok(None) };
-        artefact.keep(bench.dir, name, bench.journal)?;
-        Ok(Some(format!("artefacts/{name}")))
+        let kept = artefact.keep(bench.dir, name, bench.journal)?;
+        Ok(kept.map(|name| format!("artefacts/{name}")))
     }
 
     /// Where the artefact lies, as seen from here.
@@ -286,38 +233,21 @@ impl Treatment {
         self.artefact.as_ref().map(|artefact| artefact.here.as_path())
     }
 
-    /// The tool's last words on packets, over its whole life.
+    /// All files of the artefact, the oldest first.
+    pub fn artefact_files(&self) -> Vec<PathBuf> {
+        self.artefact.as_ref().map_or_else(Vec::new, ArtefactFile::files)
+    }
+
+    /// The tools' last words on packets, over their whole life.
     pub fn final_packets(&self) -> Option<PacketCounts> {
-        self.group.as_ref().and_then(|g| packet_counts(&g.said()))
-    }
-
-    /// Remembers the counters at the window's begin, so that the window's own can be told.
-    pub fn mark_begin(&mut self, reading: &Reading) {
-        self.packets_at_begin = reading.packets;
-    }
-
-    pub fn window_packets(&self, at_end: &Reading) -> Option<PacketCounts> {
-        let (a, b) = (self.packets_at_begin?, at_end.packets?);
-        Some(PacketCounts {
-            captured: b.captured.saturating_sub(a.captured),
-            received: b.received.saturating_sub(a.received),
-            dropped: b.dropped.saturating_sub(a.dropped),
-        })
+        summed(self.members.iter().filter_map(Member::packets))
     }
 }
 
-/// 0 until the tool has made its file.
-fn file_len(path: &Path) -> u64 {
-    std::fs::metadata(path).map_or(0, |m| m.len())
-}
-
-fn extension(kind: toll_record::ArtefactKind) -> &'static str {
-    use toll_record::ArtefactKind as K;
-    match kind {
-        K::Pcap => "pcap",
-        K::TcpdumpText => "txt",
-        K::SlowLog | K::GeneralLog | K::AuditLog => "log",
-        K::Lines => "lines",
-        K::Server | K::Bytes => "bin",
-    }
+fn summed(counts: impl Iterator<Item = PacketCounts>) -> Option<PacketCounts> {
+    counts.reduce(|a, b| PacketCounts {
+        captured: a.captured + b.captured,
+        received: a.received + b.received,
+        dropped: a.dropped + b.dropped,
+    })
 }

@@ -1,9 +1,10 @@
 //! How does a treatment's process group live and, without fail, end?
 
+use super::usage::Usage;
 use super::{Bench, packet_counts, proctree};
 use crate::child;
+use crate::clock;
 use crate::journal::{Journal, MARKER, UndoId, cgroup, process};
-use crate::scenario::StopSignal;
 use crate::secrets;
 use crate::server::program::on_path;
 use crate::signals;
@@ -17,18 +18,24 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use toll_record::PacketCounts;
+use toll_record::{PacketCounts, ProcessEnd};
 
 /// One or more processes joined by pipes, in a process group of their own.
 #[derive(Debug)]
 pub struct Group {
     name: String,
     children: Vec<Child>,
+    /// How each of them ended, as far as is known.
+    statuses: Vec<Option<ExitStatus>>,
     pgid: i32,
     stderr: PathBuf,
     stdout: Option<PathBuf>,
-    stop: Stop,
+    stop: Signal,
     undo: Option<UndoId>,
+    begun_us: u64,
+    /// When its last process was found to have ended.
+    ended_us: Option<u64>,
+    usage: Usage,
     /// Where one can be had; else the process group is all there is.
     cgroup: Option<PathBuf>,
     /// CPU of processes that have ended, with their children's; only a parent is told.
@@ -36,9 +43,6 @@ pub struct Group {
     /// What the command line held that nobody else may read.
     secrets: Vec<String>,
 }
-
-/// The signal that ends a group's first process.
-pub type Stop = Signal;
 
 /// A load that may be held up while a treatment ends.
 ///
@@ -91,14 +95,13 @@ const WORDS_CAP: u64 = 1 << 20;
 /// A tool asked for its counters answers within this, or not at all.
 const PROBE_WITHIN: Duration = Duration::from_millis(150);
 
-impl From<StopSignal> for Signal {
-    fn from(signal: StopSignal) -> Self {
-        match signal {
-            StopSignal::Int => Signal::SIGINT,
-            StopSignal::Term => Signal::SIGTERM,
-            StopSignal::Kill => Signal::SIGKILL,
-            StopSignal::Usr1 => Signal::SIGUSR1,
-        }
+/// The kernel's name of a scenario's signal.
+pub fn signal(signal: toll_record::Signal) -> Signal {
+    match signal {
+        toll_record::Signal::Int => Signal::SIGINT,
+        toll_record::Signal::Term => Signal::SIGTERM,
+        toll_record::Signal::Kill => Signal::SIGKILL,
+        toll_record::Signal::Usr1 => Signal::SIGUSR1,
     }
 }
 
@@ -108,7 +111,7 @@ impl Group {
     pub fn spawn(
         stages: &[Vec<String>],
         stdout: Option<&Path>,
-        stop: Stop,
+        stop: Signal,
         stem: &str,
         env: &[String],
         bench: &Bench<'_>,
@@ -118,11 +121,15 @@ impl Group {
         let mut group = Self {
             name: stages[0][0].clone(),
             children: Vec::new(),
+            statuses: Vec::new(),
             pgid: 0,
             stderr,
             stdout: stdout.map(Path::to_owned),
             stop,
             undo: None,
+            begun_us: clock::mono_us(),
+            ended_us: None,
+            usage: Usage::default(),
             cgroup: bench.cgroup.map(|run| make_cgroup(run, stem)).transpose()?,
             ended_cpu_us: 0,
             secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
@@ -154,7 +161,8 @@ impl Group {
             let mut child = match spawned {
                 Ok(child) => child,
                 Err(error) => {
-                    group.stop(bench.journal, None);
+                    group.ask_to_end();
+                    group.finish(bench.journal, None);
                     return Err(error
                         .context(format!("cannot start {}: `toll doctor` says what is missing", words[0])));
                 }
@@ -164,6 +172,7 @@ impl Group {
                 wait_until_entered(child.id());
             }
             group.children.push(child);
+            group.statuses.push(None);
         }
         Ok(group)
     }
@@ -210,17 +219,6 @@ impl Group {
         bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
     }
 
-    /// Waits for the end of a command that ends by itself; one that fails is an error.
-    pub fn wait_done(&mut self, give_up: &dyn Fn() -> bool) -> anyhow::Result<bool> {
-        while !give_up() {
-            if self.has_ended()? {
-                return Ok(true);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(false)
-    }
-
     /// Whether every process has ended by itself; one that failed is an error.
     pub fn has_ended(&mut self) -> anyhow::Result<bool> {
         for i in 0..self.children.len() {
@@ -232,7 +230,34 @@ impl Group {
                 bail!("{} failed ({status}); it said: {}", self.name, self.tail());
             }
         }
+        self.ended_us.get_or_insert_with(clock::mono_us);
         Ok(true)
+    }
+
+    /// Looks at what its processes hold and have read and written so far.
+    pub fn look(&mut self) {
+        let members = match &self.cgroup {
+            Some(cgroup) => cgroup::members(cgroup),
+            None if self.pgid != 0 => process::members(self.pgid),
+            None => Vec::new(),
+        };
+        self.usage.look(&members);
+    }
+
+    /// The whole of its life, once it has been ended.
+    pub fn end(&self, name: &str) -> ProcessEnd {
+        let last = self.statuses.last().copied().flatten();
+        ProcessEnd {
+            name: name.to_owned(),
+            begin_mono_us: self.begun_us,
+            end_mono_us: self.ended_us.unwrap_or_else(clock::mono_us),
+            exit: last.and_then(|status| status.code()),
+            signal: last.and_then(|status| status.signal()),
+            cpu_us: self.cpu_us(),
+            memory_peak_bytes: self.usage.memory_peak_bytes(),
+            read_bytes: self.usage.read_bytes(),
+            written_bytes: self.usage.written_bytes(),
+        }
     }
 
     /// An error if the first process has ended.
@@ -248,11 +273,15 @@ impl Group {
 
     /// How a process ended, if it has; its CPU is kept.
     fn status_of(&mut self, i: usize) -> Option<ExitStatus> {
-        let before = cpu_of_ended_children_us();
-        let status = self.children.get_mut(i)?.try_wait().ok().flatten()?;
-        // Asked once more, a child that has ended adds nothing.
-        self.ended_cpu_us += cpu_of_ended_children_us().saturating_sub(before);
-        Some(status)
+        let known = self.statuses.get_mut(i)?;
+        if known.is_none() {
+            let before = cpu_of_ended_children_us();
+            *known = self.children.get_mut(i)?.try_wait().ok().flatten();
+            if known.is_some() {
+                self.ended_cpu_us += cpu_of_ended_children_us().saturating_sub(before);
+            }
+        }
+        *known
     }
 
     /// CPU of the group so far, microseconds. Without a control group, what a child used that its own
@@ -287,29 +316,34 @@ impl Group {
         None
     }
 
-    /// Ends the group: its own signal to the first process, then TERM, then KILL to all.
+    /// Sends the group the signal that ends its tool. A group that is gone already gets none: its number
+    /// may be another's by now.
     #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
-    pub fn stop(&mut self, journal: &Journal, load: Option<Pausable>) -> StopReport {
+    pub fn ask_to_end(&mut self) {
+        self.look();
+        if self.pgid == 0 || self.gone_within(Duration::ZERO) {
+            return;
+        }
+        let pgid = Pid::from_raw(self.pgid);
+        // The first process's own children (the tool below `timeout`) hear it too; a pipeline's
+        // later stages do not: they end when their input does, having passed on what is left.
+        let _ = if self.children.len() == 1 { killpg(pgid, self.stop) } else { kill(pgid, self.stop) };
+    }
+
+    /// Waits until the group has ended, now that it was asked; then TERM, then KILL to all.
+    #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
+    pub fn finish(&mut self, journal: &Journal, load: Option<Pausable>) -> StopReport {
         let begun = Instant::now();
         let mut report = StopReport { name: self.name.clone(), ..StopReport::default() };
         if self.pgid == 0 {
-            // Nothing was started in it.
+            // Nothing was started in it, or it was ended before.
             if let Some(cgroup) = self.cgroup.take() {
                 let _ = cgroup::remove(&cgroup);
             }
             return report;
         }
         let pgid = Pid::from_raw(self.pgid);
-        // A group that is gone already gets no signal: its number may be another's by now.
-        let mut ended = self.gone_within(Duration::ZERO);
-        // The first process's own children (the tool below `timeout`) hear it too; a pipeline's
-        // later stages do not: they end when their input does, having passed on what is left.
-        if !ended && self.children.len() == 1 {
-            let _ = killpg(pgid, self.stop);
-        } else if !ended {
-            let _ = kill(pgid, self.stop);
-        }
-        ended = ended || self.gone_within(UNAIDED);
+        let mut ended = self.gone_within(UNAIDED);
         let _paused = if ended { None } else { load.map(Pausable::pause) };
         ended = ended || self.gone_within(PATIENCE);
         for (signal, patience) in [(Signal::SIGTERM, PATIENCE), (Signal::SIGKILL, LAST_PATIENCE)] {
@@ -320,6 +354,7 @@ impl Group {
             let _ = killpg(pgid, signal);
             ended = self.gone_within(patience);
         }
+        self.ended_us.get_or_insert_with(clock::mono_us);
         report.waited = begun.elapsed();
         let used_us = self.cpu_us();
         if let Some(cgroup) = self.cgroup.take() {

@@ -5,11 +5,11 @@
 use super::Fill;
 use crate::journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use crate::say::TellIfSlow;
-use crate::scenario::{Arm, RowUpdate};
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use toll_load::{Connection, Error, Target};
+use toll_record::{Arm, RowUpdate};
 
 /// toll's own session with the server, for settings and counters; reconnects when it was lost.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const GREET_WITHIN: Duration = Duration::from_secs(5);
 /// Silence that a user who waits should know of.
 const SILENCE: Duration = Duration::from_secs(1);
+/// ER_OPTION_PREVENTS_STATEMENT: with skip_grant_tables there are no grants, and everybody may do anything.
+const WITHOUT_GRANT_TABLES: u16 = 1290;
 
 impl Admin {
     pub fn new(target: Target, server: Option<ServerRef>) -> Self {
@@ -87,9 +89,25 @@ impl Admin {
         self.with(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
     }
 
-    /// May this account change global variables? Tried with one that is set to what it already is.
+    /// May this account change global variables? Asked of its grants: to try would be a change that no
+    /// journal knows of.
     pub fn may_set_global(&mut self) -> bool {
-        self.run("SET GLOBAL long_query_time = @@GLOBAL.long_query_time").is_ok()
+        let mut grants = match self.rows("SHOW GRANTS") {
+            Ok(grants) => grants,
+            Err(error) => {
+                let code = error.downcast_ref::<Error>().map(Error::code);
+                return code == Some(WITHOUT_GRANT_TABLES);
+            }
+        };
+        // MariaDB has told of the current role already; MySQL only does when its roles are named.
+        let role =
+            self.rows("SELECT CURRENT_ROLE()").ok().and_then(|rows| rows.into_iter().flatten().next()?);
+        if let Some(roles) = role {
+            grants.extend(
+                self.rows(&format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}")).unwrap_or_default(),
+            );
+        }
+        grants.iter().flatten().flatten().any(|grant| allows_set_global(grant))
     }
 
     /// Global variables whose names match a LIKE pattern.
@@ -119,15 +137,15 @@ impl Admin {
 
     /// Puts an arm's settings in force.
     pub fn switch_on(&mut self, arm: &Arm, fill: &Fill, journal: &Journal) -> anyhow::Result<Switched> {
-        let mut settings = self.settings(arm, fill)?;
-        settings.sort_by_key(|setting| setting.turn);
-        let updates =
-            arm.update.iter().map(|update| self.row_changes(update)).collect::<Result<Vec<_>, _>>()?;
+        let treatment = &arm.treatment;
+        let settings = self.settings(&treatment.settings, fill)?;
+        let updates = treatment.updates.iter().map(|update| self.row_changes(update));
+        let updates = updates.collect::<Result<Vec<_>, _>>()?;
         let forward: Vec<String> = (settings.iter().map(|s| s.forward.clone()))
             .chain(updates.iter().map(|u| u.forward.clone()))
-            .chain(arm.on.iter().cloned())
+            .chain(treatment.on.iter().cloned())
             .collect();
-        let back: Vec<String> = (arm.off.iter().cloned())
+        let back: Vec<String> = (treatment.off.iter().cloned())
             .chain(updates.into_iter().rev().flat_map(|u| u.back))
             .chain(settings.into_iter().rev().map(|s| s.back))
             .collect();
@@ -150,19 +168,16 @@ impl Admin {
     }
 
     /// The variables that an arm sets, with what they were.
-    fn settings(&mut self, arm: &Arm, fill: &Fill) -> anyhow::Result<Vec<Setting>> {
+    fn settings(&mut self, wished: &[toll_record::Setting], fill: &Fill) -> anyhow::Result<Vec<Setting>> {
         let mut settings = Vec::new();
-        let wished = arm.set.iter().map(|(n, v)| (n, v, true));
-        let optional = arm.set_if_known.iter().map(|(n, v)| (n, v, false));
-        for (name, value, needed) in wished.chain(optional) {
+        for toll_record::Setting { name, value, if_known } in wished {
             let Some(old) = self.variables(name)?.remove(name.as_str()) else {
-                if needed {
+                if !if_known {
                     bail!("the server does not know the variable {name}");
                 }
                 continue;
             };
             settings.push(Setting {
-                turn: Turn::of(name),
                 forward: format!("SET GLOBAL {name} = {}", literal(&fill.apply(value)?)),
                 back: format!("SET GLOBAL {name} = {}", literal(&old)),
             });
@@ -229,7 +244,6 @@ impl Admin {
 }
 
 struct Setting {
-    turn: Turn,
     forward: String,
     back: String,
 }
@@ -239,27 +253,14 @@ struct RowChanges {
     back: Vec<String>,
 }
 
-/// When a variable is set; the way back is the reverse. Where a log goes comes before what it takes,
-/// or a log that is on already (and is somebody's) takes what is meant for toll's; what switches a log
-/// on comes last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
-    Place,
-    Rest,
-    Switch,
-}
-
-impl Turn {
-    fn of(variable: &str) -> Self {
-        let ends = |endings: &[&str]| endings.iter().any(|ending| variable.ends_with(ending));
-        if ends(&["_file", "_file_path"]) {
-            Self::Place
-        } else if ends(&["slow_query_log", "general_log", "_logging"]) {
-            Self::Switch
-        } else {
-            Self::Rest
-        }
-    }
+/// A line of SHOW GRANTS.
+fn allows_set_global(grant: &str) -> bool {
+    let privileges = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "));
+    privileges.is_some_and(|(privileges, _)| {
+        privileges
+            .split(", ")
+            .any(|name| ["ALL PRIVILEGES", "SUPER", "SYSTEM_VARIABLES_ADMIN"].contains(&name))
+    })
 }
 
 fn quoted(text: &str) -> String {
@@ -277,7 +278,21 @@ fn literal(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Turn, literal, quoted};
+    use super::{allows_set_global, literal, quoted};
+
+    #[test]
+    fn only_a_grant_for_the_whole_server_allows_to_set_its_variables() {
+        for (grant, allows) in [
+            ("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true),
+            ("GRANT PROCESS, SUPER ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*X'", true),
+            ("GRANT SYSTEM_VARIABLES_ADMIN ON *.* TO `a`@`%`", true),
+            ("GRANT SELECT, PROCESS ON *.* TO `SUPER`@`%`", false),
+            ("GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`", false),
+            ("GRANT `SUPER`@`%` TO `a`@`%`", false),
+        ] {
+            assert_eq!(allows_set_global(grant), allows, "{grant}");
+        }
+    }
 
     #[test]
     fn values_travel_as_the_server_wants_them() {
@@ -285,13 +300,5 @@ mod tests {
         assert_eq!(literal("FILE"), "'FILE'");
         assert_eq!(literal(""), "''");
         assert_eq!(quoted("a'b\\c"), "'a''b\\\\c'");
-    }
-
-    #[test]
-    fn a_log_gets_its_file_before_anything_that_fills_it() {
-        let mut names = ["slow_query_log", "log_output", "long_query_time", "slow_query_log_file"];
-        names.sort_by_key(|name| Turn::of(name));
-        assert_eq!(names, ["slow_query_log_file", "log_output", "long_query_time", "slow_query_log"]);
-        assert_eq!(Turn::of("server_audit_logging"), Turn::Switch);
     }
 }

@@ -1,4 +1,4 @@
-//! How do a driver's bins become samples for the record and one sum for each window?
+//! How do a meter's bins become samples for the record and one sum for each window?
 
 use crate::recorder::Recorder;
 use hdrhistogram::Histogram;
@@ -22,6 +22,28 @@ pub struct Reported {
 /// Turns a line of a driver's standard output into a bin; `None`: not a bin.
 pub type BinReader = Box<dyn FnMut(&str) -> Option<Reported> + Send>;
 
+/// Whatever delivers bins, one after the other; its end is the meter's.
+pub type Bins = Box<dyn Iterator<Item = Reported> + Send>;
+
+/// The bins in a driver's standard output.
+pub fn bins_of(stdout: ChildStdout, mut read: BinReader) -> Bins {
+    let mut lines = BufReader::with_capacity(1 << 16, stdout);
+    let mut line = String::new();
+    Box::new(std::iter::from_fn(move || {
+        loop {
+            line.clear();
+            match lines.read_line(&mut line) {
+                Ok(n) if n > 0 => {
+                    if let Some(reported) = read(&line) {
+                        return Some(reported);
+                    }
+                }
+                _ => return None,
+            }
+        }
+    }))
+}
+
 /// The load as seen a moment ago.
 #[derive(Debug, Clone, Copy)]
 pub struct Live {
@@ -32,8 +54,8 @@ pub struct Live {
     pub latency_us_mean: Option<f64>,
 }
 
-/// What the driver completed inside a window.
-#[derive(Debug, Clone)]
+/// What was counted inside a window.
+#[derive(Debug, Clone, Default)]
 pub struct WindowLoad {
     pub statements: u64,
     pub events: u64,
@@ -47,7 +69,7 @@ pub struct WindowLoad {
 /// Bins at a window's head that are remembered one by one.
 const FIRST_BINS: usize = 64;
 
-/// Reads one driver's standard output until it ends.
+/// Reads one meter's bins until it ends.
 #[derive(Debug)]
 pub struct Feed {
     shared: Arc<Shared>,
@@ -80,27 +102,28 @@ struct Window {
 const SMOOTH: f64 = 10.0;
 
 impl Feed {
-    pub fn start(stdout: ChildStdout, mut read: BinReader, threads: u32, recorder: Recorder) -> Self {
+    /// `threads`: connections of a closed loop, all of which wait when nothing is completed; 0: not known.
+    pub fn start(bins: Bins, threads: u32, recorder: Recorder) -> Self {
         let shared = Arc::new(Shared::default());
         let state = shared.clone();
         let thread = std::thread::spawn(move || {
             let mut seconds = Seconds::new(threads);
-            let mut lines = BufReader::with_capacity(1 << 16, stdout);
-            let mut line = String::new();
-            while matches!(lines.read_line(&mut line), Ok(n) if n > 0) {
-                if let Some(reported) = read(&line) {
-                    state.take(&reported);
-                    if let Some(second) = seconds.take(&reported) {
-                        recorder.sample(Sample::Second(second));
-                    }
-                    recorder.sample(Sample::Bin(reported.bin));
+            for reported in bins {
+                state.take(&reported);
+                if let Some(second) = seconds.take(&reported) {
+                    recorder.sample(Sample::Second(second));
                 }
-                line.clear();
+                recorder.sample(Sample::Bin(reported.bin));
             }
             state.lock().ended = true;
             state.changed.notify_all();
         });
         Self { shared, thread: Some(thread) }
+    }
+
+    /// Whether there will be no more bins.
+    pub fn ended(&self) -> bool {
+        self.shared.lock().ended
     }
 
     pub fn live(&self) -> Option<Live> {
@@ -138,6 +161,12 @@ impl Feed {
             has_histogram: false,
             complete: false,
         });
+    }
+
+    /// What the open window's bins hold so far: statements and events.
+    pub fn counted(&self) -> (u64, u64) {
+        let state = self.shared.lock();
+        state.window.as_ref().map_or((0, 0), |window| (window.load.statements, window.load.events))
     }
 
     /// Ends the open window at an edge between two bins, sooner than planned; where that edge's bin has been

@@ -2,10 +2,12 @@
 //!
 //! Both drivers speak the same bins; the conductor cannot tell them apart.
 
+mod counter;
 mod feed;
 mod sysbench;
 mod toll_driver;
 
+pub use counter::Counter;
 pub use feed::{Feed, Live, WindowLoad};
 
 use crate::journal::{Journal, UndoId};
@@ -13,6 +15,7 @@ use crate::recorder::Recorder;
 use crate::signals;
 use crate::treatment::{Pausable, cpu_of_process_us};
 use anyhow::{Context, bail};
+use feed::bins_of;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -104,7 +107,7 @@ impl Driver {
         let (mut child, undo) =
             ground.journal.spawn(&mut command, &what, Some(Signal::SIGTERM), STOP_WITHIN)?;
         let stdout = child.stdout.take().context("the driver has no standard output")?;
-        let feed = Feed::start(stdout, bins, workload.threads, ground.recorder.clone());
+        let feed = Feed::start(bins_of(stdout, bins), workload.threads, ground.recorder.clone());
         let address = target.address.clone();
         let mut driver = Self { child, undo, feed, workload: workload.clone(), address, cpu_us_at_end: 0 };
         let begun = Instant::now();

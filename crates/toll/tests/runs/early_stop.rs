@@ -3,7 +3,7 @@
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use toll::analyse::{self, Recorded};
-use toll_record::{Cpu, Ends, Role, Step, TrialLine, Verdict};
+use toll_record::{Cpu, Role, Step, TrialLine, Verdict, Window};
 
 fn with(rounds: u32, arms: &[(&'static str, f64)]) -> Recorded {
     let arms = arms.iter().map(|&(name, cost)| SyntheticArm::new(name, Role::Treatment, cost)).collect();
@@ -23,7 +23,7 @@ fn add_dumps(recorded: &mut Recorded, slower: f64) {
     let mut trial = recorded.trials.iter().map(|line| line.trial).max().unwrap_or(0);
     for (name, role) in [("dump-unix", Role::Baseline), ("dump-tcp", Role::Treatment)] {
         let mut arm = recorded.plan.arms[0].clone();
-        (arm.name, arm.role, arm.ends) = (name.into(), role, Ends::ClosesWindow);
+        (arm.name, arm.role, arm.window) = (name.into(), role, Window::Done { at_most_s: 60.0 });
         arm.workload.driver = "none".into();
         arm.against = (role == Role::Treatment).then(|| "dump-unix".into());
         recorded.plan.arms.push(arm);

@@ -124,6 +124,8 @@ impl Synthetic {
             window_s: self.window_s,
             settle_s: self.settle_s,
             gap_s: self.gap_s,
+            pilot_s: 0.0,
+            held_in: None,
             early_stop: false,
             setup: Setup::default(),
             server: Some(Server {
@@ -140,7 +142,6 @@ impl Synthetic {
                     name: arm.name.into(),
                     title: format!("{:.2} times the CPU a query", arm.cost),
                     role: arm.role,
-                    kind: "command".into(),
                     command: format!("collect --as {}", arm.name),
                     workload: workload.clone(),
                     against: None,
@@ -149,7 +150,10 @@ impl Synthetic {
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
                     server_options: BTreeMap::new(),
-                    ends: Default::default(),
+                    meter: Meter::Driver,
+                    window: Window::Time { s: self.window_s },
+                    treatment: Default::default(),
+                    needs: Default::default(),
                 })
                 .collect(),
             order: order

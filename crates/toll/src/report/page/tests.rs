@@ -4,7 +4,8 @@ use super::*;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
-    Arm, ArtefactKind, Bin, Host, Plan, Role, RunWriter, Sample, Server, Setup, Step, TrialLine, Workload,
+    Arm, ArtefactKind, Bin, Host, Meter, Plan, Role, RunWriter, Sample, Server, Setup, Step, TrialLine,
+    Window, Workload,
 };
 
 fn an_arm(name: &str) -> Arm {
@@ -12,7 +13,6 @@ fn an_arm(name: &str) -> Arm {
         name: name.into(),
         title: name.into(),
         role: if name == "none" { Role::Baseline } else { Role::Treatment },
-        kind: "command".into(),
         command: String::new(),
         workload: Workload {
             driver: "toll".into(),
@@ -31,7 +31,10 @@ fn an_arm(name: &str) -> Arm {
         unavailable: None,
         burn_share: None,
         server_options: BTreeMap::new(),
-        ends: Default::default(),
+        meter: Meter::Driver,
+        window: Window::Time { s: 5.0 },
+        treatment: Default::default(),
+        needs: Default::default(),
     }
 }
 
@@ -54,6 +57,8 @@ fn a_plan() -> Plan {
         window_s: 5.0,
         settle_s: 1.0,
         gap_s: 0.0,
+        pilot_s: 0.0,
+        held_in: None,
         early_stop: false,
         setup: Setup::default(),
         server: Some(Server {

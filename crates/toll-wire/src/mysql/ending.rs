@@ -1,0 +1,86 @@
+//! What is told of a command that is over, answered or not?
+
+use super::Context;
+use super::command::Command;
+use super::reply::{NO_GOOD_INDEX, NO_INDEX};
+use super::session::Session;
+use crate::event::{ErrorInfo, Event, Flags, Sink};
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Complete,
+    Unfinished,
+}
+
+impl Session {
+    /// Hands the oldest command over and forgets it.
+    pub(super) fn end_front<S: Sink + ?Sized>(&mut self, end: End, context: &mut Context<'_, S>) {
+        if self.step.is_in_doubt()
+            && let Some(command) = self.queue.front()
+        {
+            command.distrust();
+        }
+        self.step.answered();
+        if let Some(command) = self.queue.oldest() {
+            self.report(command, end, context);
+            self.queue.pop(&mut context.workspace.room);
+        }
+    }
+
+    /// Hands over the newest command, which the server will not answer.
+    pub(super) fn end_newest<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        if let Some(command) = self.queue.newest(|_| true) {
+            self.report(command, End::Complete, context);
+            self.queue.pop_newest(&mut context.workspace.room);
+        }
+    }
+
+    fn report<S: Sink + ?Sized>(&self, command: &Command, end: End, context: &mut Context<'_, S>) {
+        let counts = &mut context.ledger.commands;
+        *match end {
+            _ if command.tainted => &mut counts.tainted,
+            End::Complete => &mut counts.complete,
+            End::Unfinished => &mut counts.unfinished,
+        } += 1;
+        let timed = command.begun_ns > 0 && !command.tainted;
+        let answered = timed && end == End::Complete;
+        let since_sent = |time_ns: u64| time_ns.saturating_sub(command.sent_ns);
+        let flag = |bit: u16| command.status.map(|status| status & bit != 0);
+        context.sink.event(&Event {
+            start_ns: command.begun_ns,
+            first_byte_ns: command.first_ns.filter(|_| timed).map(since_sent),
+            query_ns: answered.then(|| since_sent(command.last_ns)),
+            end_ns: answered.then_some(command.last_ns),
+            lock_ns: None,
+            kind: command.kind,
+            text: command.text(),
+            text_cut: command.text_cut,
+            params: &command.after_text()[..command.params_len],
+            statement_id: command.statement_id,
+            user: &self.user,
+            host: &self.host,
+            port: self.port,
+            db: &self.schema,
+            connection_id: self.connection_id,
+            bytes_from_client: command.bytes_from_client,
+            bytes_from_server: command.bytes_from_server,
+            rows_sent: (end == End::Complete && !command.rows_unseen).then_some(command.rows),
+            rows_examined: None,
+            rows_affected: command.affected,
+            warnings: command.warnings,
+            error: command.error.as_ref().map(|error| ErrorInfo {
+                number: error.number,
+                state: &error.state[..usize::from(error.state_len)],
+                message: command.message(),
+            }),
+            flags: Flags {
+                no_index_used: flag(NO_INDEX),
+                no_good_index_used: flag(NO_GOOD_INDEX),
+                ..Flags::default()
+            },
+            tainted: command.tainted,
+            attributes: &[],
+        });
+    }
+}

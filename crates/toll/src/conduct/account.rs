@@ -1,0 +1,143 @@
+//! What did a trial's treatment leave behind, and how many queries are in it?
+//!
+//! Asked once the window is closed and the treatment off, when nothing is being measured.
+
+use super::real::Real;
+use super::second_opinion::{CUT_BYTES, Cut, Stretch};
+use super::trial::{Closed, Place};
+use crate::artefacts::{self, Counted, Found};
+use crate::digest::count::{self, CountWindow};
+use crate::treatment::{Reading, Treatment};
+use toll_load::Tls;
+use toll_record::{Arm, Artefact, PacketCounts, QueryCount};
+
+impl Real<'_> {
+    /// Counts what the artefact holds and lets it go, or keeps it.
+    pub(super) fn count(&mut self, arm: &Arm, place: Place, treatment: &Treatment, window: &Closed) {
+        let Some(kind) = arm.artefact else {
+            self.let_go(treatment);
+            return;
+        };
+        let row = artefacts::of(kind);
+        let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
+        let mut line = Artefact {
+            trial: place.trial,
+            round: place.round,
+            arm: arm.name.clone(),
+            kind,
+            file: None,
+            bytes: treatment.artefact_bytes().unwrap_or(0),
+            window_bytes: bytes(&window.at_end).saturating_sub(bytes(&window.at_begin)),
+            packets: treatment.final_packets(),
+            window_packets: window_packets(window),
+            queries: None,
+            pt_query_digest: None,
+            executed: window.load.as_ref().map_or(0, |load| load.statements),
+            encrypted: row.is_of_the_wire && self.is_tls(arm),
+            note: None,
+        };
+        let port = self.stage.server_of(&arm.name).map(|standing| standing.port);
+        match count_queries(row, treatment, window, port) {
+            Ok(count) => line.queries = count,
+            Err(error) => line.note = Some(format!("not counted: {error:#}")),
+        }
+        if let (0, Some(path), Some(port)) = (place.round, treatment.artefact_path(), port) {
+            let (stretch, executed) = first_stretch(row, window, line.window_bytes);
+            match Cut::take(path, stretch, executed, &line, port, &self.stage.work_dir) {
+                Ok(cut) => self.cuts.extend(cut),
+                Err(error) => line.note = Some(format!("no stretch for pt-query-digest: {error:#}")),
+            }
+        }
+        if self.keep_artefacts {
+            match treatment.keep(&self.stage.bench(&arm.name)) {
+                Ok(file) => line.file = file,
+                Err(error) => line.note = Some(format!("not kept: {error:#}")),
+            }
+        } else {
+            self.let_go(treatment);
+        }
+        self.recorder.artefact(line);
+    }
+
+    /// Whether the driver's sessions are encrypted, by the arm's way to the server or by the server's address.
+    fn is_tls(&self, arm: &Arm) -> bool {
+        let Some(standing) = self.stage.server_of(&arm.name) else { return false };
+        standing.endpoints.target(&arm.workload.transport).is_ok_and(|target| target.tls != Tls::Off)
+    }
+
+    pub(super) fn let_go(&self, treatment: &Treatment) {
+        if !self.keep_artefacts {
+            treatment.discard(&self.stage.journal);
+        }
+    }
+}
+
+fn window_packets(window: &Closed) -> Option<PacketCounts> {
+    let (a, b) = (window.at_begin.packets?, window.at_end.packets?);
+    Some(PacketCounts {
+        captured: b.captured.saturating_sub(a.captured),
+        received: b.received.saturating_sub(a.received),
+        dropped: b.dropped.saturating_sub(a.dropped),
+    })
+}
+
+fn count_queries(
+    row: &artefacts::Row,
+    treatment: &Treatment,
+    window: &Closed,
+    port: Option<u16>,
+) -> anyhow::Result<Option<QueryCount>> {
+    match row.counted {
+        Counted::Nobody => return Ok(None),
+        Counted::Server => {
+            let counted = window.at_begin.server_count.zip(window.at_end.server_count);
+            return Ok(counted.map(|(a, b)| QueryCount {
+                queries: b.saturating_sub(a),
+                by: "server".into(),
+                bytes_read: 0,
+                executed: None,
+            }));
+        }
+        // Without a server nobody can say which of the packets are queries.
+        Counted::Digest(_) if row.is_of_the_wire && port.is_none() => return Ok(None),
+        Counted::Digest(_) | Counted::Lines => {}
+    }
+    let mut sum = QueryCount { queries: 0, by: "toll".into(), bytes_read: 0, executed: None };
+    // Where one file of a series ends and the next begins, by its place in all of it.
+    let mut before = 0;
+    for path in treatment.artefact_files() {
+        let length = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        let at = |reading: &Reading| reading.artefact_bytes.unwrap_or(0).saturating_sub(before).min(length);
+        let over = match row.found {
+            Found::ByTime => CountWindow::Time {
+                since_ns: window.begin_wall_us * 1000,
+                until_ns: window.end_wall_us * 1000,
+            },
+            Found::ByBytes => CountWindow::Bytes { from: at(&window.at_begin), to: at(&window.at_end) },
+        };
+        before += length;
+        let counted = count::count(&path, row.kind, over, port.as_slice())?;
+        sum.queries += counted.queries;
+        sum.bytes_read += counted.bytes_read;
+    }
+    Ok(Some(sum))
+}
+
+/// As many whole bins from the window's begin as make a stretch of about [`CUT_BYTES`].
+fn first_stretch(row: &artefacts::Row, window: &Closed, window_bytes: u64) -> (Stretch, u64) {
+    let load = window.load.as_ref();
+    if row.found == Found::ByBytes {
+        let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
+        let stretch = Stretch::Bytes { begin: bytes(&window.at_begin), end: bytes(&window.at_end) };
+        return (stretch, load.map_or(0, |load| load.statements));
+    }
+    let length_us = window.end_wall_us.saturating_sub(window.begin_wall_us).max(1);
+    let share = (CUT_BYTES as f64 / window_bytes.max(1) as f64).min(1.0);
+    let wanted_us = (length_us as f64 * share) as u64;
+    let bins = load.map_or(&[][..], |load| &load.first_bins);
+    let fits = |(end, _): &&(u64, u64)| end.saturating_sub(window.begin_mono_us) <= wanted_us;
+    let last = bins.iter().rev().find(fits).or(bins.first()).copied();
+    let (end_mono_us, executed) = last.unwrap_or((window.begin_mono_us, 0));
+    let end_us = window.begin_wall_us + end_mono_us.saturating_sub(window.begin_mono_us);
+    (Stretch::Wall { begin_us: window.begin_wall_us, end_us }, executed)
+}

@@ -1,0 +1,506 @@
+//! Does the conductor keep its order, whatever goes wrong? On a pretended clock, load and treatment.
+
+use super::calm::Waited;
+use super::trial::{Closed, Place};
+use super::world::{Meter, Off, World};
+use super::{Conductor, Ending, StaysOn};
+use crate::treatment::Reading;
+use crate::workload::{Live, WindowLoad};
+use anyhow::{anyhow, bail};
+use hdrhistogram::Histogram;
+use std::cell::Cell;
+use std::time::Duration;
+use toll_record::{Arm, Counted, Cpu, Meter as Counts, Plan, ProcessEnd, Role, Step, TrialLine, Window};
+
+const BIN_US: u64 = 100_000;
+/// Statements a second of the pretended load.
+const RATE: u64 = 1_000;
+
+/// What is to go wrong, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    /// The treatment of this arm fails: to come on, to stay on (after so many us), to go off.
+    Start(&'static str),
+    Dies(&'static str, u64),
+    StaysOn(&'static str),
+    /// The load fails to start, or its meter falls silent, with this arm.
+    NoLoad(&'static str),
+    Silent(&'static str),
+    /// A signal arrives at this moment.
+    Interrupt(u64),
+    /// The server is another process when it is looked at for the so many-th time.
+    Restart(u32),
+}
+
+/// A world in which time passes only when somebody waits.
+struct Pretended {
+    now_us: Cell<u64>,
+    fault: Fault,
+    meter: Option<PretendedMeter>,
+    /// Arm whose treatment is on, since when, and whether its members last.
+    on: Option<(String, u64)>,
+    /// How long each arm's processes take, microseconds; those of others last.
+    takes: Vec<(&'static str, u64)>,
+    not_put_back: bool,
+    looked_at_server: u32,
+    rehearsing: bool,
+    lines: Vec<TrialLine>,
+    /// What was done, in order.
+    done: Vec<String>,
+}
+
+struct PretendedMeter {
+    arm: String,
+    silent: bool,
+    window: Option<(u64, u64)>,
+    now_us: u64,
+}
+
+impl Pretended {
+    fn new(fault: Fault) -> Self {
+        Self {
+            now_us: Cell::new(1_000_030),
+            fault,
+            meter: None,
+            on: None,
+            takes: Vec::new(),
+            not_put_back: false,
+            looked_at_server: 0,
+            rehearsing: false,
+            lines: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    fn steps(&self, trial: u32) -> Vec<Step> {
+        self.lines.iter().filter(|line| line.trial == trial).map(|line| line.step).collect()
+    }
+
+    fn windows(&self) -> Vec<(&str, u64, u64)> {
+        let ends = self.lines.iter().filter(|line| line.step == Step::WindowEnd);
+        ends.filter_map(|end| {
+            let is_its = |line: &&TrialLine| line.trial == end.trial && line.step == Step::WindowBegin;
+            let begin = self.lines.iter().find(is_its)?;
+            Some((end.arm.as_str(), begin.mono_us, end.mono_us))
+        })
+        .collect()
+    }
+}
+
+impl World for Pretended {
+    fn now_us(&self) -> u64 {
+        self.now_us.get()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.now_us.get() + 7
+    }
+
+    fn is_interrupted(&self) -> bool {
+        matches!(self.fault, Fault::Interrupt(at) if self.now_us.get() >= at)
+    }
+
+    fn sleep_until(&self, moment_us: u64) -> bool {
+        let until = match self.fault {
+            Fault::Interrupt(at) => moment_us.min(at),
+            _ => moment_us,
+        };
+        self.now_us.set(self.now_us.get().max(until));
+        !self.is_interrupted()
+    }
+
+    fn ready_meter(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
+        if self.fault == Fault::NoLoad(name_of(arm)) {
+            bail!("the driver delivers nothing");
+        }
+        let silent = self.fault == Fault::Silent(name_of(arm));
+        self.done.push(format!("load {}{}", arm.name, if fresh { " anew" } else { "" }));
+        self.meter = (arm.meter != Counts::None).then(|| PretendedMeter {
+            arm: arm.name.clone(),
+            silent,
+            window: None,
+            now_us: self.now_us.get(),
+        });
+        Ok(())
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn Meter> {
+        let now_us = self.now_us.get();
+        let meter = self.meter.as_mut()?;
+        meter.now_us = now_us;
+        Some(meter)
+    }
+
+    fn stop_load(&mut self) -> anyhow::Result<()> {
+        self.meter = None;
+        Ok(())
+    }
+
+    fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
+        assert!(self.on.is_none(), "{} while {:?} is on", arm.name, self.on);
+        assert!(lasts_s >= arm.window.at_most_s());
+        if self.fault == Fault::Start(name_of(arm)) {
+            bail!("no such tool");
+        }
+        self.now_us.set(self.now_us.get() + 12_345);
+        self.done.push(format!("on {} {trial}", arm.name));
+        self.on = Some((arm.name.clone(), self.now_us.get()));
+        Ok(())
+    }
+
+    fn look(&mut self, arm: &Arm, may_end: bool) -> anyhow::Result<bool> {
+        let (on, since_us) = self.on.clone().expect("looked at a treatment that is off");
+        assert_eq!(on, arm.name);
+        let lived_us = self.now_us.get() - since_us;
+        if matches!(self.fault, Fault::Dies(name, after_us) if name == on && lived_us >= after_us) {
+            bail!("member 2 failed");
+        }
+        let takes = self.takes.iter().find(|(name, _)| *name == on);
+        let ended = takes.is_some_and(|(_, us)| lived_us >= *us);
+        if ended && !may_end {
+            bail!("it ended by itself");
+        }
+        Ok(ended)
+    }
+
+    fn take_runs(&mut self) -> (u32, u64) {
+        match &self.on {
+            Some((_, since_us)) => (1, self.now_us.get() - since_us),
+            None => (0, 0),
+        }
+    }
+
+    fn read(&mut self, _arm: &Arm) -> (Cpu, Reading) {
+        (Cpu { host_busy_us: self.now_us.get(), ..Cpu::default() }, Reading::default())
+    }
+
+    fn switch_off(&mut self, arm: &Arm) -> Off {
+        let Some((on, since_us)) = self.on.take() else { return Off::default() };
+        self.done.push(format!("off {on}"));
+        let not_put_back = (self.fault == Fault::StaysOn(name_of(arm))).then(|| {
+            self.not_put_back = true;
+            anyhow!("the server is gone").context(StaysOn)
+        });
+        let end = ProcessEnd {
+            name: on,
+            begin_mono_us: since_us,
+            end_mono_us: self.now_us.get(),
+            exit: Some(0),
+            signal: None,
+            cpu_us: 1,
+            memory_peak_bytes: None,
+            read_bytes: None,
+            written_bytes: None,
+        };
+        Off { notes: Vec::new(), processes: vec![end], not_put_back }
+    }
+
+    fn put_back(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.not_put_back, "the server is gone still");
+        Ok(())
+    }
+
+    fn account(&mut self, arm: &Arm, _place: Place, window: Option<&Closed>) {
+        assert!(self.on.is_none(), "counted while it is on");
+        self.done.push(format!("{} {}", if window.is_some() { "count" } else { "discard" }, arm.name));
+    }
+
+    fn wait_until_calm(&mut self) -> Waited {
+        Waited::Calm
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        0
+    }
+
+    fn calm_is(&mut self, unwritten: Vec<u64>, _window: Duration) {
+        self.done.push(format!("calm of {}", unwritten.len()));
+    }
+
+    fn server_restarted(&mut self) -> anyhow::Result<bool> {
+        self.looked_at_server += 1;
+        Ok(self.fault == Fault::Restart(self.looked_at_server))
+    }
+
+    fn rehearse(&mut self, on: bool) {
+        self.rehearsing = on;
+    }
+
+    fn write(&mut self, line: TrialLine) {
+        if !self.rehearsing {
+            self.lines.push(line);
+        }
+    }
+
+    fn write_latency(&mut self, _: &str, _: u32, _: u64, _: u64, _: Box<Histogram<u64>>) {}
+
+    fn check_record(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn say(&self, _text: &str) {}
+
+    fn show(&self, _place: Place, _arm: &str) {}
+}
+
+impl Meter for PretendedMeter {
+    fn check(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn live(&self) -> Option<Live> {
+        None
+    }
+
+    fn bin_width_us(&self) -> u64 {
+        BIN_US
+    }
+
+    fn edge_at_or_after(&self, moment_us: u64) -> u64 {
+        moment_us.div_ceil(BIN_US) * BIN_US
+    }
+
+    fn open_window(&mut self, begin_us: u64, end_us: u64) {
+        assert!(begin_us >= self.now_us, "a window of {} that has begun already", self.arm);
+        self.window = Some((begin_us, end_us));
+    }
+
+    fn counted(&self) -> (u64, u64) {
+        let Some((begin_us, _)) = self.window else { return (0, 0) };
+        let bins = self.now_us.saturating_sub(begin_us) / BIN_US;
+        (bins * RATE * BIN_US / 1_000_000, bins)
+    }
+
+    fn close_at(&mut self, edge_us: u64) -> u64 {
+        let window = self.window.as_mut().expect("a window is open");
+        window.1 = edge_us.min(window.1);
+        window.1
+    }
+
+    fn close_window(&mut self, _within: Duration) -> Option<WindowLoad> {
+        let (begin_us, end_us) = self.window.take()?;
+        let statements = (end_us - begin_us) * RATE / 1_000_000;
+        let load = WindowLoad {
+            statements,
+            events: statements,
+            latency_us_sum: 500 * statements,
+            ..WindowLoad::default()
+        };
+        (!self.silent).then_some(load)
+    }
+}
+
+fn name_of(arm: &Arm) -> &'static str {
+    ["none", "tool", "dump", "count"].into_iter().find(|name| *name == arm.name).unwrap_or("other")
+}
+
+fn arm(name: &str, meter: Counts, window: Window) -> Arm {
+    let role = if name == "none" { "baseline" } else { "treatment" };
+    let load = if meter == Counts::Driver { "toll" } else { "none" };
+    let value = serde_json::json!({
+        "name": name, "title": name, "role": role, "meter": meter, "window": window,
+        "workload": {
+            "driver": load, "profile": "read-only", "transport": "tcp", "threads": 8, "tables": 1, "rows": 9,
+            "prepared": true
+        },
+    });
+    serde_json::from_value(value).unwrap()
+}
+
+fn timed(name: &str) -> Arm {
+    arm(name, Counts::Driver, Window::Time { s: 1.0 })
+}
+
+fn plan(arms: Vec<Arm>, rounds: usize) -> Plan {
+    let order: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+    let value = serde_json::json!({
+        "format": toll_record::FORMAT, "toll_version": "0", "command": [], "scenario": "x", "question": "?",
+        "profile": "quick", "seed": 1, "baseline": "none", "primary": "qps", "margin_pct": 5.0, "alpha": 0.05,
+        "rounds": rounds, "window_s": 1.0, "settle_s": 0.5, "gap_s": 0.0, "pilot_s": 12.0, "early_stop": false,
+        "server": { "kind": "sandbox", "flavour": "mariadb", "version": "0", "address": "x" },
+        "arms": [], "order": vec![order; rounds], "jitter": 0.2, "started_wall_us": 0,
+    });
+    let mut plan: Plan = serde_json::from_value(value).unwrap();
+    assert!(arms.iter().any(|arm| arm.role == Role::Baseline));
+    plan.arms = arms;
+    plan
+}
+
+fn run(plan: &Plan, world: &mut Pretended) -> anyhow::Result<Ending> {
+    let mut enough = || Ok(false);
+    Conductor { plan, world, enough: &mut enough }.run()
+}
+
+use Step::{Failed, Ready, Start, Stopped, WindowBegin, WindowEnd};
+const WHOLE: [Step; 5] = [Start, Ready, WindowBegin, WindowEnd, Stopped];
+
+#[test]
+fn trials_follow_the_order_of_the_plan_and_windows_lie_on_edges_after_settling() {
+    let plan = plan(vec![timed("none"), timed("tool")], 2);
+    let mut world = Pretended::new(Fault::None);
+    assert_eq!(run(&plan, &mut world).unwrap(), Ending::Done);
+    let arms: Vec<_> = world.windows().iter().map(|window| window.0).collect();
+    assert_eq!(arms, ["none", "tool", "none", "tool"]);
+    for trial in 0..4 {
+        assert_eq!(world.steps(trial), WHOLE, "trial {trial}");
+    }
+    for (arm, begin, end) in world.windows() {
+        assert_eq!((begin % BIN_US, end - begin), (0, 1_000_000), "{arm}");
+    }
+    for ready in world.lines.iter().filter(|line| line.step == Ready) {
+        let begin = world.lines.iter().find(|l| l.trial == ready.trial && l.step == WindowBegin).unwrap();
+        let waited = begin.mono_us - ready.mono_us;
+        // Settle, jitter of at most a fifth of the window, and at most two bins to the edge.
+        assert!((500_000..=500_000 + 200_000 + 2 * BIN_US).contains(&waited), "{waited}");
+    }
+    let first: Vec<_> = world.done.iter().take(4).map(String::as_str).collect();
+    assert_eq!(first, ["load none", "on none 0", "off none", "count none"]);
+    // The same plan, the same moments.
+    let mut again = Pretended::new(Fault::None);
+    run(&plan, &mut again).unwrap();
+    assert_eq!(again.windows(), world.windows());
+}
+
+#[test]
+fn a_window_until_done_begins_with_its_treatment_and_ends_with_it() {
+    for meter in [Counts::Driver, Counts::None] {
+        let dump = arm("dump", meter.clone(), Window::Done { at_most_s: 60.0 });
+        let plan = plan(vec![timed("none"), dump], 1);
+        let mut world = Pretended::new(Fault::None);
+        world.takes = vec![("dump", 3_210_000)];
+        assert_eq!(run(&plan, &mut world).unwrap(), Ending::Done);
+        assert_eq!(world.steps(1), [Start, WindowBegin, WindowEnd, Stopped]);
+        let (_, begin, end) = world.windows()[1];
+        let process = world.lines.iter().find_map(|line| line.processes.iter().find(|p| p.name == "dump"));
+        let process = process.unwrap();
+        assert!(begin <= process.begin_mono_us && process.begin_mono_us - begin < 20_000);
+        assert!((3_210_000..3_210_000 + 2 * BIN_US).contains(&(end - process.begin_mono_us)), "{meter:?}");
+        let done = world.lines.iter().find(|l| l.trial == 1 && l.step == WindowEnd).unwrap();
+        assert_eq!(done.runs, Some(1));
+    }
+}
+
+#[test]
+fn a_window_until_done_is_bounded() {
+    let dump = arm("dump", Counts::Driver, Window::Done { at_most_s: 2.0 });
+    let mut world = Pretended::new(Fault::None);
+    run(&plan(vec![timed("none"), dump], 1), &mut world).unwrap();
+    let (_, begin, end) = world.windows()[1];
+    assert_eq!(end - begin, 2_000_000);
+}
+
+#[test]
+fn a_window_until_a_count_ends_once_the_meter_has_counted_so_much() {
+    let window = Window::Count { of: Counted::Statements, count: 2_500, at_most_s: 60.0 };
+    let mut world = Pretended::new(Fault::None);
+    run(&plan(vec![timed("none"), arm("count", Counts::Driver, window)], 1), &mut world).unwrap();
+    let (_, begin, end) = world.windows()[1];
+    assert!((2_500_000..=2_500_000 + 2 * BIN_US).contains(&(end - begin)), "{}", end - begin);
+}
+
+#[test]
+fn whatever_fails_the_treatment_is_off_and_the_next_trial_is_whole() {
+    for (fault, steps) in [
+        (Fault::Start("tool"), &[Start, Failed][..]),
+        (Fault::Dies("tool", 100_000), &[Start, Ready, Stopped, Failed]),
+        (Fault::Dies("tool", 900_000), &[Start, Ready, WindowBegin, Stopped, Failed]),
+        (Fault::NoLoad("tool"), &[Failed]),
+        (Fault::Silent("tool"), &[Start, Ready, WindowBegin, Stopped, Failed]),
+    ] {
+        let plan = plan(vec![timed("none"), timed("tool"), timed("count")], 3);
+        let mut world = Pretended::new(fault);
+        assert_eq!(run(&plan, &mut world).unwrap(), Ending::Done, "{fault:?}");
+        assert!(world.on.is_none());
+        assert_eq!(world.steps(1), steps, "{fault:?}");
+        assert_eq!(world.steps(2), WHOLE, "{fault:?}");
+        // Twice tried, and given up: the third round goes without it.
+        assert_eq!(world.steps(4), steps, "{fault:?}");
+        assert!(world.steps(7).is_empty(), "{fault:?}");
+        assert_eq!(world.windows().len(), 6, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_treatment_that_ends_by_itself_though_it_should_last_has_failed() {
+    let mut world = Pretended::new(Fault::None);
+    world.takes = vec![("tool", 700_000)];
+    run(&plan(vec![timed("none"), timed("tool")], 1), &mut world).unwrap();
+    assert_eq!(world.steps(1), [Start, Ready, WindowBegin, Stopped, Failed]);
+    let failed = world.lines.iter().find(|line| line.step == Failed).unwrap();
+    assert_eq!(failed.note.as_deref(), Some("it ended by itself"));
+}
+
+#[test]
+fn an_interruption_at_any_moment_leaves_nothing_on() {
+    let dump = arm("dump", Counts::None, Window::Done { at_most_s: 60.0 });
+    let plan = plan(vec![timed("none"), timed("tool"), dump], 2);
+    let mut whole = Pretended::new(Fault::None);
+    whole.takes = vec![("dump", 1_500_000)];
+    run(&plan, &mut whole).unwrap();
+    let (first, last) = (1_000_030, whole.now_us.get());
+    for at in (first..last).step_by(37_003) {
+        let mut world = Pretended::new(Fault::Interrupt(at));
+        world.takes = vec![("dump", 1_500_000)];
+        assert_eq!(run(&plan, &mut world).unwrap(), Ending::Interrupted, "{at}");
+        assert!(world.on.is_none(), "{at}");
+        assert!(world.now_us.get() - at < 20_000, "{at}: {} us late", world.now_us.get() - at);
+        // Every window that was closed is whole, and what was counted is what was measured.
+        let counted = world.done.iter().filter(|done| done.starts_with("count")).count();
+        assert_eq!(counted, world.windows().len(), "{at}");
+    }
+}
+
+#[test]
+fn a_baseline_that_fails_ends_the_run_and_one_that_worked_is_tried_again() {
+    let plan = plan(vec![timed("none"), timed("tool")], 2);
+    let mut world = Pretended::new(Fault::NoLoad("none"));
+    let error = run(&plan, &mut world).unwrap_err();
+    assert!(
+        format!("{error:#}").starts_with("the baseline failed: the driver delivers nothing"),
+        "{error:#}"
+    );
+}
+
+#[test]
+fn what_cannot_be_put_back_ends_the_run_there() {
+    let plan = plan(vec![timed("none"), timed("tool")], 3);
+    let mut world = Pretended::new(Fault::StaysOn("tool"));
+    let Ending::Cut(why) = run(&plan, &mut world).unwrap() else { panic!("it went on") };
+    assert!(why.starts_with("arm tool stays on"), "{why}");
+    assert!(world.steps(2).is_empty());
+}
+
+#[test]
+fn a_restart_is_not_the_arms_failure() {
+    // The looks: before each trial, and after a failure.
+    let plan = plan(vec![timed("none"), timed("tool")], 3);
+    let mut world = Pretended::new(Fault::Restart(3));
+    world.takes = vec![("tool", 100_000)];
+    run(&plan, &mut world).unwrap();
+    let failed: Vec<_> = world.lines.iter().filter(|line| line.step == Failed).collect();
+    assert!(failed[0].note.as_deref().unwrap().starts_with("the server restarted: "));
+    // Two failures of its own, after the one that was not.
+    assert_eq!(failed.len(), 3);
+}
+
+#[test]
+fn pilot_capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
+    let dump = arm("dump", Counts::Driver, Window::Time { s: 1.0 });
+    let plan = plan(vec![timed("none"), dump], 1);
+    let mut world = Pretended::new(Fault::None);
+    world.takes = vec![("dump", 400_000)];
+    let mut enough = || Ok(false);
+    let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
+    let means = conductor.pilot().unwrap();
+    assert!((9..=12).contains(&means.len()) && means.iter().all(|mean| *mean == 500.0), "{means:?}");
+    let per_s = conductor.capacity(plan.arms[0].clone()).unwrap();
+    assert!((per_s - RATE as f64).abs() < 1.0, "{per_s}");
+    let ends = crate::scenario::Ends::Rehearse;
+    assert_eq!(conductor.rehearse("dump", ends).unwrap(), Some(Window::Done { at_most_s: 1.0 }));
+    world.takes = vec![("dump", 10_000_000)];
+    let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
+    assert_eq!(conductor.rehearse("dump", ends).unwrap(), Some(Window::Time { s: 1.0 }));
+    assert!(world.lines.is_empty());
+    assert!(world.on.is_none());
+}

@@ -1,0 +1,29 @@
+//! How is a command shown so that it can be pasted into a shell?
+//!
+//! `shell_words::join` is for lines that toll itself reads again: it leaves `{a,b}` and `!` bare, which bash expands.
+
+/// Words that a shell would take apart or change are quoted.
+pub fn pasteable<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    let quoted = words.map(|word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            word.to_owned()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_pasted_back() {
+        let words = ["toll", "cost", "--", "sh", "-c", "echo it's", "", "{a,b}", "x!y"];
+        let line = pasteable(words.into_iter());
+        assert_eq!(line, r"toll cost -- sh -c 'echo it'\''s' '' '{a,b}' 'x!y'");
+        assert_eq!(shell_words::split(&line).unwrap(), words);
+    }
+}

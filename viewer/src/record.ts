@@ -1,0 +1,657 @@
+// Made from crates/toll-record: `make viewer` writes it anew.
+
+/**
+ * The baseline against itself.
+ */
+export type AaCheck = { arm: string, toll_pct: number | null, ci95_pct: [number, number] | null, ok: boolean, };
+
+/**
+ * An arm with nothing left open: this is what is carried out.
+ *
+ * In texts, `{name}` stands for what is known once the server and the trial are there (`{port}`,
+ * `{artefact}`), and `{{name}}` for those characters themselves.
+ */
+export type Arm = { name: string, 
+/**
+ * What it is, in a few words.
+ */
+title: string, role: Role, 
+/**
+ * What is run, in one line for a reader.
+ */
+command: string, workload: Workload, 
+/**
+ * What says how much work was done in a window.
+ */
+meter: Meter, 
+/**
+ * When a window ends.
+ */
+window: Window, 
+/**
+ * The arm that this one is compared with; absent: the plan's baseline.
+ */
+against?: string | null, 
+/**
+ * The load-latency curve that this arm is a point of: the name of the arm that was swept.
+ */
+curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, needs?: Needs, 
+/**
+ * Why this arm cannot run here; such an arm is in no round's order.
+ */
+unavailable: string | null, 
+/**
+ * Share of one CPU that a positive control is known to burn (0.25 = a quarter of one CPU).
+ */
+burn_share: number | null, 
+/**
+ * Options of the server that this arm is measured on, beyond those of the plan's other servers.
+ */
+server_options?: { [key in string]: string }, };
+
+export type ArmResult = { name: string, title: string, role: Role, command: string, 
+/**
+ * The arm that this one is compared with; absent for a baseline.
+ */
+against?: string | null, unavailable: string | null, 
+/**
+ * Windows that entered the analysis.
+ */
+windows: number, 
+/**
+ * By outcome name: `qps`, `latency_us_p99`, `cpu_us_per_query`, ...
+ */
+outcomes: { [key in string]: Outcome }, artefact: ArtefactResult | null, 
+/**
+ * Statements executed in all of the arm's windows (ground truth from the driver).
+ */
+executed: number, 
+/**
+ * Queries in the artefact over statements executed in the same windows, 0..=1.
+ */
+captured_ratio: number | null, stalls: StallTotals, 
+/**
+ * Percentile curve of event latency over all windows: (quantile, latency_us).
+ */
+latency_curve: Array<[number, number]>, notes: Array<string>, };
+
+/**
+ * A line of `artefacts.ndjson`: one trial's artefact.
+ */
+export type Artefact = { trial: number, round: number, arm: string, kind: ArtefactKind, 
+/**
+ * Relative to the run directory, where it was kept.
+ */
+file: string | null, 
+/**
+ * All of it, from switching on to switching off.
+ */
+bytes: number, 
+/**
+ * Written between the window's begin and its end.
+ */
+window_bytes: number, 
+/**
+ * From the tool's own words, for the whole capture and for the window alone.
+ */
+packets: PacketCounts | null, window_packets: PacketCounts | null, 
+/**
+ * Queries in the artefact that completed within the window.
+ */
+queries: QueryCount | null, 
+/**
+ * The same by pt-query-digest over the whole artefact.
+ */
+pt_query_digest: QueryCount | null, 
+/**
+ * Statements the driver completed within the window: the ground truth.
+ */
+executed: number, 
+/**
+ * A capture of a session under TLS: no query can be read from it.
+ */
+encrypted?: boolean, note: string | null, };
+
+/**
+ * What kind of thing a treatment leaves behind; decides how it is counted.
+ */
+export type ArtefactKind = "pcap" | "tcpdump-text" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory";
+
+/**
+ * Means over the arm's trials; counts are sums.
+ */
+export type ArtefactResult = { kind: ArtefactKind, 
+/**
+ * Written inside windows, all trials together.
+ */
+bytes: number, bytes_per_s: number, 
+/**
+ * Link that would carry it: bytes_per_s in Mb/s.
+ */
+link_mbit_per_s: number, packets: number | null, received: number | null, dropped: number | null, packet_counts: PacketCounts | null, 
+/**
+ * Queries found that completed inside windows, all trials together.
+ */
+queries: number | null, counted_by: string | null, pt_query_digest: QueryCount | null, 
+/**
+ * Its session was under TLS: no share of the queries can be told.
+ */
+encrypted?: boolean, };
+
+export type Axis = { label: string, unit: string, log: boolean, 
+/**
+ * Names of the positions, for a bar chart or a table.
+ */
+categories: Array<string>, };
+
+/**
+ * A figure that the data describes completely.
+ */
+export type Chart = { 
+/**
+ * Stable; used in links.
+ */
+id: string, title: string, kind: ChartKind, x: Axis, y: Axis, series: Array<ChartSeries>, note: string, };
+
+export type ChartKind = "line" | "bar" | "histogram" | "timeline" | "table";
+
+export type ChartSeries = { name: string, 
+/**
+ * x, y, and where there is an interval its low and high end.
+ */
+points: Array<[number, number, number | null, number | null]>, };
+
+/**
+ * A control whose answer is known.
+ */
+export type ControlCheck = { arm: string, outcome: string, expected_pct: number, toll_pct: number | null, ci95_pct: [number, number] | null, ok: boolean, text: string, };
+
+/**
+ * What a meter counts.
+ */
+export type Counted = "statements" | "events" | "packets";
+
+/**
+ * Data that loads and commands find.
+ */
+export type DataSetup = { 
+/**
+ * `sbtest`, ...
+ */
+recipe: string, seed: number, tables: number, 
+/**
+ * In each table.
+ */
+rows: number, 
+/**
+ * Drivers whose loads change rows; empty: it is only read.
+ */
+written_by?: Array<string>, };
+
+/**
+ * What holds the processes of a treatment, and knows what they used.
+ */
+export type HeldIn = "control-group" | "process-group";
+
+/**
+ * `host.json`. Holds no host name, user name or address.
+ */
+export type Host = { 
+/**
+ * A short name for tables that compare hosts, `2-core x86_64 vm`.
+ */
+label: string, os: string, kernel: string, arch: string, cpu_model: string, cpus: number, 
+/**
+ * `kvm`, `firecracker`, `none`, ... where it can be told.
+ */
+virtualisation: string | null, memory_bytes: number, 
+/**
+ * File system and device under the run and under the server's data.
+ */
+disk: string, cgroup: string, 
+/**
+ * sysctls and sysfs settings that matter: dirty_ratio, swappiness, THP, governor.
+ */
+settings: { [key in string]: string }, tools: Array<Tool>, 
+/**
+ * Server variables that bear on the result.
+ */
+server_variables: { [key in string]: string }, };
+
+/**
+ * Minimal detectable effect on the primary outcome, at 80% power.
+ */
+export type Mde = { 
+/**
+ * From the pilot, before the run.
+ */
+planned_pct: number | null, 
+/**
+ * From the run's own A/A or pairs.
+ */
+achieved_pct: number | null, 
+/**
+ * Rounds that would make an effect as large as the margin detectable.
+ */
+rounds_for_margin: number | null, };
+
+/**
+ * What says how much work was done.
+ */
+export type Meter = "driver" | "server" | { "link": string } | "none";
+
+/**
+ * Without what an arm cannot run.
+ */
+export type Needs = { 
+/**
+ * Programs beyond those of its commands, and files (with a slash).
+ */
+programs: Array<string>, root: boolean, 
+/**
+ * Variables that the server must know.
+ */
+variables: Array<string>, };
+
+/**
+ * One outcome of one arm, and its toll against the baseline.
+ */
+export type Outcome = { unit: string, 
+/**
+ * More is better (throughput) or less is better (latency, CPU).
+ */
+higher_is_better: boolean, mean: number, sd: number, 
+/**
+ * One value for each window, in the order of rounds.
+ */
+values: Array<number>, 
+/**
+ * 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
+ */
+toll_pct: number | null, 
+/**
+ * Absent with fewer rounds than an interval needs.
+ */
+ci95_pct: [number, number] | null, 
+/**
+ * `sign-flip`, `bootstrap-t`, `bootstrap-bca`, or why there is none.
+ */
+method: string, p: number | null, 
+/**
+ * Holm over the arms, for the primary outcome.
+ */
+p_holm: number | null, verdict: Verdict, };
+
+export type PacketCounts = { captured: number, 
+/**
+ * "received by filter": on `any` and loopback this counts both copies.
+ */
+received: number, 
+/**
+ * "dropped by kernel".
+ */
+dropped: number, };
+
+/**
+ * `plan.json`.
+ */
+export type Plan = { format: number, toll_version: string, 
+/**
+ * The command line that repeats this run (secrets are never on it).
+ */
+command: Array<string>, scenario: string, 
+/**
+ * The question that the scenario asks, one sentence.
+ */
+question: string, profile: string, seed: number, 
+/**
+ * Name of the arm that all others are compared with.
+ */
+baseline: string, 
+/**
+ * Name of the one outcome that verdicts are drawn from.
+ */
+primary: string, 
+/**
+ * An effect whose interval lies inside ±margin is called "no effect".
+ */
+margin_pct: number, 
+/**
+ * 0.05 gives 95% intervals.
+ */
+alpha: number, rounds: number, 
+/**
+ * Length of windows that last for a time.
+ */
+window_s: number, settle_s: number, 
+/**
+ * Pause between trials, load still running, treatment off.
+ */
+gap_s: number, 
+/**
+ * Length of the pilot before the first trial, the baseline's load alone.
+ */
+pilot_s: number, 
+/**
+ * Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
+ */
+early_stop: boolean, 
+/**
+ * The server that the baseline is measured on; absent where none is in sight.
+ */
+server?: Server | null, 
+/**
+ * What stands around the trials; empty in plans of older versions.
+ */
+setup: Setup, arms: Array<Arm>, 
+/**
+ * One permutation of arm names for each round.
+ */
+order: Array<Array<string>>, 
+/**
+ * Fraction of the window by which each window's start is jittered, drawn from the seed.
+ */
+jitter: number, started_wall_us: number, 
+/**
+ * How a treatment's processes are held together; absent in older runs.
+ */
+held_in?: HeldIn | null, 
+/**
+ * Smallest toll on the primary outcome that this plan finds at 80% power, foretold from a pilot of
+ * the baseline; absent where there was no pilot (yet).
+ */
+planned_mde_pct: number | null, };
+
+/**
+ * A process of a treatment, or several joined by pipes.
+ */
+export type Process = { 
+/**
+ * Unlike any other's in the arm.
+ */
+name: string, 
+/**
+ * Words of each command; one's output is the next one's input.
+ */
+stages: Array<Array<string>>, 
+/**
+ * File that takes the last one's standard output.
+ */
+stdout?: string | null, 
+/**
+ * Text on standard error, or at the head of standard output, that says that it is on.
+ */
+ready?: string | null, 
+/**
+ * Ends the first command.
+ */
+stop: Signal, 
+/**
+ * Makes the tool print its counters without ending.
+ */
+probe?: Signal | null, 
+/**
+ * Started this long after the treatment.
+ */
+after_s: number, 
+/**
+ * Environment variables that it is given, by name.
+ */
+env?: Array<string>, };
+
+export type QueryCount = { queries: number, 
+/**
+ * Who counted: `toll`, `pt-query-digest`, `server`.
+ */
+by: string, 
+/**
+ * Bytes of the artefact that were read for this count.
+ */
+bytes_read: number, 
+/**
+ * Statements executed over the very stretch that was counted, where it is not the window.
+ */
+executed: number | null, };
+
+/**
+ * One thing that stands around the subject.
+ */
+export type RigStep = { 
+/**
+ * `far-end`, `ssh`, `link`, ...
+ */
+kind: string, } & ({ [key in string]: string });
+
+export type Role = "baseline" | "treatment" | "aa" | "placebo" | "positive-control";
+
+/**
+ * Rows that are changed while the arm is on, such as those of performance_schema's setup tables.
+ * toll reads them first, and puts back what differs.
+ */
+export type RowUpdate = { 
+/**
+ * With its schema: `performance_schema.setup_consumers`.
+ */
+table: string, 
+/**
+ * The columns that tell its rows apart.
+ */
+key: Array<string>, 
+/**
+ * Which rows, as SQL; all of them where it is absent.
+ */
+where?: string | null, 
+/**
+ * Values by column.
+ */
+set: { [key in string]: string }, };
+
+/**
+ * `result.json`, and what `toll report --format json` prints for one run.
+ */
+export type RunResult = { format: number, toll_version: string, scenario: string, question: string, 
+/**
+ * One sentence, drawn from the numbers, with its interval.
+ */
+answer: string, profile: string, command: Array<string>, seed: number, baseline: string, primary: string, margin_pct: number, alpha: number, rounds_planned: number, 
+/**
+ * Rounds in which every available arm has a window.
+ */
+rounds_done: number, window_s: number, started_wall_us: number, duration_s: number, 
+/**
+ * False for a run that was cut short; `warnings` says where.
+ */
+complete: boolean, host: Host, 
+/**
+ * The server that the baseline was measured on; absent where none was in sight.
+ */
+server?: Server | null, workload: Workload, 
+/**
+ * In the order of the plan.
+ */
+arms: Array<ArmResult>, aa: AaCheck | null, controls: Array<ControlCheck>, mde: Mde | null, stalls: Array<StallSpan>, self_cost: SelfCost, warnings: Array<Warning>, advice: Array<string>, 
+/**
+ * Scenario-specific figures; whoever draws needs to know nothing of the scenario.
+ */
+charts: Array<Chart>, };
+
+/**
+ * One server, and the arms that are measured on it.
+ */
+export type SandboxServer = { arms: Array<string>, performance_schema: boolean, 
+/**
+ * Further options, name and value.
+ */
+options?: { [key in string]: string }, };
+
+/**
+ * What the servers of a run have in common, and what tells them apart.
+ */
+export type SandboxSetup = { 
+/**
+ * Path of the server program.
+ */
+program: string, max_connections: number, 
+/**
+ * Of each server, bytes.
+ */
+buffer_pool_bytes: number, 
+/**
+ * They listen on ::1 too.
+ */
+ipv6: boolean, 
+/**
+ * They offer TLS.
+ */
+tls: boolean, 
+/**
+ * The first is the baseline's.
+ */
+servers: Array<SandboxServer>, };
+
+export type SelfCost = { cpu_s: number, 
+/**
+ * Share of one CPU, inside windows.
+ */
+cpu_pct_of_one_core: number, memory_peak_bytes: number, written_bytes: number, };
+
+export type Server = { 
+/**
+ * `sandbox` or `external`.
+ */
+kind: string, 
+/**
+ * `mariadb`, `mysql` or `percona`.
+ */
+flavour: string, version: string, 
+/**
+ * host:port or socket path; never a user or password.
+ */
+address: string, 
+/**
+ * Settings that toll chose for a sandbox, `name=value`.
+ */
+config: Array<string>, };
+
+/**
+ * A global variable while the arm is on.
+ */
+export type Setting = { name: string, value: string, 
+/**
+ * Left out where the server does not know the variable; else that is a failure.
+ */
+if_known?: boolean, };
+
+/**
+ * Server, data and rig of a run, as they were made ready before its first trial.
+ */
+export type Setup = { 
+/**
+ * Servers that toll started; absent where the server was there before, or none is in sight.
+ */
+sandbox?: SandboxSetup | null, 
+/**
+ * Absent where no load and no command needs data.
+ */
+data?: DataSetup | null, 
+/**
+ * What stands around the subject, in the order in which it is made.
+ */
+rig?: Array<RigStep>, };
+
+export type Signal = "INT" | "TERM" | "KILL" | "USR1";
+
+/**
+ * A stretch in which the host did (nearly) nothing for its clients.
+ */
+export type StallSpan = { arm: string, trial: number, 
+/**
+ * `throughput`, `latency` or `harness`.
+ */
+kind: string, begin_mono_us: number, end_mono_us: number, 
+/**
+ * Highest seen beside it.
+ */
+dirty_bytes: number | null, writeback_bytes: number | null, psi_cpu_pct: number | null, psi_io_pct: number | null, psi_memory_pct: number | null, disk_write_await_ms: number | null, };
+
+export type StallTotals = { count: number, total_s: number, longest_s: number, };
+
+export type Tool = { name: string, 
+/**
+ * First line of what it says of itself; absent when the tool is missing.
+ */
+version: string | null, };
+
+/**
+ * What is done while an arm is on: settings first, in their order, then processes.
+ */
+export type Treatment = { settings: Array<Setting>, updates: Array<RowUpdate>, 
+/**
+ * Statements when the arm goes on, and off.
+ */
+on: Array<string>, off: Array<string>, processes: Array<Process>, 
+/**
+ * Processes that end by themselves are started again until the window is over.
+ */
+again: boolean, 
+/**
+ * A query whose one number counts what was caught so far.
+ */
+count: string | null, 
+/**
+ * The load reconnects once the arm is on: sessions copy some variables when they connect.
+ */
+fresh_sessions: boolean, 
+/**
+ * Port of the listener on the far end of a link.
+ */
+remote_port: number | null, };
+
+export type Verdict = "baseline" | "costly" | "cheaper" | "no-effect" | "unclear" | "no-interval";
+
+/**
+ * A doubt, by name, and what to do about it.
+ */
+export type Warning = { 
+/**
+ * `carry-over`, `dependence`, `aa-failed`, `too-few-rounds`, ...
+ */
+code: string, arm: string | null, text: string, 
+/**
+ * What to do next.
+ */
+advice: string, };
+
+/**
+ * When a window ends. It begins once the treatment is on and has settled; `Done`: with it.
+ */
+export type Window = { "until": "time", s: number, } | { "until": "done", at_most_s: number, } | { "until": "count", of: Counted, count: number, at_most_s: number, };
+
+/**
+ * What keeps the server busy.
+ */
+export type Workload = { 
+/**
+ * `toll`, `sysbench` or `none`: the program that makes the load.
+ */
+driver: string, 
+/**
+ * `read-only`, `point-select`, `read-write`, ...
+ */
+profile: string, 
+/**
+ * `tcp`, `unix`, `tls`, ...
+ */
+transport: string, threads: number, tables: number, rows: number, 
+/**
+ * Statements travel as prepared (binary) rather than text.
+ */
+prepared: boolean, 
+/**
+ * Events after which a connection is made anew; 0: never.
+ */
+reconnect_every: number, 
+/**
+ * Intended events a second; absent: closed loop.
+ */
+rate_per_s: number | null, };
