@@ -251,7 +251,11 @@ programs: Array<string>, root: boolean,
 /**
  * Variables that the server must know.
  */
-variables: Array<string>, };
+variables: Array<string>, 
+/**
+ * Steps of the rig, by kind.
+ */
+rig: Array<string>, };
 
 /**
  * One outcome of one arm, and its toll against the baseline.

@@ -273,6 +273,9 @@ pub struct Needs {
     /// Variables that the server must know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
+    /// Steps of the rig, by kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rig: Vec<String>,
 }
 
 impl Needs {

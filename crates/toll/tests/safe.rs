@@ -234,6 +234,33 @@ command = """{command}"""
 }
 
 #[test]
+fn whoever_counts_after_the_last_window_is_in_the_journal_and_bears_the_mark() {
+    let lab = Lab::new();
+    std::fs::create_dir(lab.path("bin")).unwrap();
+    let (seen, out) = (lab.path("seen"), lab.path("run"));
+    let counter = lab.write(
+        "bin/pt-query-digest",
+        &format!(
+            "#!/bin/sh\ncat >/dev/null\nuntil grep pt-query-digest \"$XDG_STATE_HOME\"/toll/journal/* >{seen}; \
+             do sleep 0.05; done\nenv >>{seen}\necho '{{\"global\": {{\"query_count\": 7}}}}'\n"
+        ),
+    );
+    std::fs::set_permissions(&counter, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", lab.path("bin"), std::env::var("PATH").unwrap());
+    let asked =
+        ["run", "tcpdump-impact", "--profile", "quick", "--arms", "A", "--rounds", "1", "--out", &out];
+    let options = ["--window", "300ms", "--rows", "500"];
+    let run = lab.toll_with(&[("PATH", &path)], &[&asked[..], &options].concat());
+    assert!(run.status.success(), "{}", said(&run));
+    let seen = std::fs::read_to_string(&seen).unwrap_or_default();
+    assert!(seen.contains("\"what\":\"pt-query-digest\"") && seen.contains("TOLL_RUN="), "{seen}");
+    let result = result_of(&out);
+    let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "A").unwrap();
+    assert_eq!(arm["artefact"]["pt_query_digest"]["queries"], 7, "{arm}");
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn processes_that_went_their_own_way_are_found_and_ended() {
     let lab = Lab::new();
     if !lab.has_cgroups() {

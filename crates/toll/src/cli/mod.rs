@@ -11,6 +11,7 @@ mod doctor;
 mod enter;
 mod list;
 mod load;
+mod login;
 pub mod report;
 mod run;
 mod server;

@@ -4,20 +4,27 @@ use super::report::Format;
 use crate::conduct::Ending;
 use crate::plan::{Settled, Wishes};
 use crate::report::bound::Bound;
-use crate::run::{self, Asked};
+use crate::run::{self, Asked, What};
 use crate::say::tell;
 use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, Subject, sweep_percents};
-use anyhow::Context;
+use crate::stage::ServerChoice;
+use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_record::{Role, RunDir, RunResult};
+use toll_record::{FORMAT, Role, RunDir, RunResult};
 
 #[derive(Debug, Args)]
 pub struct Run {
     /// A scenario's name (see `toll list`) or a TOML file
-    #[arg(value_name = "SCENARIO|FILE.toml")]
-    scenario: String,
+    #[arg(value_name = "SCENARIO|FILE.toml", required_unless_present = "plan")]
+    scenario: Option<String>,
+    /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
+    #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
+        "scenario", "profile", "driver", "arms", "rounds", "window", "settle", "gap", "rows", "tables", "table_rows",
+        "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
+    ])]
+    plan: Option<PathBuf>,
     /// How long and how often: quick (minutes), standard (half an hour), faithful (as documented)
     #[arg(long)]
     profile: Option<String>,
@@ -81,7 +88,8 @@ pub struct Run {
 }
 
 pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
-    let (scenario, text) = Scenario::load(&arguments.scenario)?;
+    let (Some(name), None) = (&arguments.scenario, &arguments.plan) else { return repeat(arguments) };
+    let (scenario, text) = Scenario::load(name)?;
     let wishes = Wishes {
         profile: arguments.profile,
         driver: arguments.driver,
@@ -110,9 +118,46 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         Subject::Host => arguments.server.resolve_none()?,
     };
     let asked = Asked {
-        scenario,
+        what: What::Scenario(Box::new(scenario), Box::new(wishes)),
         text,
-        wishes,
+        server,
+        out: arguments.out,
+        keep_artefacts: arguments.keep_artefacts,
+        command: std::env::args().collect(),
+    };
+    finish(run::run(asked)?, arguments.format, &arguments.fail_if)
+}
+
+/// Carries a plan out again. The scenario that it came from, where it lies beside it, goes along.
+fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
+    let path = arguments.plan.context("give a scenario, or a plan with --plan")?;
+    let path = if path.is_dir() { path.join("plan.json") } else { path };
+    let plan = toll_record::read_plan(&path)?;
+    if plan.format < FORMAT {
+        bail!(
+            "{} is of run format {}, which did not hold all of a plan: run its scenario again",
+            path.display(),
+            plan.format
+        );
+    }
+    let server = match (&plan.server, &plan.setup.sandbox) {
+        (None, _) => arguments.server.resolve_none()?,
+        (Some(_), sandbox) => {
+            let server = arguments.server.resolve()?;
+            match (sandbox, server) {
+                (Some(sandbox), ServerChoice::Sandbox { .. }) => {
+                    ServerChoice::Sandbox { program: Some(PathBuf::from(&sandbox.program)) }
+                }
+                (None, server @ ServerChoice::External { .. }) => server,
+                (Some(_), _) => bail!("the plan is of a sandbox of toll's own: leave out --server"),
+                (None, _) => bail!("the plan is of a server that was there: name it with --server"),
+            }
+        }
+    };
+    let text = std::fs::read_to_string(path.with_file_name("scenario.toml")).unwrap_or_default();
+    let asked = Asked {
+        what: What::Plan(Box::new(plan)),
+        text,
         server,
         out: arguments.out,
         keep_artefacts: arguments.keep_artefacts,

@@ -1,11 +1,11 @@
 //! How does a user name the server that is measured?
 
+use super::login::Login;
 use crate::server::Agreed;
 use crate::stage::ServerChoice;
 use anyhow::{Context, bail};
 use clap::Args;
-use std::path::{Path, PathBuf};
-use toll_load::{Secret, Target};
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -60,26 +60,7 @@ impl ServerArgs {
         if self.server_bin.is_some() {
             bail!("--server-bin goes with --server sandbox: a server that is there already has its own");
         }
-        let is_dsn = server.contains("://");
-        if is_dsn && Target::dsn_holds_password(server) {
-            bail!(
-                "the DSN holds a password, which other users of this host can see: put it into MYSQL_PWD or an option file"
-            );
-        }
-        let (mut target, defaults_file) = if is_dsn {
-            (Target::parse_dsn(server)?, None)
-        } else {
-            let path = Path::new(server);
-            let target = Target::from_defaults_file(path).with_context(|| {
-                format!("--server {server} is neither `sandbox`, nor a DSN, nor an option file")
-            })?;
-            (target, Some(path.to_owned()))
-        };
-        if target.password.is_empty()
-            && let Ok(password) = std::env::var("MYSQL_PWD")
-        {
-            target.password = Secret::new(password);
-        }
+        let Login { mut target, defaults_file } = Login::named(server).context("in --server")?;
         let may_make_schema = self.allow_schema.is_some();
         let named = target.db.take();
         let schema = self.allow_schema.or(self.schema).or(named);

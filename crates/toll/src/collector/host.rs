@@ -1,8 +1,11 @@
 //! What did the host do in the last second: CPU, memory, network, disk, load?
 //!
-//! Reads /proc only; formulas of the kernel's iostats.rst. Files stay open between readings.
+//! Reads /proc only; formulas of the kernel's iostats.rst. Files stay open between readings, and of each the few
+//! fields that are needed are read by hand: the procfs crate opens, allocates and takes apart the whole of a file
+//! each time, which would be part of what is measured here.
 
 use crate::clock;
+use crate::host::cpu::{CpuTicks, TICK_US};
 use crate::host::memory::parse_meminfo;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -40,8 +43,6 @@ impl Reread {
     }
 }
 
-/// One tick of /proc/stat; USER_HZ has been 100 on every Linux architecture toll runs on.
-const TICK_US: u64 = 10_000;
 /// Sectors of /proc/diskstats are 512 bytes whatever the device.
 const SECTOR: f64 = 512.0;
 
@@ -65,46 +66,9 @@ struct Counters {
     disk: [u64; 11],
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-struct CpuTicks {
-    user: u64,
-    system: u64,
-    idle: u64,
-    iowait: u64,
-    steal: u64,
-}
-
-impl CpuTicks {
-    /// The first line: user nice system idle iowait irq softirq steal (guest is inside user).
-    fn parse(stat: &str) -> Self {
-        let line = stat.lines().next().unwrap_or("");
-        let mut fields = [0u64; 8];
-        for (field, text) in fields.iter_mut().zip(line.split_ascii_whitespace().skip(1)) {
-            *field = text.parse().unwrap_or(0);
-        }
-        let [user, nice, system, idle, iowait, irq, softirq, steal] = fields;
-        Self { user: user + nice, system: system + irq + softirq, idle, iowait, steal }
-    }
-
-    fn minus(self, before: Self) -> Self {
-        Self {
-            user: self.user.saturating_sub(before.user),
-            system: self.system.saturating_sub(before.system),
-            idle: self.idle.saturating_sub(before.idle),
-            iowait: self.iowait.saturating_sub(before.iowait),
-            steal: self.steal.saturating_sub(before.steal),
-        }
-    }
-
-    fn total(self) -> u64 {
-        self.user + self.system + self.idle + self.iowait + self.steal
-    }
-}
-
 /// Microseconds all CPUs were busy, and stolen, since boot.
 pub fn busy_and_steal_us() -> (u64, u64) {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks = CpuTicks::parse(&text);
+    let ticks = CpuTicks::read();
     ((ticks.user + ticks.system) * TICK_US, ticks.steal * TICK_US)
 }
 
@@ -220,8 +184,6 @@ mod tests {
 
     #[test]
     fn counters_are_read_as_the_kernel_writes_them() {
-        let cpu = CpuTicks::parse("cpu  10 1 5 100 7 2 3 4 0 0\ncpu0 1 1 1\n");
-        assert_eq!((cpu.user, cpu.system, cpu.idle, cpu.iowait, cpu.steal), (11, 10, 100, 7, 4));
         let net = "Inter-|\n face |\n  lo: 50 1 0 0 0 0 0 0 50 1 0 0 0 0 0 0\n eth0: 7 1 0 0 0 0 0 0 9 1 0 0 0 0 0 0\n";
         assert_eq!(net_bytes(net), [7, 9, 50]);
         let disks = " 254 0 vda 1 2 3 4 5 6 7 8 9 10 11 0 0\n 254 1 vda1 9 9 9 9 9 9 9 9 9 9 9\n";

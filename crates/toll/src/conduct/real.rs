@@ -78,7 +78,7 @@ impl<'a> Real<'a> {
             if self.interrupt.raised() {
                 return;
             }
-            self.recorder.artefact(cut.count());
+            self.recorder.artefact(cut.count(&self.stage.journal));
         }
     }
 

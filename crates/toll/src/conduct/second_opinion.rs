@@ -5,6 +5,7 @@
 
 use crate::artefacts;
 use crate::child;
+use crate::journal::Journal;
 use crate::signals;
 use anyhow::Context;
 use std::fs::File;
@@ -45,6 +46,8 @@ pub const CUT_BYTES: u64 = 12 << 20;
 const MOST_BYTES: u64 = 64 << 20;
 /// For one cut; what takes longer is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Both read only; whoever puts a killed run right need not wait for them.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 impl Cut {
     /// Copies the stretch. `None`: pt-query-digest cannot read this kind, or it is too large or empty.
@@ -80,9 +83,9 @@ impl Cut {
     }
 
     /// Counts; the cut is gone afterwards.
-    pub fn count(self) -> Artefact {
+    pub fn count(self, journal: &Journal) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
-        let counted = pt_query_digest(&self.file, self.line.kind, self.port);
+        let counted = pt_query_digest(&self.file, self.line.kind, self.port, journal);
         // The directory goes after the run; a file left in it goes with it.
         let _ = std::fs::remove_file(&self.file);
         let mut line = self.line;
@@ -183,7 +186,7 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
     Ok(true)
 }
 
-fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result<u64> {
+fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16, journal: &Journal) -> anyhow::Result<u64> {
     let server = format!("127.0.0.1:{port}");
     let mut command = child::command("pt-query-digest");
     // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
@@ -195,24 +198,22 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result
     }
     let mut decoder = None;
     if kind == ArtefactKind::Pcap {
-        let mut tcpdump = child::command("tcpdump")
-            .args(["-x", "-nn", "-q", "-tttt", "-r"])
-            .arg(file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot run tcpdump")?;
+        let mut tcpdump = child::command("tcpdump");
+        tcpdump.args(["-x", "-nn", "-q", "-tttt", "-r"]).arg(file);
+        tcpdump.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let (mut tcpdump, undo) =
+            journal.spawn(&mut tcpdump, "tcpdump for pt-query-digest", None, STOP_WITHIN)?;
         command.stdin(tcpdump.stdout.take().context("tcpdump has no output")?);
-        decoder = Some(tcpdump);
+        decoder = Some((tcpdump, undo));
     } else {
         command.stdin(File::open(file)?);
     }
-    let output = bounded_output(&mut command);
-    if let Some(mut decoder) = decoder {
+    let output = bounded_output(&mut command, journal);
+    if let Some((mut decoder, undo)) = decoder {
         // It has ended, or has lost its reader: either way it is reaped here.
         let _ = decoder.kill();
         let _ = decoder.wait();
+        journal.done(undo)?;
     }
     // One JSON document, perhaps with lines of complaint before it.
     let output = output?;
@@ -230,12 +231,11 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16) -> anyhow::Result
 }
 
 /// Standard output of a command that is ended when it takes too long.
-fn bounded_output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .context("cannot run pt-query-digest: install percona-toolkit")?;
+fn bounded_output(command: &mut Command, journal: &Journal) -> anyhow::Result<Vec<u8>> {
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let (mut child, undo) = journal
+        .spawn(command, "pt-query-digest", None, STOP_WITHIN)
+        .context("is percona-toolkit installed?")?;
     let mut stdout = child.stdout.take().context("no standard output")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -247,12 +247,14 @@ fn bounded_output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
         if interrupted.is_err() || begun.elapsed() > PATIENCE {
             child.kill()?;
             child.wait()?;
+            journal.done(undo)?;
             interrupted?;
             anyhow::bail!("given up after {} s", PATIENCE.as_secs());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     let status = child.wait()?;
+    journal.done(undo)?;
     anyhow::ensure!(status.success(), "it failed ({status})");
     Ok(reader.join().map_err(|_| anyhow::anyhow!("its output could not be read"))??)
 }

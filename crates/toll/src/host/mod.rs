@@ -3,6 +3,7 @@
 //! Reads and asks; changes nothing. Takes down no host name, user name or address.
 
 pub mod capability;
+pub mod cpu;
 mod device;
 pub mod disk;
 mod facts;

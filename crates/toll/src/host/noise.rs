@@ -3,7 +3,7 @@
 //! A bench on a host that varies by itself needs more rounds for the same claim. Runs the work on
 //! one CPU; judges nothing but the times it took.
 
-use super::facts::read;
+use super::cpu::CpuTicks;
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ impl Noise {
 pub fn pilot(length: Duration) -> Noise {
     let length = length.max(Duration::from_secs(1));
     let count = unit_size();
-    let before = CpuTimes::read();
+    let before = CpuTicks::read();
     let begun = Instant::now();
     let (mut units, mut late) = (Vec::new(), Vec::new());
     let mut next = begun + BEAT;
@@ -71,7 +71,7 @@ pub fn pilot(length: Duration) -> Noise {
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let (steal_pct, busy_pct) = CpuTimes::read().since(&before);
+    let (steal_pct, busy_pct) = steal_and_busy_pct(CpuTicks::read().minus(before));
     let own_pct = units.iter().sum::<f64>() / (seconds * 1e6) / cpus() * 100.0;
     units.sort_by(f64::total_cmp);
     late.sort_by(f64::total_cmp);
@@ -133,33 +133,10 @@ fn variation_pct(values: &[f64]) -> f64 {
     variance.sqrt() / mean * 100.0
 }
 
-/// The first line of /proc/stat, in ticks.
-struct CpuTimes {
-    busy: u64,
-    steal: u64,
-    all: u64,
-}
-
-impl CpuTimes {
-    fn read() -> Self {
-        Self::parse(&read("/proc/stat"))
-    }
-
-    /// user nice system idle iowait irq softirq steal; guest time is within user already.
-    fn parse(text: &str) -> Self {
-        let line = text.lines().next().unwrap_or_default();
-        let ticks: Vec<u64> = line.split_ascii_whitespace().skip(1).filter_map(|t| t.parse().ok()).collect();
-        let at = |index: usize| ticks.get(index).copied().unwrap_or(0);
-        let (busy, steal) = (at(0) + at(1) + at(2) + at(5) + at(6), at(7));
-        Self { busy, steal, all: busy + steal + at(3) + at(4) }
-    }
-
-    /// Steal and busy since then, in percent of all CPU time.
-    fn since(&self, before: &Self) -> (f64, f64) {
-        let all = self.all.saturating_sub(before.all).max(1) as f64;
-        let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / all * 100.0;
-        (share(self.steal, before.steal), share(self.busy, before.busy))
-    }
+/// Steal and busy, in percent of all CPU time.
+fn steal_and_busy_pct(spent: CpuTicks) -> (f64, f64) {
+    let share = |ticks: u64| ticks as f64 / spent.total().max(1) as f64 * 100.0;
+    (share(spent.steal), share(spent.user + spent.system))
 }
 
 #[cfg(test)]
@@ -168,9 +145,9 @@ mod tests {
 
     #[test]
     fn steal_and_busy_are_shares_of_all_cpu_time() {
-        let before = CpuTimes::parse("cpu  100 0 100 800 0 0 0 0 0 0\n");
-        let after = CpuTimes::parse("cpu  110 0 110 870 0 0 0 10 0 0\n");
-        assert_eq!(after.since(&before), (10.0, 20.0));
+        let before = CpuTicks::parse("cpu  100 0 100 800 0 0 0 0 0 0\n");
+        let after = CpuTicks::parse("cpu  110 0 110 870 0 0 0 10 0 0\n");
+        assert_eq!(steal_and_busy_pct(after.minus(before)), (10.0, 20.0));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod cgroup;
 mod clean;
+pub mod held;
 pub mod process;
 mod server;
 mod undo;
@@ -187,6 +188,22 @@ impl Journal {
                 Err(error)
             }
         }
+    }
+
+    /// Like [`Journal::spawn`], for a program that hides its mark: it begins once its entry is on disk.
+    /// `command` is one of [`held::command`].
+    pub fn spawn_held(
+        &self,
+        command: &mut Command,
+        what: &str,
+        signal: Option<nix::sys::signal::Signal>,
+        grace: Duration,
+    ) -> Result<(Child, UndoId)> {
+        let hold = held::Hold::on(command).with_context(|| format!("cannot start {what}"))?;
+        let started = self.spawn(command, what, signal, grace)?;
+        // Where it has ended already, whoever waits for it says so.
+        let _ = hold.release();
+        Ok(started)
     }
 
     /// Starts a server of toll's own; like [`Journal::spawn`], but ended after everything else.

@@ -2,7 +2,7 @@
 //! changed it?
 //!
 //! A journal line holds where the server is and who asked, never a password: that comes from the
-//! option file named there, from `toll clean --server`, or from MYSQL_PWD.
+//! option file named there, or from whoever calls (`toll clean --server`).
 
 use super::undo::quoted_name;
 use crate::say::TellIfSlow;
@@ -75,15 +75,17 @@ impl ServerRef {
         if let Some(given) = credentials.given.as_ref().filter(|given| given.address == address) {
             return Ok(given.clone());
         }
+        let password = credentials.password.clone().unwrap_or_default();
         if let Some(path) = &self.defaults_file {
-            return Ok(Target::from_defaults_file(path)?);
+            let target = Target::from_defaults_file(path)?;
+            let password = if target.password.is_empty() { password } else { target.password };
+            return Ok(Target { password, ..target });
         }
         let tls = match (&self.ca, self.tls) {
             (Some(ca), _) => Tls::Verified { ca: ca.clone() },
             (None, true) => Tls::Required,
             (None, false) => Tls::Off,
         };
-        let password = credentials.password.clone().unwrap_or_default();
         Ok(Target { address, user: self.user.clone(), password, tls, ..Target::default() })
     }
 }
@@ -99,33 +101,8 @@ impl std::fmt::Display for ServerRef {
 pub struct Credentials {
     /// Used for the server at this very address.
     pub given: Option<Target>,
-    /// Used for any other whose option file is not known.
+    /// Used for any other whose option file is not known or holds none.
     pub password: Option<Secret>,
-}
-
-impl Credentials {
-    /// `server` is a DSN or an option file; the password may also come from MYSQL_PWD.
-    pub fn of(server: Option<&str>) -> Result<Self> {
-        let password = std::env::var("MYSQL_PWD").ok().map(Secret::new);
-        let given = match server {
-            None => None,
-            Some(dsn) if dsn.contains("://") => {
-                if Target::dsn_holds_password(dsn) {
-                    bail!(
-                        "the DSN holds a password, which other users of this host can see: \
-                         put it into MYSQL_PWD or an option file"
-                    );
-                }
-                Some(Target::parse_dsn(dsn)?)
-            }
-            Some(path) => Some(Target::from_defaults_file(path)?),
-        };
-        let given = given.map(|target| match &password {
-            Some(password) if target.password.is_empty() => Target { password: password.clone(), ..target },
-            _ => target,
-        });
-        Ok(Self { given, password })
-    }
 }
 
 /// ER_UNKNOWN_SYSTEM_VARIABLE, ER_SP_DOES_NOT_EXIST (also said of a plugin), ER_DB_DROP_EXISTS:

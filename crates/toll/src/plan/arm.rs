@@ -37,10 +37,11 @@ pub fn resolved(
             programs: written.requires.clone(),
             root: written.requires_root,
             variables: written.requires_variable.clone(),
+            rig: Vec::new(),
         },
+        server_options: BTreeMap::new(),
         unavailable,
         burn_share: written.burn_share,
-        server_options: BTreeMap::new(),
     }
 }
 

@@ -3,7 +3,6 @@
 use super::arm::is_written_by_server;
 use crate::secrets;
 use crate::server::program::on_path;
-use crate::stage::rig::Need;
 use crate::treatment::Fill;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,13 +15,14 @@ pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub is_root: bool,
-    pub held_in: HeldIn,
     /// What stands, as it was asked for.
     pub setup: Setup,
     /// In the order of the setup; the reason where one could not be started. None: no server is in sight.
     pub servers: Vec<Result<ServerFacts, String>>,
     /// Steps of the rig that could not be made, by kind, and why.
     pub rig_missing: BTreeMap<String, String>,
+    /// What holds a treatment's processes together.
+    pub held_in: HeldIn,
 }
 
 /// What one server offers.
@@ -41,17 +41,11 @@ impl Facts {
     pub fn first(&self) -> Option<&ServerFacts> {
         self.servers.first()?.as_ref().ok()
     }
-
-    /// Of all servers of the run; empty where there is none.
-    pub fn flavour(&self) -> &str {
-        self.first().map_or("", |server| &server.server.flavour)
-    }
 }
 
 /// The reason why an arm cannot run, with what would change that; `None`: it can.
 pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
-    let need = Need::of_plan(arm);
-    let step = need.kinds().find_map(|kind| Some((kind.name, facts.rig_missing.get(kind.name)?)));
+    let step = arm.needs.rig.iter().find_map(|kind| Some((kind, facts.rig_missing.get(kind)?)));
     if let Some((kind, why)) = step {
         return Some(format!("the rig's step {kind} cannot be made here: {why}"));
     }
@@ -193,11 +187,14 @@ mod tests {
             config: vec![],
         };
         let variables = BTreeMap::new();
-        let held_in = HeldIn::ProcessGroup;
         let server = ServerFacts { server, variables, may_set: true, no_logs: None };
-        let setup = Setup::default();
-        let rig_missing = BTreeMap::new();
-        let facts = Facts { is_root: false, held_in, setup, servers: vec![Ok(server)], rig_missing };
+        let facts = Facts {
+            is_root: false,
+            setup: Setup::default(),
+            servers: vec![Ok(server)],
+            rig_missing: BTreeMap::new(),
+            held_in: HeldIn::ProcessGroup,
+        };
         let plan = settled.plan(&facts, &|_| fill.clone(), vec![]).unwrap();
         plan.arms.into_iter().find(|arm| arm.name == "dump-tcp").unwrap().unavailable
     }

@@ -10,8 +10,9 @@ mod hidden;
 mod setup;
 mod sweep;
 
-pub use available::{Facts, ServerFacts, no_program, no_variable};
-pub use hidden::hidden;
+pub use again::again;
+pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
+pub use hidden::{check_whole, hidden};
 
 use crate::clock;
 use crate::scenario::{
@@ -20,7 +21,6 @@ use crate::scenario::{
 };
 use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
-use available::{unavailable, unfit};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{FORMAT, Plan, Workload};
 
@@ -152,15 +152,6 @@ impl Settled {
         Ok(())
     }
 
-    /// Seconds that all trials will take, but for counting artefacts.
-    pub fn expected_s(&self, arms: usize) -> f64 {
-        let p = &self.profile;
-        // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
-        const SWITCH_S: f64 = 0.35;
-        let trial = p.settle.0 + p.window.0 * (1.0 + JITTER / 2.0) + p.gap.0 + SWITCH_S;
-        trial * arms as f64 * f64::from(p.rounds)
-    }
-
     /// What it means when an arm's commands end by themselves.
     pub fn ends(&self, name: &str) -> Ends {
         self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
@@ -168,9 +159,17 @@ impl Settled {
 
     /// An arm of the scenario, among those of this run or not.
     pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
-        let definitions = Definitions::new(&self.scenario.define, facts.flavour());
         let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
-        Ok(arm::resolved(written, self.arm_workload(written), &self.profile, &definitions))
+        Ok(self.resolved_arm(written, facts))
+    }
+
+    fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
+        let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
+        let definitions = Definitions::new(&self.scenario.define, flavour);
+        let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
+        arm.needs.rig = self.needs(written).map(str::to_owned).collect();
+        arm.server_options = written.server.of(flavour);
+        arm
     }
 
     /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
@@ -180,12 +179,10 @@ impl Settled {
         fill_of: &dyn Fn(&str) -> Fill,
         command: Vec<String>,
     ) -> anyhow::Result<Plan> {
-        let definitions = Definitions::new(&self.scenario.define, facts.flavour());
         let mut arms: Vec<toll_record::Arm> = Vec::with_capacity(self.arms.len());
         for written in &self.arms {
             let fill = &fill_of(&written.name);
-            let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
-            arm.server_options = written.server.of(facts.flavour());
+            let mut arm = self.resolved_arm(written, facts);
             arm.command = arm::shown(&arm, fill);
             arm.unavailable =
                 arm.unavailable.take().or_else(|| unavailable(&arm, facts)).or_else(|| unfit(&arm, fill));
@@ -205,7 +202,7 @@ impl Settled {
         Ok(Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: again::again(&command, self.seed),
+            command: again(&command, self.seed),
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
@@ -230,6 +227,20 @@ impl Settled {
             planned_mde_pct: None,
         })
     }
+}
+
+/// Seconds that all trials will take at most, but for counting artefacts.
+pub fn expected_s(plan: &Plan) -> f64 {
+    // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
+    const SWITCH_S: f64 = 0.35;
+    let jitter_s = plan.window_s * plan.jitter / 2.0;
+    let trial_s = |name: &String| {
+        let arm = plan.arms.iter().find(|arm| arm.name == *name);
+        // A command that ends the window is taken to be done within a usual one: its bound says nothing.
+        let window_s = arm.map_or(0.0, |arm| arm.window.at_most_s().min(plan.window_s));
+        plan.settle_s + jitter_s + window_s + plan.gap_s + SWITCH_S
+    };
+    plan.order.iter().flatten().map(trial_s).sum()
 }
 
 /// `standard` where there is one; a scenario with a single profile has no choice.

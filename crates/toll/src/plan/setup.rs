@@ -29,16 +29,18 @@ impl Settled {
         for step in &self.scenario.rig {
             let kind = Kind::named(&step.kind)?;
             // What none of the chosen arms needs would only be one thing more on the host.
-            let needed = self.arms.iter().any(|arm| {
-                let load = self.arm_workload(arm);
-                let need = Need::of(arm, &load.transport, &self.scenario.define);
-                need.kinds().any(|needed| needed.name == kind.name)
-            });
-            if needed {
+            if self.arms.iter().any(|arm| self.needs(arm).any(|needed| needed == kind.name)) {
                 rig.push(kind.resolved(step)?);
             }
         }
         Ok(Setup { sandbox, data, rig })
+    }
+
+    /// The kinds of step that an arm cannot do without.
+    pub(super) fn needs(&self, arm: &crate::scenario::Arm) -> impl Iterator<Item = &'static str> {
+        let load = self.arm_workload(arm);
+        let need = Need { arm, transport: &load.transport, define: &self.scenario.define };
+        need.kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
     }
 
     /// The data of the loads: the most tables, and rows in each, that any arm's load touches. None where no

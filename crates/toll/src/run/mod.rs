@@ -14,7 +14,7 @@ use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
 use crate::conduct::{Ending, Interrupt};
 use crate::journal::{Journal, Undo};
-use crate::plan::{Settled, Wishes};
+use crate::plan::{self, Settled, Wishes};
 use crate::recorder::Recorder;
 use crate::say::tell;
 use crate::scenario::Scenario;
@@ -26,21 +26,64 @@ use lock::HostLock;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use toll_record::{RunDir, RunResult, RunWriter};
+use toll_record::{Plan, RunDir, RunResult, RunWriter, Setup};
 
 /// A run as it was asked for.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    pub scenario: Scenario,
+    pub what: What,
     /// The scenario's text, kept in the run.
     pub text: String,
-    pub wishes: Wishes,
     pub server: ServerChoice,
     /// Absent: a fresh directory named after the scenario and the time.
     pub out: Option<PathBuf>,
     pub keep_artefacts: bool,
     /// The command line that repeats the run.
     pub command: Vec<String>,
+}
+
+/// What is to be carried out.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// A scenario that is yet to be planned, with what the command line asks for.
+    Scenario(Box<Scenario>, Box<Wishes>),
+    /// A plan as it was carried out before, to the letter.
+    Plan(Box<Plan>),
+}
+
+/// The same once all is settled that needs no server.
+enum Work {
+    Settled(Box<Settled>, Box<Wishes>),
+    Plan(Box<Plan>),
+}
+
+impl Work {
+    fn of(what: &What) -> anyhow::Result<Self> {
+        Ok(match what {
+            What::Scenario(scenario, wishes) => {
+                let settled = Settled::new(scenario.as_ref().clone(), wishes)?;
+                Self::Settled(Box::new(settled), wishes.clone())
+            }
+            What::Plan(plan) => {
+                plan::check_whole(plan)?;
+                Self::Plan(plan.clone())
+            }
+        })
+    }
+
+    fn scenario(&self) -> &str {
+        match self {
+            Self::Settled(settled, _) => &settled.scenario.name,
+            Self::Plan(plan) => &plan.scenario,
+        }
+    }
+
+    fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
+        match self {
+            Self::Settled(settled, _) => settled.setup(choice),
+            Self::Plan(plan) => Ok(plan.setup.clone()),
+        }
+    }
 }
 
 /// A run that has ended.
@@ -55,9 +98,9 @@ pub struct Finished {
 
 /// Carries the run out. An interrupted run is finished too: what was measured is analysed.
 pub fn run(asked: Asked) -> anyhow::Result<Finished> {
-    let mut settled = Settled::new(asked.scenario.clone(), &asked.wishes)?;
+    let mut work = Work::of(&asked.what)?;
     let interrupt = Interrupt::listen()?;
-    let dir = asked.out.clone().unwrap_or_else(|| name::fresh(&settled.scenario.name));
+    let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
     let run_id = name::run_id(&dir);
     let _alone = HostLock::take(&run_id)?;
     // Whatever the umask: who may write into it may put anything in the place of what toll writes.
@@ -77,7 +120,7 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
         let path = std::path::absolute(toll_record::unfinished(&dir, name))?;
         journal.record(Undo::Path { path })?;
     }
-    let conducted = conduct(&asked, &mut settled, &dir, writer, journal, &interrupt);
+    let conducted = conduct(&asked, &mut work, &dir, writer, journal, &interrupt);
     let ending = match conducted {
         Ok(ending) => ending,
         Err(error) => {
@@ -115,13 +158,13 @@ fn write_reports(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Resu
 
 fn conduct(
     asked: &Asked,
-    settled: &mut Settled,
+    work: &mut Work,
     dir: &Path,
     writer: RunWriter,
     journal: Journal,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Ending> {
-    let setup = settled.setup(&asked.server)?;
+    let setup = work.setup(&asked.server)?;
     let Opened { mut stage, facts, host } = stage::open(&asked.server, &setup, dir, journal, interrupt)?;
     let conducted = (|| {
         if interrupt.raised() {
@@ -135,7 +178,7 @@ fn conduct(
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
-        let ending = trials::trials(asked, settled, &facts, &mut stage, &recorder, dir, interrupt);
+        let ending = trials::trials(asked, work, &facts, &mut stage, &recorder, dir, interrupt);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))

@@ -286,26 +286,33 @@ pub struct Member {
 }
 
 impl Arm {
-    /// Whatever may hold placeholders.
-    pub fn texts(&self) -> Vec<String> {
-        let members = self.members().into_iter();
-        let mut texts: Vec<String> = members
-            .flat_map(|member| member.commands().chain(&member.stdout).cloned().collect::<Vec<_>>())
-            .collect();
-        texts.extend(self.set.0.iter().chain(&self.set_if_known.0).map(|(_, value)| value.clone()));
-        texts
-    }
-
     /// How it is carried out, in a word.
     pub fn how(&self) -> &'static str {
         match (self.members().as_slice(), self.artefact.map(artefacts::of)) {
             ([], Some(row)) if row.writer == Writer::Server => "log",
-            ([], _) if self.set.0.is_empty() && self.update.is_empty() && self.on.is_empty() => "none",
+            ([], _) if !self.has_statements() => "none",
             ([], _) => "settings",
             ([one], _) if one.copies.is_none() && one.stages.is_none() => "command",
             ([one], _) if one.copies.is_none() => "pipeline",
             _ => "processes",
         }
+    }
+
+    /// Whether anything is asked of a server.
+    pub fn has_statements(&self) -> bool {
+        let settings = self.set.0.is_empty() && self.set_if_known.0.is_empty() && self.update.is_empty();
+        !(settings && self.on.is_empty() && self.off.is_empty())
+    }
+
+    /// Whatever may hold placeholders.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts = Vec::new();
+        for member in self.members() {
+            texts.extend(member.commands().cloned());
+            texts.extend(member.stdout);
+        }
+        texts.extend(self.set.0.iter().chain(&self.set_if_known.0).map(|(_, value)| value.clone()));
+        texts
     }
 
     /// All processes as written, whichever way that was.

@@ -6,7 +6,7 @@ use crate::stage::data::Recipe;
 use crate::stage::rig::{self, Need};
 use crate::treatment::OF_SERVER;
 use anyhow::{Context, bail, ensure};
-use toll_record::Meter;
+use toll_record::ArtefactKind;
 
 /// What to do about an arm that needs a server in a scenario without one.
 const NO_SERVER: &str = "subject = \"host\" has no server: leave it out, or ask for subject = \"server\"";
@@ -32,7 +32,7 @@ impl Scenario {
         for arm in &self.arms {
             let transport = arm.workload.transport.as_ref().or(self.workload.transport.as_ref());
             let transport = transport.map_or("", String::as_str);
-            let need = Need::of(arm, transport, &self.define);
+            let need = Need { arm, transport, define: &self.define };
             if let Some(kind) = need.kinds().find(|kind| !kinds.contains(&kind.name)) {
                 bail!(
                     "arm `{}` needs a step that the rig does not have: add [[rig]] kind = {:?}",
@@ -80,23 +80,19 @@ impl Arm {
     fn check_without_server(&self, scenario: &Scenario) -> anyhow::Result<()> {
         ensure!(self.workload.is_none(), "its `workload` is a load on a server: {NO_SERVER}");
         ensure!(self.server.options.is_empty(), "its `server` is for a server: {NO_SERVER}");
-        let statements = !(self.set.0.is_empty()
-            && self.set_if_known.0.is_empty()
-            && self.update.is_empty()
-            && self.on.is_empty()
-            && self.off.is_empty());
-        let by_server = |kind| matches!(artefacts::of(kind).writer, Writer::Server);
+        let counted = self.artefact == Some(ArtefactKind::Server);
+        let is_log = self.artefact.is_some_and(|kind| artefacts::of(kind).writer == Writer::Server);
         for (asks, what) in [
-            (statements, "its statements are for a server"),
-            (self.artefact.is_some_and(by_server), "its artefact is a server's log"),
-            (self.count.is_some(), "`count` asks a server"),
-            (matches!(self.meter, Some(Meter::Server | Meter::Driver)), "its `meter` is a server's"),
+            (self.has_statements(), "its statements are for a server"),
+            (is_log, "its artefact is a server's log"),
+            (self.meter == Some(toll_record::Meter::Server), "its meter is the server's"),
+            (counted, "its artefact is counted by a server"),
             (self.fresh_sessions, "`fresh_sessions` are a load's"),
             (!self.requires_variable.is_empty(), "`requires_variable` asks a server"),
         ] {
             ensure!(!asks, "{what}: {NO_SERVER}");
         }
-        let need = Need::of(self, "", &scenario.define);
+        let need = Need { arm: self, transport: "", define: &scenario.define };
         if let Some(name) = OF_SERVER.iter().find(|name| need.mentions(&[name])) {
             bail!("{{{name}}} is a server's: {NO_SERVER}");
         }
@@ -130,11 +126,11 @@ mod tests {
             ("server = { options = { any = { log_bin = \"x\" } } }", runs, "[server] is for a server"),
             ("define = { x = { mysql = \"y\" } }", runs, "[define.x] differs by server"),
             ("rig = [{ kind = \"ssh\" }]", runs, "leads to a server"),
-            ("", "on = [\"DO 1\"]", "its statements are for a server"),
+            ("", "on = [\"DO 1\"]", "statements are for a server"),
             ("", "command = \"nc {socket}\"", "{socket} is a server's"),
             ("define = { to = \"-p {port}\" }", "command = \"nc {to}\"", "{port} is a"),
             ("", &format!("{runs}\nworkload = {{ rate = 9.0 }}"), "its `workload` is a load"),
-            ("", &format!("{runs}\nmeter = \"server\""), "its `meter` is a server's"),
+            ("", &format!("{runs}\nmeter = \"server\""), "its meter is the server's"),
             ("", &format!("{runs}\nserver = {{ options = {{ any = {{ x = \"y\" }} }} }}"), "its `server`"),
         ] {
             let said = scenario("host", head, arm).expect_err(&format!("{head} {arm} was accepted"));

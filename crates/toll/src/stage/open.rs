@@ -65,10 +65,10 @@ pub fn open(
     };
     let mut facts = Facts {
         is_root: nix::unistd::geteuid().is_root(),
-        held_in: if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
         setup: setup.clone(),
         servers: Vec::new(),
         rig_missing: BTreeMap::new(),
+        held_in: if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
     };
     match choice {
         ServerChoice::None => {}

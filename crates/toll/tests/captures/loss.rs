@@ -22,6 +22,31 @@ pub fn without(capture: &[u8], mut lose: impl FnMut(usize) -> bool) -> Vec<u8> {
     kept
 }
 
+/// The first record from number `least` on that every record before it is older than, so that a moment
+/// tells on which side of the cut a packet is: stamps are whole microseconds, and those of two CPUs need not
+/// be in the file's order.
+pub fn cut_between(capture: &[u8], least: usize) -> usize {
+    let mut stamps = Vec::new();
+    let mut at = HEADER;
+    while let Some(record) = capture.get(at..at + 16) {
+        let word = |i: usize| u32::from_le_bytes(record[i..i + 4].try_into().unwrap());
+        stamps.push((word(0), word(4)));
+        at += 16 + word(8) as usize;
+    }
+    let mut oldest_after = stamps.clone();
+    for i in (1..oldest_after.len()).rev() {
+        oldest_after[i - 1] = oldest_after[i - 1].min(oldest_after[i]);
+    }
+    let mut newest_before = stamps[..least].iter().copied().max().unwrap();
+    (least..stamps.len())
+        .find(|&i| {
+            let is_between = newest_before < oldest_after[i];
+            newest_before = newest_before.max(stamps[i]);
+            is_between
+        })
+        .unwrap()
+}
+
 /// One packet of a hundred is missing, at random: no event that is called clean may be false, and
 /// what is missing must show.
 pub fn one_packet_of_a_hundred(capture: &[u8], whole: &Events, config: &Config, case: &str) {

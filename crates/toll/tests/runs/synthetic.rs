@@ -149,11 +149,11 @@ impl Synthetic {
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
-                    server_options: BTreeMap::new(),
                     meter: Meter::Driver,
                     window: Window::Time { s: self.window_s },
                     treatment: Default::default(),
                     needs: Default::default(),
+                    server_options: BTreeMap::new(),
                 })
                 .collect(),
             order: order

@@ -1,8 +1,7 @@
-//! Which server do the options name, and where does the password come from?
-//!
-//! Never from the command line: it would stand in the process list.
+//! Which server do the options of `toll load` name, and how does it connect?
 
-use anyhow::{Context, Result, bail};
+use crate::cli::login::{Login, with_password};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use toll_load::{Address, Compression, NO_BINLOG, Secret, Target, Tls};
@@ -90,27 +89,19 @@ impl TargetArgs {
         if self.password {
             let asked =
                 rpassword::prompt_password("Password: ").context("cannot ask for a password: no terminal")?;
-            target.password = Secret::new(asked);
-        } else if target.password.is_empty()
-            && let Ok(password) = std::env::var("MYSQL_PWD")
-        {
-            target.password = Secret::new(password);
+            return Ok(Target { password: Secret::new(asked), ..target });
         }
-        Ok(target)
+        Ok(with_password(target))
     }
 
     fn base(&self) -> Result<Target> {
         if let Some(dsn) = &self.dsn {
-            if Target::dsn_holds_password(dsn) {
-                bail!(
-                    "the --dsn holds a password, which anybody on this host can read: \
-                     put the whole address into TOLL_DSN, or the password into MYSQL_PWD"
-                );
-            }
-            return Ok(Target::parse_dsn(dsn)?);
+            return Ok(Login::of_dsn(dsn)
+                .context("in --dsn (or give the whole address in TOLL_DSN)")?
+                .target);
         }
         if let Some(file) = &self.defaults_file {
-            return Ok(Target::from_defaults_file(file)?);
+            return Ok(Login::of_file(file).context("in --defaults-file")?.target);
         }
         match std::env::var("TOLL_DSN") {
             Ok(dsn) if self.socket.is_none() && self.host.is_none() && self.port.is_none() => {

@@ -30,11 +30,11 @@ fn an_arm(name: &str) -> Arm {
         curve: None,
         unavailable: None,
         burn_share: None,
-        server_options: BTreeMap::new(),
         meter: Meter::Driver,
         window: Window::Time { s: 5.0 },
         treatment: Default::default(),
         needs: Default::default(),
+        server_options: BTreeMap::new(),
     }
 }
 

@@ -21,7 +21,7 @@ pub const KIND: Kind = Kind {
     keys: &[("rate", "1gbit"), ("burst", "1300kb")],
     transports: &[],
     needs_server: false,
-    serves: |need| need.remote_port.is_some(),
+    serves: |need| need.arm.remote_port.is_some(),
     programs: || if nix::unistd::geteuid().is_root() { &["ip", "tc", "nc"] } else { &["nc"] },
     open,
 };

@@ -40,45 +40,25 @@ pub static KINDS: [Kind; 3] = [far_end::KIND, link::KIND, ssh::KIND];
 
 /// What an arm asks of the rig.
 pub struct Need<'a> {
+    pub arm: &'a Arm,
     /// Of its load.
-    transport: &'a str,
-    remote_port: Option<u16>,
-    /// Commands and settings, with placeholders.
-    texts: Vec<String>,
+    pub transport: &'a str,
     /// The scenario's definitions, through which it may ask.
-    define: Option<&'a BTreeMap<String, Define>>,
+    pub define: &'a BTreeMap<String, Define>,
 }
 
-impl<'a> Need<'a> {
-    /// Of an arm as written, with the transport that its load has in the end.
-    pub fn of(arm: &Arm, transport: &'a str, define: &'a BTreeMap<String, Define>) -> Self {
-        Self { transport, remote_port: arm.remote_port, texts: arm.texts(), define: Some(define) }
-    }
-
-    /// Of a resolved arm, whose texts are free of definitions.
-    pub fn of_plan(arm: &'a toll_record::Arm) -> Self {
-        let processes = &arm.treatment.processes;
-        let words =
-            processes.iter().flat_map(|process| process.stages.iter().flatten().chain(&process.stdout));
-        let settings = arm.treatment.settings.iter().map(|setting| &setting.value);
-        Self {
-            transport: &arm.workload.transport,
-            remote_port: arm.treatment.remote_port,
-            texts: words.chain(settings).cloned().collect(),
-            define: None,
-        }
-    }
-
+impl Need<'_> {
     /// Whether a command or setting of the arm has one of these placeholders, by itself or in a definition.
     pub fn mentions(&self, placeholders: &[&str]) -> bool {
-        let mut open: Vec<&str> = self.texts.iter().map(String::as_str).collect();
+        let texts = self.arm.texts();
+        let mut open: Vec<&str> = texts.iter().map(String::as_str).collect();
         let mut seen: Vec<&str> = Vec::new();
         while let Some(text) = open.pop() {
             let has = |name: &str| text.contains(&format!("{{{name}}}"));
             if placeholders.iter().any(|name| has(name)) {
                 return true;
             }
-            for (name, value) in self.define.into_iter().flatten() {
+            for (name, value) in self.define {
                 if has(name) && !seen.contains(&name.as_str()) {
                     seen.push(name);
                     match value {

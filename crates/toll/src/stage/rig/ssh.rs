@@ -5,7 +5,7 @@
 
 use super::Kind;
 use crate::child;
-use crate::journal::{Journal, Undo};
+use crate::journal::{Journal, Undo, held};
 use crate::server::program::on_path;
 use crate::signals;
 use crate::stage::{Stage, Standing};
@@ -106,7 +106,9 @@ fn start_ssh(
     command.arg("-L").arg(format!("127.0.0.1:{to_tcp}:127.0.0.1:{}", server.port));
     command.arg("-L").arg(format!("127.0.0.1:{to_unix}:{}", server.socket));
     command.arg(format!("{user}@127.0.0.1"));
-    let mut ssh = spawn(journal, &mut command, "ssh -L", &log)?;
+    log_to(&mut command, &log)?;
+    command.stdin(Stdio::null());
+    let (mut ssh, _) = journal.spawn(&mut command, "ssh -L", None, STOP_WITHIN)?;
     wait(&mut ssh, &log, "ssh -L", || greets(to_tcp) && greets(to_unix))
 }
 
@@ -149,10 +151,11 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<()> {
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     // It starts itself anew for each connection, and wants to be called by its full path for that.
     let program = on_path("sshd").context("no sshd: install openssh-server")?;
-    let mut command = child::command(program);
+    let mut command = held::command(program);
     command.args(["-D", "-e", "-f"]).arg(&config);
     let log = dir.join("sshd.log");
-    let mut sshd = spawn(journal, &mut command, "sshd", &log)?;
+    log_to(&mut command, &log)?;
+    let (mut sshd, _) = journal.spawn_held(&mut command, "sshd", None, STOP_WITHIN)?;
     wait(&mut sshd, &log, "sshd", || answers(port, b"SSH-"))
 }
 
@@ -166,10 +169,10 @@ fn quoted(path: &str) -> String {
     format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn spawn(journal: &Journal, command: &mut Command, what: &str, log: &Path) -> anyhow::Result<Child> {
+fn log_to(command: &mut Command, log: &Path) -> anyhow::Result<()> {
     let words = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    command.stdin(Stdio::null()).stdout(words.try_clone()?).stderr(words);
-    journal.spawn(command, what, None, STOP_WITHIN).map(|(child, _)| child)
+    command.stdout(words.try_clone()?).stderr(words);
+    Ok(())
 }
 
 fn wait(child: &mut Child, log: &Path, what: &str, mut ready: impl FnMut() -> bool) -> anyhow::Result<()> {
