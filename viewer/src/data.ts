@@ -32,7 +32,7 @@ export type Artefact = record.ArtefactResult;
 export type RawArtefact = record.Artefact;
 export type Stall = record.StallSpan;
 export type Interval = [number, number];
-export type { Axis, Chart, Host, Outcome, Role, Server, Verdict, Workload } from './record';
+export type { Axis, Chart, Definition, Host, Outcome, Role, Server, Verdict, Workload } from './record';
 
 export interface Span {
   trial: number;
@@ -85,3 +85,15 @@ export function armNames(page: Page): string[] {
 export function catches(page: Page): boolean {
   return page.runs.some(run => run.plan?.arms.some(arm => arm.artefact !== null) ?? true);
 }
+
+/** What the runs of this page say of an outcome; the first that knows it speaks for all. */
+export function definition(page: Page, name: string): record.Definition | undefined {
+  for (const { result } of analysed(page)) {
+    const found = result.definitions.find(d => d.name === name);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+/** The outcome that verdicts on an arm are drawn from. */
+export const judgedBy = (result: Result, arm: Arm): string => arm.judged_by ?? result.primary;

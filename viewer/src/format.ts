@@ -1,5 +1,7 @@
 // How is a number shown: how many digits, in which unit?
 
+import type { Definition, Outcome, Verdict } from './data';
+
 const MINUS = '\u2212';
 const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
@@ -83,7 +85,9 @@ export function seconds(s: number): string {
 /** An outcome's value in the unit that people read. */
 export function inUnit(value: number, unit: string): string {
   if (unit === 'us') return micros(value);
+  if (unit === 'bytes') return bytes(value);
   if (unit === 'bytes/s') return `${bytes(value)}/s`;
+  if (unit === '%') return `${num(value)}%`;
   return `${num(value)} ${unit}`;
 }
 
@@ -101,29 +105,40 @@ export function date(wallUs: number): string {
   return `${new Date(wallUs / 1000).toISOString().slice(0, 16).replace('T', ' ')} UTC`;
 }
 
-const TITLES: Record<string, string> = {
-  qps: 'Throughput',
-  tps: 'Transactions',
-  latency_us_mean: 'Response time, mean',
-  latency_us_p50: 'Response time, median',
-  latency_us_p95: 'Response time, p95',
-  latency_us_p99: 'Response time, p99',
-  latency_us_p999: 'Response time, p99.9',
-  latency_us_max: 'Response time, longest',
-  cpu_us_per_query: 'CPU per query, whole host',
-  server_cpu_us_per_query: 'CPU per query, server',
-  driver_cpu_us_per_query: 'CPU per query, load driver',
-  treatment_cpu_us_per_query: 'CPU per query, treatment',
-  toll_cpu_us_per_query: 'CPU per query, toll itself',
-  host_busy_cpus: 'CPUs busy',
-  artefact_bytes_per_s: 'Artefact written',
-  stall_s: 'Time stalled',
-  elapsed_s: 'Time until done',
-};
+/** With a capital first letter, for a heading; `p99` stays as it is. */
+export function capitalised(text: string): string {
+  if (/^[a-z]\d/.test(text)) return text;
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
 
-/** An outcome in words; one that this page was not told of goes by its own name. */
-export function outcomeTitle(name: string): string {
-  return TITLES[name] ?? name.replaceAll('_', ' ');
+/** An outcome in words; one that no run defines goes by its own name. */
+export function outcomeTitle(defined: Definition | undefined, name: string): string {
+  return capitalised(defined?.title ?? name.replaceAll('_', ' '));
+}
+
+/** A difference in its own unit, always with its sign. */
+export function signed(value: number, unit: string): string {
+  // Between two shares: percent would be taken for a share of the share.
+  const size = unit === '%' ? `${num(Math.abs(value))} points` : inUnit(Math.abs(value), unit);
+  return `${value < 0 && /[1-9]/.test(size) ? MINUS : '+'}${size}`;
+}
+
+type Estimated = Pick<Outcome, 'toll_pct' | 'ci95_pct' | 'effect' | 'ci95'>;
+
+const sized = (verdict: Verdict | undefined, unit: string) =>
+  verdict === 'not-compared' ? (v: number) => inUnit(v, unit) : (v: number) => signed(v, unit);
+
+/** What was estimated: in percent for ratios, else in the outcome's unit. */
+export function estimate(of: Estimated, unit: string, verdict?: Verdict): string {
+  const effect = of.effect ?? null;
+  return effect === null ? signedPct(of.toll_pct) : sized(verdict, unit)(effect);
+}
+
+/** Its interval, in the same measure. */
+export function range(of: Estimated, unit: string, verdict?: Verdict): string {
+  if ((of.effect ?? null) === null) return interval(of.ci95_pct);
+  const text = sized(verdict, unit);
+  return of.ci95 ? `${text(of.ci95[0])} to ${text(of.ci95[1])}` : 'no interval';
 }
 
 const VERDICTS: Record<string, string> = {
@@ -133,6 +148,7 @@ const VERDICTS: Record<string, string> = {
   'no-effect': 'no effect',
   unclear: 'unclear: more rounds needed',
   'no-interval': 'too few rounds for an interval',
+  'not-compared': 'not compared',
 };
 
 export function verdictText(verdict: string): string {

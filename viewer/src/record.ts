@@ -3,7 +3,16 @@
 /**
  * The baseline against itself.
  */
-export type AaCheck = { arm: string, toll_pct: number | null, ci95_pct: [number, number] | null, ok: boolean, };
+export type AaCheck = { arm: string, toll_pct: number | null, ci95_pct: [number, number] | null, 
+/**
+ * Where the primary outcome is compared as a difference, in its unit.
+ */
+effect?: number | null, ci95?: [number, number] | null, ok: boolean, };
+
+/**
+ * How the readings of a window become one number.
+ */
+export type Aggregate = "mean" | "peak" | "sum" | "rate" | "per-query" | { "quantile": number };
 
 /**
  * An arm with nothing left open: this is what is carried out.
@@ -33,6 +42,10 @@ window: Window,
  */
 against?: string | null, 
 /**
+ * The outcome that verdicts on this arm are drawn from; absent: the plan's primary one.
+ */
+judged_by?: string | null, 
+/**
  * The load-latency curve that this arm is a point of: the name of the arm that was swept.
  */
 curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, needs?: Needs, 
@@ -53,7 +66,11 @@ export type ArmResult = { name: string, title: string, role: Role, command: stri
 /**
  * The arm that this one is compared with; absent for a baseline.
  */
-against?: string | null, unavailable: string | null, 
+against?: string | null, 
+/**
+ * The outcome that verdicts on this arm are drawn from; absent: the run's primary one.
+ */
+judged_by?: string | null, unavailable: string | null, 
 /**
  * Windows that entered the analysis.
  */
@@ -112,10 +129,12 @@ executed: number,
  */
 encrypted?: boolean, note: string | null, };
 
+export type ArtefactColumn = "bytes" | "packets" | "queries-share" | "dropped-share";
+
 /**
  * What kind of thing a treatment leaves behind; decides how it is counted.
  */
-export type ArtefactKind = "pcap" | "tcpdump-text" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory";
+export type ArtefactKind = "pcap" | "tcpdump-text" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory" | "unknown";
 
 /**
  * Means over the arm's trials; counts are sums.
@@ -162,9 +181,18 @@ export type ChartSeries = { name: string,
 points: Array<[number, number, number | null, number | null]>, };
 
 /**
+ * How an arm's windows are held against the baseline's.
+ */
+export type Compare = "log-ratio" | "difference" | "absolute";
+
+/**
  * A control whose answer is known.
  */
-export type ControlCheck = { arm: string, outcome: string, expected_pct: number, toll_pct: number | null, ci95_pct: [number, number] | null, ok: boolean, text: string, };
+export type ControlCheck = { arm: string, outcome: string, expected_pct: number, toll_pct: number | null, ci95_pct: [number, number] | null, 
+/**
+ * Where that outcome is compared as a difference, in its unit; none is expected then.
+ */
+effect?: number | null, ci95?: [number, number] | null, ok: boolean, text: string, };
 
 /**
  * What a meter counts.
@@ -187,6 +215,35 @@ rows: number,
  * Drivers whose loads change rows; empty: it is only read.
  */
 written_by?: Array<string>, };
+
+/**
+ * One outcome of a window: a number with a name.
+ */
+export type Definition = { 
+/**
+ * In scenarios, bounds and JSON; the unit is part of it: `latency_us_p99`.
+ */
+name: string, unit: string, 
+/**
+ * In words, for a sentence: `p99 response time`.
+ */
+title: string, 
+/**
+ * In fewer words, for the head of a table's column; absent: the title.
+ */
+head?: string | null, 
+/**
+ * More is better (throughput) or less is better (latency, CPU).
+ */
+higher_is_better: boolean, source: Source, aggregate: Aggregate, compare: Compare, zeros: Zeros, 
+/**
+ * In the outcome's own unit: a difference whose interval lies inside ±margin is called "no effect".
+ */
+margin?: number | null, 
+/**
+ * Whether it is drawn over the rate where arms ran at several rates.
+ */
+by_rate?: boolean, };
 
 /**
  * What holds the processes of a treatment, and knows what they used.
@@ -218,6 +275,8 @@ settings: { [key in string]: string }, tools: Array<Tool>,
  */
 server_variables: { [key in string]: string }, };
 
+export type LoadColumn = "statements" | "events" | "errors";
+
 /**
  * Minimal detectable effect on the primary outcome, at 80% power.
  */
@@ -230,6 +289,10 @@ planned_pct: number | null,
  * From the run's own A/A or pairs.
  */
 achieved_pct: number | null, 
+/**
+ * The same where that outcome is compared as a difference, in its unit.
+ */
+achieved?: number | null, 
 /**
  * Rounds that would make an effect as large as the margin detectable.
  */
@@ -270,13 +333,22 @@ higher_is_better: boolean, mean: number, sd: number,
  */
 values: Array<number>, 
 /**
- * 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
+ * Of a log ratio: 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
  */
 toll_pct: number | null, 
 /**
- * Absent with fewer rounds than an interval needs.
+ * Around `toll_pct`; absent with fewer rounds than an interval needs.
  */
 ci95_pct: [number, number] | null, 
+/**
+ * Of a difference: mean of arm - baseline in the same round; of what is not compared: the mean itself.
+ * In `unit`; absent for log ratios.
+ */
+effect?: number | null, 
+/**
+ * Around `effect`, in `unit`; absent with fewer rounds than an interval needs.
+ */
+ci95?: [number, number] | null, 
 /**
  * `sign-flip`, `bootstrap-t`, `bootstrap-bca`, or why there is none.
  */
@@ -295,6 +367,8 @@ received: number,
  * "dropped by kernel".
  */
 dropped: number, };
+
+export type Party = "host" | "server" | "driver" | "treatment" | "remote" | "toll";
 
 /**
  * `plan.json`.
@@ -316,6 +390,18 @@ baseline: string,
  * Name of the one outcome that verdicts are drawn from.
  */
 primary: string, 
+/**
+ * What is told of each window, in the order of reports. Empty in format 1: the catalogue's.
+ */
+outcomes: Array<Definition>, 
+/**
+ * Names of the outcomes that a table shows, in the order of its columns.
+ */
+columns: Array<string>, 
+/**
+ * Names of the outcomes that the page draws, in this order.
+ */
+panels: Array<string>, 
 /**
  * An effect whose interval lies inside ±margin is called "no effect".
  */
@@ -403,6 +489,8 @@ after_s: number,
  */
 env?: Array<string>, };
 
+export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes";
+
 export type QueryCount = { queries: number, 
 /**
  * Who counted: `toll`, `pt-query-digest`, `server`.
@@ -457,7 +545,19 @@ export type RunResult = { format: number, toll_version: string, scenario: string
 /**
  * One sentence, drawn from the numbers, with its interval.
  */
-answer: string, profile: string, command: Array<string>, seed: number, baseline: string, primary: string, margin_pct: number, alpha: number, rounds_planned: number, 
+answer: string, profile: string, command: Array<string>, seed: number, baseline: string, primary: string, 
+/**
+ * What the outcomes of arms mean, in the order of reports.
+ */
+definitions: Array<Definition>, 
+/**
+ * Names of the outcomes that a table shows, in the order of its columns.
+ */
+columns: Array<string>, 
+/**
+ * Names of the outcomes that the page draws, in this order.
+ */
+panels: Array<string>, margin_pct: number, alpha: number, rounds_planned: number, 
 /**
  * Rounds in which every available arm has a window.
  */
@@ -566,6 +666,11 @@ rig?: Array<RigStep>, };
 export type Signal = "INT" | "TERM" | "KILL" | "USR1";
 
 /**
+ * Which readings of a window an outcome is made of.
+ */
+export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "trial", column: TrialColumn, };
+
+/**
  * A stretch in which the host did (nearly) nothing for its clients.
  */
 export type StallSpan = { arm: string, trial: number, 
@@ -611,7 +716,9 @@ fresh_sessions: boolean,
  */
 remote_port: number | null, };
 
-export type Verdict = "baseline" | "costly" | "cheaper" | "no-effect" | "unclear" | "no-interval";
+export type TrialColumn = "seconds" | "stalled-s";
+
+export type Verdict = "baseline" | "costly" | "cheaper" | "no-effect" | "unclear" | "no-interval" | "not-compared";
 
 /**
  * A doubt, by name, and what to do about it.
@@ -659,3 +766,8 @@ reconnect_every: number,
  * Intended events a second; absent: closed loop.
  */
 rate_per_s: number | null, };
+
+/**
+ * What a value of zero means to a ratio.
+ */
+export type Zeros = "refuse" | "fewer-than-one";

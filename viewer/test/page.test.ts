@@ -173,6 +173,20 @@ test('each chart has words, a table and copies', { skip }, () =>
   }),
 );
 
+test("a run's own outcome is drawn in its unit, by the name that its definition gives it", { skip }, () =>
+  withPage('quick.html', {}, async opened => {
+    const { page } = opened;
+    const label = (await page.getAttribute('#chart-tolls .canvas', 'aria-label')) ?? '';
+    assert.match(label, /Wait for the log: .*A \+[\d.]+ ms, costly/);
+    assert.match(label, /Throughput: .*A −[\d.]+%, costly/);
+    await page.click('#chart-tolls details.data summary');
+    await page.waitForSelector('#chart-tolls tbody tr');
+    const table = (await page.textContent('#chart-tolls table')) ?? '';
+    assert.match(table, /Wait for the logA[\d.]+ ms\+[\d.]+ ms\+[\d.]+ ms to \+[\d.]+ ms/);
+    quiet(opened);
+  }),
+);
+
 test('a link leads to its chart', { skip }, () =>
   withPage('standard.html', { link: '#chart-latency' }, async opened => {
     const top = await opened.page.$eval('#chart-latency', figure => figure.getBoundingClientRect().top);

@@ -8,6 +8,7 @@ mod artefact;
 mod dir;
 mod host;
 mod latency;
+mod outcome;
 mod plan;
 mod result;
 mod sample;
@@ -22,6 +23,10 @@ pub use artefact::{Artefact, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
+pub use outcome::{
+    Aggregate, ArtefactColumn, Compare, Definition, LoadColumn, Party, ProcessColumn, Source, TrialColumn,
+    Zeros,
+};
 pub use plan::{
     Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
     Signal, Treatment, Window, Workload,
@@ -34,5 +39,5 @@ pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, Ser
 pub use setup::{DataSetup, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
-/// Version of the run format. Readers refuse a newer one.
+/// Version of the run format. Readers refuse a newer one, and read older ones.
 pub const FORMAT: u32 = 2;

@@ -21,6 +21,15 @@ pub struct Plan {
     pub baseline: String,
     /// Name of the one outcome that verdicts are drawn from.
     pub primary: String,
+    /// What is told of each window, in the order of reports. Empty in format 1: the catalogue's.
+    #[serde(default)]
+    pub outcomes: Vec<crate::Definition>,
+    /// Names of the outcomes that a table shows, in the order of its columns.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Names of the outcomes that the page draws, in this order.
+    #[serde(default)]
+    pub panels: Vec<String>,
     /// An effect whose interval lies inside ±margin is called "no effect".
     pub margin_pct: f64,
     /// 0.05 gives 95% intervals.
@@ -79,6 +88,9 @@ pub struct Arm {
     /// The arm that this one is compared with; absent: the plan's baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
+    /// The outcome that verdicts on this arm are drawn from; absent: the plan's primary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<String>,
     /// The load-latency curve that this arm is a point of: the name of the arm that was swept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<String>,
@@ -318,6 +330,9 @@ pub enum ArtefactKind {
     Bytes,
     /// A directory of files of which only the size is of interest.
     Directory,
+    /// Written by a newer toll: all that can be told of it is its size.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What keeps the server busy.

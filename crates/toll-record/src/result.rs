@@ -19,6 +19,15 @@ pub struct RunResult {
     pub seed: u64,
     pub baseline: String,
     pub primary: String,
+    /// What the outcomes of arms mean, in the order of reports.
+    #[serde(default)]
+    pub definitions: Vec<crate::Definition>,
+    /// Names of the outcomes that a table shows, in the order of its columns.
+    #[serde(default)]
+    pub columns: Vec<String>,
+    /// Names of the outcomes that the page draws, in this order.
+    #[serde(default)]
+    pub panels: Vec<String>,
     pub margin_pct: f64,
     pub alpha: f64,
     pub rounds_planned: u32,
@@ -57,6 +66,9 @@ pub struct ArmResult {
     /// The arm that this one is compared with; absent for a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
+    /// The outcome that verdicts on this arm are drawn from; absent: the run's primary one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judged_by: Option<String>,
     pub unavailable: Option<String>,
     /// Windows that entered the analysis.
     pub windows: u32,
@@ -84,10 +96,17 @@ pub struct Outcome {
     pub sd: f64,
     /// One value for each window, in the order of rounds.
     pub values: Vec<f64>,
-    /// 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
+    /// Of a log ratio: 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
     pub toll_pct: Option<f64>,
-    /// Absent with fewer rounds than an interval needs.
+    /// Around `toll_pct`; absent with fewer rounds than an interval needs.
     pub ci95_pct: Option<[f64; 2]>,
+    /// Of a difference: mean of arm - baseline in the same round; of what is not compared: the mean itself.
+    /// In `unit`; absent for log ratios.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<f64>,
+    /// Around `effect`, in `unit`; absent with fewer rounds than an interval needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
     /// `sign-flip`, `bootstrap-t`, `bootstrap-bca`, or why there is none.
     pub method: String,
     pub p: Option<f64>,
@@ -111,6 +130,8 @@ pub enum Verdict {
     Unclear,
     /// Too few rounds for an interval.
     NoInterval,
+    /// Shown by itself: there is nothing that it is compared with.
+    NotCompared,
 }
 
 /// Means over the arm's trials; counts are sums.
@@ -170,6 +191,11 @@ pub struct AaCheck {
     pub arm: String,
     pub toll_pct: Option<f64>,
     pub ci95_pct: Option<[f64; 2]>,
+    /// Where the primary outcome is compared as a difference, in its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
     pub ok: bool,
 }
 
@@ -182,6 +208,11 @@ pub struct ControlCheck {
     pub expected_pct: f64,
     pub toll_pct: Option<f64>,
     pub ci95_pct: Option<[f64; 2]>,
+    /// Where that outcome is compared as a difference, in its unit; none is expected then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<[f64; 2]>,
     pub ok: bool,
     pub text: String,
 }
@@ -194,6 +225,9 @@ pub struct Mde {
     pub planned_pct: Option<f64>,
     /// From the run's own A/A or pairs.
     pub achieved_pct: Option<f64>,
+    /// The same where that outcome is compared as a difference, in its unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub achieved: Option<f64>,
     /// Rounds that would make an effect as large as the margin detectable.
     pub rounds_for_margin: Option<u32>,
 }

@@ -15,6 +15,9 @@ pub enum Sample {
     Server(ServerSample),
     Tick(Tick),
     Own(OwnSample),
+    /// Of a kind that a newer toll wrote.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Completions of the load in one short bin. `mono_us` is the bin's *end*.
@@ -115,6 +118,55 @@ pub struct PressureSample {
     pub writeback_bytes: u64,
 }
 
+/// Names of a sample's columns, and how each is read; absent is absent.
+macro_rules! columns {
+    ($sample:ty: $($column:ident),* $(,)?) => {
+        impl $sample {
+            /// Every column, in the order of the fields.
+            pub const COLUMNS: &[&str] = &[$(stringify!($column)),*];
+
+            /// One column by its name; also absent where there is no such column.
+            pub fn column(&self, name: &str) -> Option<f64> {
+                match name {
+                    $(stringify!($column) => self.$column.reading(),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+columns!(HostSample:
+    cpu_user_pct, cpu_system_pct, cpu_iowait_pct, cpu_steal_pct, mem_used_bytes, mem_cached_bytes,
+    net_rx_bytes_per_s, net_tx_bytes_per_s, lo_bytes_per_s, disk_reads_per_s, disk_writes_per_s,
+    disk_read_bytes_per_s, disk_write_bytes_per_s, disk_read_await_ms, disk_write_await_ms, disk_queue,
+    load_1, load_5, load_15, context_switches_per_s,
+);
+columns!(PressureSample: psi_cpu_pct, psi_io_pct, psi_memory_pct, dirty_bytes, writeback_bytes);
+
+/// A field of a sample as a number.
+trait Reading {
+    fn reading(&self) -> Option<f64>;
+}
+
+impl Reading for f64 {
+    fn reading(&self) -> Option<f64> {
+        Some(*self)
+    }
+}
+
+impl Reading for u64 {
+    fn reading(&self) -> Option<f64> {
+        Some(*self as f64)
+    }
+}
+
+impl Reading for Option<f64> {
+    fn reading(&self) -> Option<f64> {
+        *self
+    }
+}
+
 /// Server status counters over the interval, by their own names, as rates or levels.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerSample {
@@ -162,6 +214,33 @@ mod tests {
             bare.replace(r#""dirty"#, r#""psi_cpu_pct":0.0,"psi_io_pct":1.5,"psi_memory_pct":0.0,"dirty"#);
         let read: Sample = serde_json::from_str(&older).unwrap();
         assert!(matches!(&read, Sample::Pressure(p) if p.psi_io_pct == Some(1.5)), "{read:?}");
+    }
+
+    #[test]
+    fn every_field_of_a_sample_is_a_column_of_it() {
+        let fields = |sample: serde_json::Value| -> std::collections::BTreeSet<String> {
+            sample.as_object().unwrap().keys().filter(|key| *key != "mono_us").cloned().collect()
+        };
+        let names = |columns: &[&str]| columns.iter().map(|name| (*name).to_owned()).collect();
+        let host = HostSample { disk_queue: 3.5, mem_used_bytes: 7, ..HostSample::default() };
+        assert_eq!(fields(serde_json::to_value(&host).unwrap()), names(HostSample::COLUMNS));
+        assert_eq!((host.column("disk_queue"), host.column("mem_used_bytes")), (Some(3.5), Some(7.0)));
+        let whole = PressureSample {
+            psi_cpu_pct: Some(1.0),
+            psi_io_pct: Some(2.0),
+            psi_memory_pct: Some(3.0),
+            ..PressureSample::default()
+        };
+        assert_eq!(fields(serde_json::to_value(&whole).unwrap()), names(PressureSample::COLUMNS));
+        assert_eq!((whole.column("psi_io_pct"), whole.column("no_such")), (Some(2.0), None));
+        assert_eq!(PressureSample::default().column("psi_io_pct"), None);
+    }
+
+    #[test]
+    fn a_sample_of_an_unknown_kind_is_read_as_that_and_a_known_one_that_is_broken_is_not() {
+        let newer = r#"{"kind":"gpu","mono_us":1,"busy_pct":2.5}"#;
+        assert_eq!(serde_json::from_str::<Sample>(newer).unwrap(), Sample::Unknown);
+        assert!(serde_json::from_str::<Sample>(r#"{"kind":"tick","late_us":1}"#).is_err());
     }
 
     #[test]

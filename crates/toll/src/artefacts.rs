@@ -108,9 +108,15 @@ pub const TABLE: [Row; 9] = [
     Row { kind: ArtefactKind::Directory, extension: "d", shape: Shape::Directory, ..FILE },
 ];
 
+/// What scenarios may say, in a list.
+pub fn names() -> String {
+    let name = |row: &Row| serde_json::to_value(row.kind).ok()?.as_str().map(str::to_owned);
+    TABLE.iter().filter_map(name).collect::<Vec<_>>().join(", ")
+}
+
 /// The row of a kind.
 pub fn of(kind: ArtefactKind) -> &'static Row {
-    // A kind without a row would be one of which only the size is known; a test finds it.
+    // Of a kind without a row, such as one that a newer toll wrote, only the size is known.
     TABLE.iter().find(|row| row.kind == kind).unwrap_or(&FILE)
 }
 

@@ -9,6 +9,7 @@
 
 pub mod analyse;
 mod artefacts;
+pub mod catalogue;
 mod child;
 pub mod cli;
 mod clock;
@@ -16,6 +17,7 @@ mod collector;
 mod conduct;
 mod counted;
 pub mod digest;
+mod figures;
 pub mod host;
 pub mod journal;
 pub mod places;

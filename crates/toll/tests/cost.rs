@@ -4,8 +4,7 @@
 
 mod lab;
 
-use lab::{Lab, result_of};
-use serde_json::Value;
+use lab::{Lab, arm, result_of, scenario};
 use std::path::Path;
 use std::process::Output;
 
@@ -13,10 +12,6 @@ const SMALL: [&str; 8] = ["--rounds", "1", "--window", "500ms", "--settle", "100
 
 fn cost(lab: &Lab, options: &[&str], command: &[&str]) -> Output {
     lab.toll(&[&["cost"], &SMALL[..], options, &["--"], command].concat())
-}
-
-fn command_arm(result: &Value) -> &Value {
-    result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "command").unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -35,7 +30,7 @@ fn a_command_that_ends_by_itself_closes_its_window_or_is_run_again() {
         let run = cost(&lab, &options, &["sh", "-c", "cat {datadir}/ibdata1 >/dev/null"]);
         assert!(run.status.success(), "{}", said(&run));
         let result = result_of(&out);
-        let arm = command_arm(&result);
+        let arm = arm(&result, "command");
         assert_eq!(arm["windows"], 1, "{}", said(&run));
         assert!(arm["executed"].as_u64().unwrap() > 0, "no load ran beside it");
         let notes = arm["notes"].to_string();
@@ -55,7 +50,7 @@ fn a_command_that_lasts_is_priced_throughout_its_window() {
     let out = lab.path("run");
     let run = cost(&lab, &["--out", &out], &["sleep", "{duration_s}"]);
     assert!(run.status.success(), "{}", said(&run));
-    assert_eq!(command_arm(&result_of(&out))["windows"], 1);
+    assert_eq!(arm(&result_of(&out), "command")["windows"], 1);
     assert!(said(&run).contains("runs throughout its windows"), "{}", said(&run));
     lab.assert_nothing_left();
 }
@@ -102,27 +97,13 @@ fn a_path_with_blanks_and_quotes_is_one_word_and_the_file_beside_it_is_untouched
     let lab = Lab::new();
     std::fs::create_dir(lab.path("sp")).unwrap();
     let neighbour = lab.write("sp/my", "precious");
-    let scenario = lab.write(
+    let mine = lab.write(
         "mine.toml",
-        r#"
-name = "mine"
-question = "?"
-baseline = "none"
-primary = "latency_us_mean"
-[workload]
-threads = 2
-tables = 1
-[profile.quick]
-rounds = 1
-window = "300ms"
-settle = "100ms"
-rows = 500
+        &scenario(
+            1,
+            r#"
 [define]
 writer = "sh -c 'printf caught > \"$0\"; exec sleep 100'"
-[[arm]]
-name = "none"
-title = "load alone"
-role = "baseline"
 [[arm]]
 name = "word"
 title = "writes to the file that it is told"
@@ -141,10 +122,11 @@ title = "the server writes"
 set = { log_output = "FILE", general_log_file = "{artefact}", general_log = "1" }
 artefact = "general-log"
 "#,
+        ),
     );
     for out in ["sp/my \"odd' run", "sp/my run"] {
         let out = lab.path(out);
-        let run = lab.toll(&["run", &scenario, "--keep-artefacts", "--out", &out]);
+        let run = lab.toll(&["run", &mine, "--keep-artefacts", "--out", &out]);
         assert!(run.status.success(), "{}", said(&run));
         assert_eq!(std::fs::read_to_string(&neighbour).unwrap(), "precious");
         let result = result_of(&out);
@@ -217,7 +199,7 @@ fn a_command_is_given_the_variables_that_are_named_and_no_others() {
     let out = lab.path("run");
     let with = cost(&lab, &["--env", "CARGO_MANIFEST_DIR", "--out", &out], &command);
     assert!(with.status.success(), "{}", said(&with));
-    assert_eq!(command_arm(&result_of(&out))["windows"], 1);
+    assert_eq!(arm(&result_of(&out), "command")["windows"], 1);
 }
 
 #[test]

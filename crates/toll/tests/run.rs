@@ -4,7 +4,7 @@
 
 mod lab;
 
-use lab::{Lab, result_of};
+use lab::{Lab, arm, result_of, scenario};
 use serde_json::Value;
 use std::path::Path;
 use toll::digest::count::{CountWindow, count};
@@ -13,10 +13,6 @@ use toll::digest::count::{CountWindow, count};
 fn artefacts_of(run: &str) -> Vec<Value> {
     let lines = std::fs::read_to_string(Path::new(run).join("artefacts.ndjson")).unwrap();
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-fn arm<'a>(result: &'a Value, name: &str) -> &'a Value {
-    result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap()
 }
 
 #[test]
@@ -87,25 +83,11 @@ fn a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
 #[test]
 fn an_arm_that_cannot_run_is_shown_with_its_reason() {
     let lab = Lab::new();
-    let scenario = lab.write(
+    let mine = lab.write(
         "mine.toml",
-        r#"
-name = "mine"
-question = "?"
-baseline = "none"
-primary = "latency_us_mean"
-[workload]
-threads = 2
-tables = 1
-[profile.quick]
-rounds = 1
-window = "300ms"
-settle = "100ms"
-rows = 500
-[[arm]]
-name = "none"
-title = "load alone"
-role = "baseline"
+        &scenario(
+            1,
+            r#"
 [[arm]]
 name = "ghost"
 title = "a tool that is not there"
@@ -115,9 +97,10 @@ name = "odd"
 title = "a variable that is not there"
 set = { no_such_variable = "1" }
 "#,
+        ),
     );
     let out = lab.path("run");
-    let run = lab.toll(&["run", &scenario, "--out", &out]);
+    let run = lab.toll(&["run", &mine, "--out", &out]);
     // Nothing that was asked for was measured.
     assert_eq!(run.status.code(), Some(1));
     let said = String::from_utf8_lossy(&run.stderr).into_owned();

@@ -4,7 +4,7 @@
 
 mod lab;
 
-use lab::{Lab, Server, result_of};
+use lab::{Lab, Server, arm, result_of};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
@@ -69,7 +69,7 @@ fn every_way_of_switching_leaves_the_server_as_it_was() {
     assert!(finished.status.success(), "{}", said(&finished));
     let result = result_of(&out);
     for name in ARMS.split(',') {
-        let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap();
+        let arm = arm(&result, name);
         assert_eq!(arm["windows"], 2, "{name}: {:#}", result["warnings"]);
     }
     assert_same(&before, &state(&server));
@@ -207,30 +207,8 @@ fn no_secret_of_tolls_own_environment_reaches_a_treatment() {
 
 /// A scenario with one command.
 fn small(command: &str) -> String {
-    format!(
-        r#"
-name = "small"
-question = "?"
-baseline = "none"
-primary = "latency_us_mean"
-[workload]
-threads = 2
-tables = 1
-[profile.quick]
-rounds = 4
-window = "300ms"
-settle = "100ms"
-rows = 500
-[[arm]]
-name = "none"
-title = "load alone"
-role = "baseline"
-[[arm]]
-name = "it"
-title = "a command"
-command = """{command}"""
-"#
-    )
+    let arm = format!("[[arm]]\nname = \"it\"\ntitle = \"a command\"\ncommand = \"\"\"{command}\"\"\"\n");
+    lab::scenario(4, &arm)
 }
 
 #[test]
@@ -255,7 +233,7 @@ fn whoever_counts_after_the_last_window_is_in_the_journal_and_bears_the_mark() {
     let seen = std::fs::read_to_string(&seen).unwrap_or_default();
     assert!(seen.contains("\"what\":\"pt-query-digest\"") && seen.contains("TOLL_RUN="), "{seen}");
     let result = result_of(&out);
-    let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "A").unwrap();
+    let arm = arm(&result, "A");
     assert_eq!(arm["artefact"]["pt_query_digest"]["queries"], 7, "{arm}");
     lab.assert_nothing_left();
 }
@@ -314,8 +292,7 @@ fn an_arm_that_fails_once_is_tried_again_and_one_that_never_works_is_given_up() 
     let run = lab.toll(&["run", &scenario, "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
     let result = result_of(&out);
-    let arm =
-        |name: &str| result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap().clone();
+    let arm = |name: &str| arm(&result, name).clone();
     assert_eq!((arm("none")["windows"].as_u64(), arm("it")["windows"].as_u64()), (Some(4), Some(3)));
     let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
     let failures = trials.lines().filter(|l| l.contains("\"never\"") && l.contains("\"failed\"")).count();
@@ -348,7 +325,7 @@ fn statements_without_a_way_back_are_refused_on_a_server_that_was_there() {
     let run = lab.toll(&["run", &scenario, "--server", &dsn, "--allow-schema", "toll_safe", "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
     let result = result_of(&out);
-    let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "oneway").unwrap();
+    let arm = arm(&result, "oneway");
     assert!(arm["unavailable"].as_str().unwrap().contains("has no `off`"), "{arm}");
 }
 
@@ -377,7 +354,7 @@ fn whether_settings_may_be_changed_is_known_without_changing_any() {
         // Where nothing that was asked for could be measured, it is an error.
         assert_eq!(asked.status.success(), may, "{}", said(&asked));
         let result = result_of(&out);
-        let arm = result["arms"].as_array().unwrap().iter().find(|a| a["name"] == "A").unwrap();
+        let arm = arm(&result, "A");
         let why = arm["unavailable"].as_str().unwrap_or_default();
         assert_eq!(why.contains("may not change global settings"), !may, "{user}: {arm}");
         assert_eq!(settings().is_empty(), !may, "{user}: {}", settings());
@@ -505,8 +482,7 @@ fn a_server_in_a_place_of_its_own_is_found_with_its_program_and_files() {
     let finished = lab.toll(&[&run(&dsn, &out, arms)[..], &["--rounds", "1"]].concat());
     assert!(finished.status.success(), "{}", said(&finished));
     let result = result_of(&out);
-    let arm =
-        |name: &str| result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap().clone();
+    let arm = |name: &str| arm(&result, name).clone();
     assert!(arm("A")["captured_ratio"].as_f64().is_some_and(|r| r > 0.5), "{:#}", result["warnings"]);
     if arms.contains("bpftrace") {
         // On a busy host it may not be ready in time; the program that it probes is there in any case.

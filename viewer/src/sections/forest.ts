@@ -1,15 +1,15 @@
 // What is each arm's toll on each outcome that matters, how sure is it, and what is the verdict?
 
 import { axisLook, tip } from '../chart';
-import { analysed, armNames, type Outcome, type Page } from '../data';
+import { analysed, armNames, definition, judgedBy, type Outcome, type Page } from '../data';
 import { el, type Table } from '../dom';
 import { Figure } from '../figure';
-import { inUnit, interval, outcomeTitle, plain, signedPct, verdictText } from '../format';
+import { bytes, estimate, inUnit, outcomeTitle, plain, range, verdictText } from '../format';
+import { ceilNice } from '../scale';
 import { faded, type Colours } from '../theme';
 
-/** Shown in this order where a run has them; a run that was decided by another outcome shows that first. */
-const WANTED = ['qps', 'latency_us_mean', 'latency_us_p99', 'cpu_us_per_query', 'elapsed_s'];
-const VALUE_WIDTH = 104;
+/** Room for what is said beside a row: at least, at most, and by letter. */
+const VALUE_WIDTHS = [104, 170, 6.6] as const;
 
 interface Row {
   arm: string;
@@ -22,7 +22,14 @@ interface Row {
 
 interface Panel {
   name: string;
+  title: string;
+  /** Of its axis; `null`: percent. */
+  unit: string | null;
   higherIsBetter: boolean;
+  /** Inside ±margin an effect counts as none; 0: there is no such margin. */
+  margin: number;
+  /** Shown by itself: there is nothing that it is compared with. */
+  byItself: boolean;
   rows: Row[];
   low: number;
   high: number;
@@ -40,8 +47,10 @@ export function forestSection(page: Page): HTMLElement {
   const runs = analysed(page);
   const section = el('section', { id: 'tolls' }, el('h2', {}, 'Tolls against the baseline'));
   const names = armNames(page);
-  const primaries = runs.map(({ result }) => result.primary);
-  const outcomes = [...new Set([...primaries.filter(p => !WANTED.includes(p)), ...WANTED])];
+  // A run that was decided by an outcome that it does not ask to be drawn shows that first.
+  const wanted = runs.flatMap(({ result }) => result.panels);
+  const judged = runs.flatMap(({ result }) => result.arms.map(arm => judgedBy(result, arm)));
+  const outcomes = [...new Set([...judged.filter(name => !wanted.includes(name)), ...wanted])];
   const panels = outcomes.map(name => panel(page, name)).filter(p => p.rows.length > 0);
   if (panels.length === 0) {
     section.append(
@@ -54,6 +63,8 @@ export function forestSection(page: Page): HTMLElement {
   const rowHeight = several ? 10 + 13 * runs.length : 22;
   const margin = Math.max(...runs.map(({ result }) => result.margin_pct));
   const columns = (width: number) => (width >= 680 ? 2 : 1);
+  const longest = Math.max(...panels.flatMap(p => p.rows.map(row => said(row.outcome).length)));
+  const valueWidth = Math.min(Math.max(VALUE_WIDTHS[0], 16 + VALUE_WIDTHS[2] * longest), VALUE_WIDTHS[1]);
   const panelHeight = 64 + shown.length * rowHeight;
   const references = runs.flatMap(({ result }) => [
     result.baseline,
@@ -63,9 +74,9 @@ export function forestSection(page: Page): HTMLElement {
 
   const figure = new Figure({
     id: 'tolls',
-    title: `Effect of each arm, in percent of what it is compared with (${baseline})`,
-    hint: `Points are tolls, bars their 95% intervals, the grey band is the margin of ±${plain(margin)}% inside which an effect counts as none. An arrow marks what reaches beyond the picture.`,
-    label: () => panels.map(p => `${outcomeTitle(p.name)}: ${inWords(p)}`).join(' '),
+    title: `Effect of each arm, against what it is compared with (${baseline})`,
+    hint: `Points are tolls, bars their 95% intervals, the grey band is the margin (±${plain(margin)}% of ratios) inside which an effect counts as none. An arrow marks what reaches beyond the picture.`,
+    label: () => panels.map(p => `${p.title}: ${inWords(p)}`).join(' '),
     height: width => Math.ceil(panels.length / columns(width)) * panelHeight,
     table: () => fullTable(panels),
     shortTable: () => shortTable(panels, several),
@@ -75,7 +86,7 @@ export function forestSection(page: Page): HTMLElement {
       const cell = width / cols;
       const grids = panels.map((_, i) => ({
         left: (i % cols) * cell + left,
-        width: cell - left - VALUE_WIDTH - (cols > 1 && i % cols === 0 ? 20 : 4),
+        width: cell - left - valueWidth - (cols > 1 && i % cols === 0 ? 20 : 4),
         top: Math.floor(i / cols) * panelHeight + 26,
         height: shown.length * rowHeight,
       }));
@@ -88,7 +99,7 @@ export function forestSection(page: Page): HTMLElement {
           gridIndex: i,
           inverse: true,
           data: shown,
-          name: `${outcomeTitle(p.name)}${p.higherIsBetter ? ', left is worse' : ', right is worse'}${p.byRatio ? ', log scale' : ''}`,
+          name: `${p.title}${p.unit === null ? '' : `, ${p.unit}`}${p.higherIsBetter ? ', left is worse' : ', right is worse'}${p.byRatio ? ', log scale' : ''}`,
           nameLocation: 'start',
           nameGap: 10,
           nameTextStyle: { color: c.text, fontWeight: 600, align: 'left', padding: [0, 0, 0, 8 - left] },
@@ -115,7 +126,7 @@ export function forestSection(page: Page): HTMLElement {
             const o = row.outcome;
             return tip(`${row.arm}: ${row.title}`, [
               ...(several ? ([['run', row.runName]] as [string, string][]) : []),
-              ['toll', `${signedPct(o.toll_pct)} (${interval(o.ci95_pct)})`],
+              ['toll', `${estimate(o, o.unit, o.verdict)} (${range(o, o.unit, o.verdict)})`],
               ['mean', inUnit(o.mean, o.unit)],
               ['windows', String(o.values.length)],
               ['', verdictText(o.verdict)],
@@ -130,7 +141,7 @@ export function forestSection(page: Page): HTMLElement {
             silent: true,
             z: 0,
             data: [[0, 0]],
-            renderItem: (params: Params, api: Api) => band(params, api, c, p, margin),
+            renderItem: (params: Params, api: Api) => band(params, api, c, p),
           },
           {
             type: 'custom',
@@ -140,7 +151,7 @@ export function forestSection(page: Page): HTMLElement {
             data: p.rows.map(row => [place(p, row.toll), shown.indexOf(row.arm)]),
             renderItem: (params: Params, api: Api) => {
               const row = p.rows[params.dataIndex];
-              return row ? mark(params, api, c, p, row, several, runs.length) : null;
+              return row ? mark(params, api, c, p, row, several, runs.length, valueWidth) : null;
             },
           },
         ]),
@@ -152,29 +163,40 @@ export function forestSection(page: Page): HTMLElement {
 }
 
 function panel(page: Page, name: string): Panel {
+  const defined = definition(page, name);
+  const inPercent = defined?.compare !== 'difference' && defined?.compare !== 'absolute';
   const rows: Row[] = analysed(page).flatMap(({ run, result, index }) =>
     result.arms.flatMap(arm => {
       const outcome = arm.outcomes[name];
-      const toll = outcome?.toll_pct;
+      const toll = inPercent ? outcome?.toll_pct : outcome?.effect;
       if (!outcome || toll === null || toll === undefined) return [];
       const other = arm.against !== undefined && arm.against !== result.baseline;
       const title = other ? `${arm.title}, against ${arm.against}` : arm.title;
       return [{ arm: arm.name, title, run: index, runName: run.name, outcome, toll }];
     }),
   );
-  const margin = Math.max(0, ...analysed(page).map(({ result }) => result.margin_pct));
-  const ends = rows.flatMap(row => [row.toll, ...(row.outcome.ci95_pct ?? [])]);
-  const negated = ends.map(pct => -pct);
-  const byRatio = Math.max(...ends) > RATIO_FROM_PCT;
+  const ofRatios = Math.max(0, ...analysed(page).map(({ result }) => result.margin_pct));
+  const margin = inPercent ? ofRatios : (defined?.margin ?? 0);
+  const ends = rows.flatMap(row => [row.toll, ...(ci(row.outcome) ?? [])]);
+  const negated = ends.map(end => -end);
+  const byRatio = inPercent && Math.max(...ends) > RATIO_FROM_PCT;
+  const reach = inPercent ? limit : limitInUnit;
   return {
     name,
-    higherIsBetter: rows[0]?.outcome.higher_is_better ?? false,
+    title: outcomeTitle(defined, name),
+    unit: inPercent ? null : (defined?.unit ?? ''),
+    higherIsBetter: defined?.higher_is_better ?? rows[0]?.outcome.higher_is_better ?? false,
+    margin,
+    byItself: rows.every(row => row.outcome.verdict === 'not-compared'),
     rows,
-    low: byRatio ? Math.max(Math.min(...ends, -20), -95) : -limit(negated, margin),
-    high: byRatio ? Math.max(...ends) * 1.1 : limit(ends, margin),
+    low: byRatio ? Math.max(Math.min(...ends, -20), -95) : -reach(negated, margin),
+    high: byRatio ? Math.max(...ends) * 1.1 : reach(ends, margin),
     byRatio,
   };
 }
+
+/** An outcome's interval, in percent or in its unit. */
+const ci = (o: Outcome) => o.ci95_pct ?? o.ci95 ?? null;
 
 /** Where a toll stands on the panel's axis. */
 function place(p: Panel, pct: number): number {
@@ -183,7 +205,11 @@ function place(p: Panel, pct: number): number {
 
 function axis(p: Panel, c: Colours) {
   const look = axisLook(c);
-  const text = (pct: number) => `${pct > 0 ? '+' : ''}${Math.round(pct).toLocaleString('en')}%`;
+  const sign = (v: number) => (v > 0 && !p.byItself ? '+' : '');
+  const text = (v: number) => {
+    if (p.unit === null) return `${sign(v)}${Math.round(v).toLocaleString('en')}%`;
+    return `${sign(v)}${p.unit.startsWith('bytes') ? bytes(v) : plain(v)}`;
+  };
   if (!p.byRatio) {
     return {
       ...look,
@@ -220,6 +246,16 @@ function limit(ends: number[], margin: number): number {
   return Math.ceil(reach / step) * step;
 }
 
+/** The same in a unit of which nothing is known; a side on which there is nothing is narrow. */
+function limitInUnit(ends: number[], margin: number): number {
+  const rising = ends.filter(v => v > 0).sort((a, b) => a - b);
+  const highest = rising.at(-1) ?? 0;
+  const usual = rising[Math.floor(rising.length * 0.75)] ?? 0;
+  const furthest = Math.max(...ends.map(Math.abs), 0);
+  const reach = Math.max(2 * margin, Math.min(highest * 1.05, usual * 3), furthest / 20);
+  return reach > 0 ? ceilNice(reach) : 1;
+}
+
 interface Params {
   dataIndex: number;
   coordSys: { x: number; y: number; width: number; height: number };
@@ -230,10 +266,10 @@ interface Api {
   coord: (point: [number, number]) => [number, number];
 }
 
-function band({ coordSys: g }: Params, api: Api, c: Colours, p: Panel, margin: number) {
-  const [low] = api.coord([place(p, -margin), 0]);
+function band({ coordSys: g }: Params, api: Api, c: Colours, p: Panel) {
+  const [low] = api.coord([place(p, -p.margin), 0]);
   const [zero] = api.coord([0, 0]);
-  const [high] = api.coord([place(p, margin), 0]);
+  const [high] = api.coord([place(p, p.margin), 0]);
   return {
     type: 'group',
     children: [
@@ -257,9 +293,22 @@ const WORDS: Record<string, string> = {
   'no-effect': 'no effect',
   unclear: 'unclear',
   'no-interval': '',
+  'not-compared': '',
 };
 
-function mark(params: Params, api: Api, c: Colours, p: Panel, row: Row, several: boolean, runs: number) {
+/** What stands beside a row. */
+const said = (o: Outcome) => `${estimate(o, o.unit, o.verdict)} ${WORDS[o.verdict] ?? ''}`;
+
+function mark(
+  params: Params,
+  api: Api,
+  c: Colours,
+  p: Panel,
+  row: Row,
+  several: boolean,
+  runs: number,
+  valueWidth: number,
+) {
   const g = params.coordSys;
   const o = row.outcome;
   const [, middle] = api.coord([0, api.value(1)]);
@@ -274,15 +323,16 @@ function mark(params: Params, api: Api, c: Colours, p: Panel, row: Row, several:
         : c.neutral;
   const sure = o.verdict === 'costly' || o.verdict === 'cheaper' || o.verdict === 'no-effect';
   const children: object[] = [];
-  if (o.ci95_pct) {
-    const [low, high] = o.ci95_pct;
+  const interval = ci(o);
+  if (interval) {
+    const [low, high] = interval;
     children.push({
       type: 'line',
       shape: { x1: inside(low), y1: y, x2: inside(high), y2: y },
       style: { stroke: faded(colour, 0.75), lineWidth: 2.5 },
     });
   }
-  const furthest = [row.toll, ...(o.ci95_pct ?? [])];
+  const furthest = [row.toll, ...(interval ?? [])];
   if (furthest.some(v => v > p.high)) children.push(arrow(g.x + g.width, y, 1, colour));
   if (furthest.some(v => v < p.low)) children.push(arrow(g.x, y, -1, colour));
   if (row.toll >= p.low && row.toll <= p.high) {
@@ -299,7 +349,9 @@ function mark(params: Params, api: Api, c: Colours, p: Panel, row: Row, several:
     style: {
       x: g.x + g.width + 9,
       y,
-      text: `${signedPct(row.toll)} ${WORDS[o.verdict] ?? ''}`,
+      text: said(o),
+      width: valueWidth - 10,
+      overflow: 'truncate',
       textVerticalAlign: 'middle',
       fill: several ? colour : o.verdict === 'costly' ? c.costly : c.text,
       fontSize: 11,
@@ -326,7 +378,7 @@ function arrow(x: number, y: number, way: 1 | -1, fill: string) {
 }
 
 function inWords(p: Panel): string {
-  return `${p.rows.map(row => `${row.arm} ${signedPct(row.toll)}, ${verdictText(row.outcome.verdict)}`).join('; ')}.`;
+  return `${p.rows.map(row => `${row.arm} ${estimate(row.outcome, row.outcome.unit, row.outcome.verdict)}, ${verdictText(row.outcome.verdict)}`).join('; ')}.`;
 }
 
 function fullTable(panels: Panel[]): Table {
@@ -341,6 +393,9 @@ function fullTable(panels: Panel[]): Table {
       'toll %',
       'low %',
       'high %',
+      'effect',
+      'low',
+      'high',
       'p',
       'p (Holm)',
       'verdict',
@@ -357,13 +412,16 @@ function fullTable(panels: Panel[]): Table {
         o.toll_pct,
         o.ci95_pct?.[0] ?? null,
         o.ci95_pct?.[1] ?? null,
+        o.effect ?? null,
+        o.ci95?.[0] ?? null,
+        o.ci95?.[1] ?? null,
         o.p,
         o.p_holm,
         o.verdict,
         o.method,
       ]),
     ),
-    words: [0, 1, 2, 3, 11, 12],
+    words: [0, 1, 2, 3, 14, 15],
   };
 }
 
@@ -372,12 +430,12 @@ function shortTable(panels: Panel[], several: boolean): Table {
     head: ['outcome', 'arm', ...(several ? ['run'] : []), 'mean', 'toll', '95% interval', 'verdict'],
     rows: panels.flatMap(p =>
       p.rows.map(({ arm, runName, outcome: o }) => [
-        outcomeTitle(p.name),
+        p.title,
         arm,
         ...(several ? [runName] : []),
         inUnit(o.mean, o.unit),
-        signedPct(o.toll_pct),
-        interval(o.ci95_pct),
+        estimate(o, o.unit, o.verdict),
+        range(o, o.unit, o.verdict),
         verdictText(o.verdict),
       ]),
     ),

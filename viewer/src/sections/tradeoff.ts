@@ -1,7 +1,16 @@
 // What does each arm catch, and what does it cost?
 
 import { axisLook, tip } from '../chart';
-import { analysed, type Arm, type Interval, type Outcome, type Page } from '../data';
+import {
+  analysed,
+  definition,
+  judgedBy,
+  type Arm,
+  type Interval,
+  type Outcome,
+  type Page,
+  type Result,
+} from '../data';
 import { el, type Table } from '../dom';
 import { Figure } from '../figure';
 import { interval, outcomeTitle, share, signedPct, verdictText } from '../format';
@@ -20,30 +29,29 @@ interface Point {
   verdict: string;
 }
 
-/** The response-time outcome that costs are read from: the mean, or whatever the run was decided by. */
-function cost(arm: Arm, primary: string): [string, Outcome] | null {
-  for (const name of ['latency_us_mean', primary]) {
-    const outcome = arm.outcomes[name];
-    if (outcome && outcome.toll_pct !== null) return [name, outcome];
-  }
-  return null;
+/** What an arm costs, by the outcome that it is judged by, where that is compared as a ratio. */
+function cost(result: Result, arm: Arm): { name: string; outcome: Outcome; toll: number } | null {
+  const name = judgedBy(result, arm);
+  const outcome = arm.outcomes[name];
+  const toll = outcome?.toll_pct;
+  return outcome && toll !== null && toll !== undefined ? { name, outcome, toll } : null;
 }
 
 export function tradeoffSection(page: Page): HTMLElement {
   const points: Point[] = [];
   const apart: string[] = [];
-  let outcomeName = 'latency_us_mean';
+  let outcomeName = '';
   for (const { run, result, index } of analysed(page)) {
     for (const arm of result.arms) {
-      const priced = cost(arm, result.primary);
-      if (arm.captured_ratio === null || priced === null || priced[1].toll_pct === null) {
+      const priced = cost(result, arm);
+      if (arm.captured_ratio === null || priced === null) {
         if (arm.role === 'treatment') {
           const why = arm.artefact?.encrypted ? ' (encrypted)' : '';
           apart.push(`${arm.name}${page.runs.length > 1 ? ` (${run.name})` : ''}${why}`);
         }
         continue;
       }
-      outcomeName = priced[0];
+      outcomeName = priced.name;
       const seen = run.captured[arm.name];
       points.push({
         run: index,
@@ -52,9 +60,9 @@ export function tradeoffSection(page: Page): HTMLElement {
         caught: 100 * arm.captured_ratio,
         low: 100 * (seen?.low ?? arm.captured_ratio),
         high: 100 * (seen?.high ?? arm.captured_ratio),
-        toll: priced[1].toll_pct,
-        ci: priced[1].ci95_pct,
-        verdict: priced[1].verdict,
+        toll: priced.toll,
+        ci: priced.outcome.ci95_pct,
+        verdict: priced.outcome.verdict,
       });
     }
   }
@@ -69,7 +77,7 @@ export function tradeoffSection(page: Page): HTMLElement {
     );
     return section;
   }
-  const costTitle = outcomeTitle(outcomeName);
+  const costTitle = outcomeTitle(definition(page, outcomeName), outcomeName);
   const several = page.runs.length > 1;
   const table = (): Table => ({
     head: [
@@ -121,7 +129,7 @@ export function tradeoffSection(page: Page): HTMLElement {
   });
   const figure = new Figure({
     id: 'tradeoff',
-    title: 'Response-time toll against share of queries captured',
+    title: `${costTitle}: toll against share of queries captured`,
     hint: 'Best is bottom right: all queries, no cost. Vertical bars are 95% intervals of the toll; horizontal bars reach from the window that caught least to the one that caught most.',
     label: () => `Scatter chart of ${points.length} arms. ${extremes(points)}`,
     height: width => (width < 560 ? 380 : 440),

@@ -1,8 +1,8 @@
 // Can these figures be trusted, and how are they had again?
 
-import type { Host, Page, Run } from '../data';
+import { judgedBy, type Host, type Page, type Result, type Run } from '../data';
 import { el, tableElement } from '../dom';
-import { bytes, count, interval, num, outcomeTitle, plain, signedPct } from '../format';
+import { bytes, count, estimate, inUnit, num, outcomeTitle, plain, range, signedPct } from '../format';
 
 export function trustSection(page: Page): HTMLElement {
   return el(
@@ -42,28 +42,41 @@ function checks(run: Run): HTMLElement {
     );
   }
   const { aa, mde, self_cost: own } = result;
+  const defined = (name: string) => result.definitions.find(d => d.name === name);
+  const unit = (name: string) => defined(name)?.unit ?? '';
+  const title = (name: string) => outcomeTitle(defined(name), name);
+  const again = result.arms.find(arm => arm.name === aa?.arm);
+  const aaOutcome = again ? judgedBy(result, again) : result.primary;
+  const primary = defined(result.primary);
+  const achieved = mde?.achieved ?? null;
+  const inOwnUnit = achieved === null ? null : inUnit(achieved, primary?.unit ?? '');
+  const found = mde?.achieved_pct ? `${num(mde.achieved_pct)}%` : inOwnUnit;
+  const margin =
+    primary?.compare === 'difference' && primary.margin
+      ? inUnit(primary.margin, primary.unit)
+      : `${plain(result.margin_pct)}%`;
   const rows: Check[] = [
     aa
       ? [
           `A/A: the baseline against itself (${aa.arm})`,
-          `${signedPct(aa.toll_pct)}, ${interval(aa.ci95_pct)}`,
-          aa.ci95_pct ? aa.ok : null,
+          `${estimate(aa, unit(aaOutcome))}, ${range(aa, unit(aaOutcome))}`,
+          (aa.ci95_pct ?? aa.ci95) ? aa.ok : null,
         ]
       : ['A/A: the baseline against itself', 'was not part of this run', null],
     ...result.controls.map((control): Check => [
       `Control ${control.arm}: ${control.text}`,
-      `${outcomeTitle(control.outcome)} ${signedPct(control.toll_pct)}, ${interval(control.ci95_pct)}; expected ${signedPct(control.expected_pct)}`,
-      control.ci95_pct ? control.ok : null,
+      `${title(control.outcome)} ${estimate(control, unit(control.outcome))}, ${range(control, unit(control.outcome))}; expected ${control.expected_pct === 0 ? 'none' : signedPct(control.expected_pct)}`,
+      (control.ci95_pct ?? control.ci95) ? control.ok : null,
     ]),
     [
       'Smallest effect that this run could find (80% power)',
-      mde?.achieved_pct
-        ? `±${num(mde.achieved_pct)}% on ${outcomeTitle(result.primary).toLowerCase()}${mde.planned_pct ? `, planned ±${num(mde.planned_pct)}%` : ''}` +
-          `${mde.rounds_for_margin ? `; ${mde.rounds_for_margin} rounds would find ±${plain(result.margin_pct)}%` : ''}`
+      found !== null
+        ? `±${found} on ${primary?.title ?? result.primary}${mde?.planned_pct ? `, planned ±${num(mde.planned_pct)}%` : ''}` +
+          `${mde?.rounds_for_margin ? `; ${mde.rounds_for_margin} rounds would find ±${margin}` : ''}`
         : mde?.planned_pct
           ? `planned ±${num(mde.planned_pct)}%, not known afterwards`
           : 'not known',
-      mde?.achieved_pct ? mde.achieved_pct <= result.margin_pct : null,
+      isSmall(result),
     ],
     [
       'Rounds in which every arm has a window',
@@ -87,6 +100,14 @@ function checks(run: Run): HTMLElement {
       el('div', {}, el('dt', {}, name), el('dd', {}, mark(good), ' ', found)),
     ),
   );
+}
+
+/** Whether this run could find what is as small as the margin; `null`: that cannot be told. */
+function isSmall(result: Result): boolean | null {
+  const { mde } = result;
+  if (mde?.achieved_pct) return mde.achieved_pct <= result.margin_pct;
+  const margin = result.definitions.find(d => d.name === result.primary)?.margin;
+  return mde?.achieved && margin ? mde.achieved <= margin : null;
 }
 
 function warnings(run: Run): HTMLElement | null {

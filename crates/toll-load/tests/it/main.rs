@@ -10,6 +10,7 @@ mod connection;
 mod load;
 mod mishaps;
 mod mysql;
+mod port;
 mod server;
 mod session;
 mod short;

@@ -1,8 +1,8 @@
 //! A private server for tests: own data, socket and port; ended when dropped.
 
+use crate::port::free_port;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, Instant};
 use toll_load::{Address, Connection, Secret, Target};
@@ -195,17 +195,6 @@ fn spawn(program: &Path, dir: &Path, port: u16, options: &[&str]) -> Child {
         .stderr(log)
         .spawn()
         .unwrap()
-}
-
-/// Below the range from which any connection takes its own end; test programs side by side begin
-/// to look in different places.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let begin = std::process::id().wrapping_mul(97);
-    let mut ports =
-        std::iter::repeat_with(|| 12_000 + (begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % 20_000) as u16);
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.find(is_free).unwrap()
 }
 
 /// A session as `user`, over the transport of `target`.

@@ -3,7 +3,7 @@
 //! Means and a plain normal interval: enough to draw from. Never the statistics that toll claims with.
 
 use crate::recording::Recorded;
-use crate::scene::{Made, Shape};
+use crate::scene::{Made, OWN_OUTCOME, Shape};
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_record::{
@@ -39,6 +39,9 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
         seed: plan.seed,
         baseline: plan.baseline.clone(),
         primary: plan.primary.clone(),
+        definitions: plan.outcomes.clone(),
+        columns: plan.columns.clone(),
+        panels: plan.panels.clone(),
         margin_pct: plan.margin_pct,
         alpha: plan.alpha,
         rounds_planned: plan.rounds,
@@ -54,13 +57,20 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
             arm: "none2".into(),
             toll_pct: toll("none2").0,
             ci95_pct: toll("none2").1,
+            effect: None,
+            ci95: None,
             ok: true,
         }),
         controls: vec![
             control("sleep", 0.0, toll("sleep"), "a process that does nothing costs nothing"),
             control("burn", 25.0 * shape.effect, toll("burn"), "half of one CPU must be found"),
         ],
-        mde: Some(Mde { planned_pct: Some(4.1), achieved_pct: Some(3.6), rounds_for_margin: Some(5) }),
+        mde: Some(Mde {
+            planned_pct: Some(4.1),
+            achieved_pct: Some(3.6),
+            achieved: None,
+            rounds_for_margin: Some(5),
+        }),
         stalls: recorded.stalls.clone(),
         self_cost: SelfCost {
             cpu_s: recorded.duration_s * 0.006,
@@ -92,6 +102,8 @@ fn control(arm: &str, expected_pct: f64, found: (Option<f64>, Option<[f64; 2]>),
         expected_pct,
         toll_pct: found.0,
         ci95_pct: found.1,
+        effect: None,
+        ci95: None,
         ok: true,
         text: text.into(),
     }
@@ -112,6 +124,7 @@ fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, s
         add("latency_us_p99", "us", false, times(latency_us, tail), times(baseline, 2.6));
         let sqrt = baseline.iter().map(|v| v.sqrt()).collect::<Vec<_>>();
         add("cpu_us_per_query", "us", false, power(0.5), sqrt);
+        outcomes.insert(OWN_OUTCOME.to_owned(), difference(latency_us, baseline, made.arm.role));
     }
     let mine: Vec<_> = recorded.artefacts.iter().filter(|a| a.arm == made.arm.name).collect();
     let executed: u64 = mine.iter().map(|a| a.executed).sum();
@@ -134,6 +147,7 @@ fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, s
         role: made.arm.role,
         command: made.arm.command.clone(),
         against: (made.arm.role != Role::Baseline).then(|| "none".to_owned()),
+        judged_by: None,
         unavailable: made.arm.unavailable.clone(),
         windows: latency_us.len() as u32,
         outcomes,
@@ -190,10 +204,31 @@ fn outcome(unit: &str, higher_is_better: bool, values: &[f64], base: &[f64], rol
         values: values.to_vec(),
         toll_pct: compared.then(|| pct(middle)),
         ci95_pct,
+        effect: None,
+        ci95: None,
         method: if values.len() >= 6 { "normal (invented run)".into() } else { "too few rounds".into() },
         p: None,
         p_holm: None,
         verdict,
+    }
+}
+
+/// An outcome in thousandths of the latency, compared as a difference.
+fn difference(latency_us: &[f64], baseline: &[f64], role: Role) -> Outcome {
+    let values: Vec<f64> = latency_us.iter().map(|us| us / 1e3).collect();
+    let of_ratio = outcome("ms", false, latency_us, baseline, role);
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let effect = mean - baseline.iter().sum::<f64>() / 1e3 / n;
+    Outcome {
+        mean,
+        sd: of_ratio.sd / 1e3,
+        values,
+        toll_pct: None,
+        ci95_pct: None,
+        effect: of_ratio.toll_pct.map(|_| effect),
+        ci95: of_ratio.ci95_pct.map(|_| [effect - 0.2, effect + 0.2]),
+        ..of_ratio
     }
 }
 

@@ -1,8 +1,10 @@
 //! On what is an invented run made, and what are its arms made to cost?
 
 use std::collections::BTreeMap;
+use toll::catalogue::CATALOGUE;
 use toll_record::{
-    Arm, ArtefactKind, FORMAT, Host, Meter, Plan, Role, Server, Setup, Tool, Window, Workload,
+    Aggregate, Arm, ArtefactKind, Compare, Definition, FORMAT, Host, Meter, Plan, Role, Server, Setup,
+    Source, Tool, Window, Workload, Zeros,
 };
 
 pub const STARTED_WALL_US: u64 = 1_790_000_000_000_000;
@@ -68,6 +70,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             workload: workload(),
             artefact: None,
             against: None,
+            judged_by: None,
             curve: None,
             unavailable: None,
             burn_share: None,
@@ -133,6 +136,25 @@ fn workload() -> Workload {
     }
 }
 
+/// An outcome that no catalogue has, compared as a difference.
+pub const OWN_OUTCOME: &str = "log_wait_ms";
+
+fn own_outcome(shape: &Shape) -> Definition {
+    Definition {
+        name: OWN_OUTCOME.into(),
+        unit: "ms".into(),
+        title: shape.hostile.unwrap_or("wait for the log").into(),
+        head: None,
+        higher_is_better: false,
+        source: Source::Server { column: "Log_wait_ms".into() },
+        aggregate: Aggregate::Mean,
+        compare: Compare::Difference,
+        zeros: Zeros::Refuse,
+        margin: Some(0.5),
+        by_rate: false,
+    }
+}
+
 pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
     Plan {
         format: FORMAT,
@@ -152,6 +174,9 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         seed: shape.seed,
         baseline: "none".into(),
         primary: "latency_us_mean".into(),
+        outcomes: CATALOGUE.outcomes.iter().cloned().chain([own_outcome(shape)]).collect(),
+        columns: CATALOGUE.columns.clone(),
+        panels: CATALOGUE.panels.iter().cloned().chain([OWN_OUTCOME.into()]).collect(),
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: shape.rounds,

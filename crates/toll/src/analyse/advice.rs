@@ -3,8 +3,9 @@
 //! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
 
 use super::doubt::MOST_CAUGHT;
-use super::outcomes;
-use toll_record::{ArmResult, Outcome, Plan, Role, RunResult, Verdict};
+use crate::catalogue;
+use crate::figures::{self, told, word};
+use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict};
 
 /// From this share of the executed queries on, an artefact is called the full picture.
 const FULL: f64 = 0.98;
@@ -31,8 +32,8 @@ pub fn answer(run: &RunResult, plan: &Plan) -> String {
 
 /// Which controls did not find what is known, the A/A among them: whoever reads no further should know.
 fn missed(run: &RunResult) -> Option<String> {
-    let aa = run.aa.iter().filter(|aa| aa.ci95_pct.is_some() && !aa.ok).map(|aa| &aa.arm);
-    let controls = run.controls.iter().filter(|c| c.ci95_pct.is_some() && !c.ok).map(|c| &c.arm);
+    let aa = run.aa.iter().filter(|aa| aa.ci95_pct.or(aa.ci95).is_some() && !aa.ok).map(|aa| &aa.arm);
+    let controls = run.controls.iter().filter(|c| c.ci95_pct.or(c.ci95).is_some() && !c.ok).map(|c| &c.arm);
     let names: Vec<&str> = aa.chain(controls).map(String::as_str).collect();
     match names.split_last()? {
         (one, []) => Some(format!("the control {one} missed its mark (see Trust)")),
@@ -43,13 +44,12 @@ fn missed(run: &RunResult) -> Option<String> {
 }
 
 fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
-    let heading = capitalised(title(run));
+    let heading = capitalised(title(run, &run.primary));
     match *asked {
         [] => return "No treatment was measured against the baseline.".into(),
         [(arm, outcome)] => {
-            let by_primary = arm.outcomes.contains_key(&run.primary);
-            let heading = if by_primary { heading } else { "Time until done".into() };
-            return format!("{heading} under {}: {}, {}.", arm.name, toll(outcome), word(outcome.verdict));
+            let heading = capitalised(title(run, judged_by(run, arm)));
+            return format!("{heading} under {}: {}, {}.", arm.name, told(outcome), word(outcome.verdict));
         }
         _ => {}
     }
@@ -60,22 +60,23 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     let mut parts = Vec::new();
     match costly[..] {
         [] => {}
-        [(arm, outcome)] => parts.push(format!("{} is costly, {}", name(run, arm), toll(outcome))),
+        [(arm, outcome)] => parts.push(format!("{} is costly, {}", name(run, arm), told(outcome))),
         [least, .., most] => parts.push(format!(
             "{} of {} arms are costly, from {} {} to {} {}",
             costly.len(),
             asked.len(),
             name(run, least.0),
-            toll(least.1),
+            told(least.1),
             name(run, most.0),
-            toll(most.1)
+            told(most.1)
         )),
     }
     for (verdict, says) in [
-        (Verdict::NoEffect, format!("no effect beyond ±{}%", run.margin_pct)),
+        (Verdict::NoEffect, format!("no effect beyond ±{}", margin(run))),
         (Verdict::Cheaper, "better than the baseline".to_owned()),
         (Verdict::Unclear, "unclear, more rounds needed".to_owned()),
         (Verdict::NoInterval, "too few rounds to say".to_owned()),
+        (Verdict::NotCompared, "with nothing to compare with".to_owned()),
     ] {
         let arms = of(verdict);
         if !arms.is_empty() {
@@ -86,14 +87,16 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     format!("{heading}: {}.", parts.join("; "))
 }
 
-fn capitalised(text: &str) -> String {
+/// With a capital first letter.
+pub fn capitalised(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Sentences of advice, the most useful first.
 pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
-    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(_, o)| o.toll_pct.is_some()).collect();
+    let asked: Vec<(&ArmResult, &Outcome)> =
+        treatments(run).filter(|(_, o)| o.toll_pct.or(o.effect).is_some()).collect();
     let mut advice = Vec::new();
     // Load-latency curves share what there is to say of them, if the answer has not said it.
     advice
@@ -121,27 +124,33 @@ fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
 
 /// The outcome that an arm's verdict is drawn from.
 pub fn judged<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
-    arm.outcomes.get(outcomes::judged_by(&run.primary, |name| arm.outcomes.contains_key(name)))
+    arm.outcomes.get(judged_by(run, arm))
+}
+
+/// Its name.
+pub fn judged_by<'a>(run: &'a RunResult, arm: &'a ArmResult) -> &'a str {
+    arm.judged_by.as_ref().unwrap_or(&run.primary)
 }
 
 /// The arm's name, with what it was judged by where that is not what the others were.
 fn name(run: &RunResult, arm: &ArmResult) -> String {
-    if arm.outcomes.contains_key(&run.primary) {
-        arm.name.clone()
-    } else {
-        format!("{} (time until done)", arm.name)
+    match judged_by(run, arm) {
+        name if name == run.primary => arm.name.clone(),
+        name => format!("{} ({})", arm.name, title(run, name)),
     }
 }
 
-/// Toll in the harmful direction, percent on the log scale so that halving and doubling weigh the same.
+/// Toll in the harmful direction: of ratios on the log scale, so that halving and doubling weigh the same; of
+/// differences in their unit.
 pub fn harm(outcome: &Outcome) -> f64 {
-    let log = outcome.toll_pct.map_or(0.0, toll_stats::log_of_toll);
-    if outcome.higher_is_better { -log } else { log }
+    let effect = outcome.effect.filter(|_| outcome.verdict != Verdict::NotCompared);
+    let toll = outcome.toll_pct.map(toll_stats::log_of_toll).or(effect).unwrap_or(0.0);
+    if outcome.higher_is_better { -toll } else { toll }
 }
 
 fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
-    let title = title(run);
+    let title = |arm| title(run, judged_by(run, arm));
     if let Some((arm, outcome)) =
         asked.iter().find(|(arm, _)| FULL <= caught(arm) && caught(arm) <= MOST_CAUGHT)
     {
@@ -150,10 +159,11 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
             _ => "Full picture",
         };
         return Some(format!(
-            "{heading}: {} catches {} of the queries, at {title} {}.",
+            "{heading}: {} catches {} of the queries, at {} {}.",
             arm.name,
             share(caught(arm)),
-            toll(outcome)
+            title(arm),
+            told(outcome)
         ));
     }
     let (arm, outcome) = asked
@@ -161,10 +171,11 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
         .filter(|(arm, _)| 0.0 < caught(arm) && caught(arm) <= MOST_CAUGHT)
         .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
     Some(format!(
-        "Full picture: none here; {} catches most, {} of the queries, at {title} {}.",
+        "Full picture: none here; {} catches most, {} of the queries, at {} {}.",
         arm.name,
         share(caught(arm)),
-        toll(outcome)
+        title(arm),
+        told(outcome)
     ))
 }
 
@@ -190,7 +201,7 @@ fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Strin
         }
         None => String::new(),
     };
-    Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run), toll(outcome)))
+    Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run, judged_by(run, arm)), told(outcome)))
 }
 
 /// Arms that cost more than another and catch less, both beyond their intervals.
@@ -211,7 +222,9 @@ fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
 
 /// Whether `cheap` costs less than `dear` by more than their intervals overlap.
 fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
-    let (Some([cheap_low, cheap_high]), Some([dear_low, dear_high])) = (cheap.ci95_pct, dear.ci95_pct) else {
+    let interval = |outcome: &Outcome| outcome.ci95_pct.or(outcome.ci95);
+    let (Some([cheap_low, cheap_high]), Some([dear_low, dear_high])) = (interval(cheap), interval(dear))
+    else {
         return false;
     };
     if cheap.higher_is_better { cheap_low > dear_high } else { cheap_high < dear_low }
@@ -243,7 +256,7 @@ fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
             ))
         })
         .collect();
-    (!ways.is_empty()).then(|| format!("As multiples of {}: {}.", title(run), ways.join("; ")))
+    (!ways.is_empty()).then(|| format!("As multiples of {}: {}.", title(run, &run.primary), ways.join("; ")))
 }
 
 fn times(toll_pct: f64) -> f64 {
@@ -290,28 +303,18 @@ fn links(run: &RunResult) -> Option<String> {
     (!sentences.is_empty()).then(|| format!("Shipping it off the host: {}.", sentences.join("; ")))
 }
 
-fn title(run: &RunResult) -> &str {
-    outcomes::definition(&run.primary).map_or(run.primary.as_str(), |d| d.title)
+/// An outcome in words.
+fn title<'a>(run: &'a RunResult, name: &'a str) -> &'a str {
+    catalogue::definition(&run.definitions, name).map_or(name, |outcome| &outcome.title)
 }
 
-/// The verdict in a word or two.
-pub fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Baseline => "baseline",
-        Verdict::Costly => "costly",
-        Verdict::Cheaper => "cheaper",
-        Verdict::NoEffect => "no effect",
-        Verdict::Unclear => "unclear",
-        Verdict::NoInterval => "no interval",
-    }
-}
-
-/// `-12.3% [-14.0, -10.1]`, or without an interval where there is none.
-pub fn toll(outcome: &Outcome) -> String {
-    match (outcome.toll_pct, outcome.ci95_pct) {
-        (Some(toll), Some([low, high])) => format!("{toll:+.1}% [{low:+.1}, {high:+.1}]"),
-        (Some(toll), None) => format!("{toll:+.1}% (no interval)"),
-        _ => "not compared".into(),
+/// Inside which an effect on the primary outcome is none.
+pub fn margin(run: &RunResult) -> String {
+    match catalogue::definition(&run.definitions, &run.primary) {
+        Some(Definition { compare: Compare::Difference, margin: Some(margin), unit, .. }) => {
+            figures::absolute(*margin, unit)
+        }
+        _ => format!("{}%", run.margin_pct),
     }
 }
 

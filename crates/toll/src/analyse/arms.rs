@@ -1,12 +1,12 @@
 //! What did each arm's windows give, round by round, and how does it compare?
 
-use super::compare::{ArmWindows, Compared, compare, judge, judge_sequence};
-use super::outcomes::{self, OUTCOMES, quantile_of};
+use super::compare::{ArmWindows, Compared, compare, judge, judge_sequence, judged_by};
+use super::outcomes::{self, Known, quantile_of};
 use super::recorded::Recorded;
 use super::stalls::{self, Stalls};
 use super::windows::Window;
 use hdrhistogram::Histogram;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Artefact, Plan, Role, StallTotals, Verdict};
 
 /// Every arm of the plan, in its order.
@@ -31,24 +31,30 @@ impl<'a> Arms<'a> {
 
         let mut arms: Vec<ArmWindows> = plan.arms.iter().map(|_| ArmWindows::of(plan.order.len())).collect();
         for window in windows {
-            let histogram = histograms.get(&window.trial).copied();
-            let bytes = artefacts.get(&window.trial).map(|a| a.window_bytes).or(window.artefact_bytes);
-            let measured = outcomes::measure(recorded, window, histogram, bytes);
-            arms[window.arm].by_round[window.round as usize] = Some(measured);
-            arms[window.arm].histograms[window.round as usize] = histogram;
+            arms[window.arm].histograms[window.round as usize] = histograms.get(&window.trial).copied();
         }
         let held_against: Vec<usize> =
             (0..arms.len()).map(|i| baseline_of(plan, i, baseline).unwrap_or(i)).collect();
         let stalls = stalls::find(recorded, windows, baseline, &held_against, |arm| arms[arm].merged());
+        let counted_by_toll: BTreeSet<usize> = windows
+            .iter()
+            .filter(|w| artefacts.get(&w.trial).is_some_and(|a| a.queries.is_some()))
+            .map(|w| w.arm)
+            .collect();
         for (window, found) in windows.iter().zip(&stalls.of_window) {
             let mut stalled_s = stalls::totals([found].into_iter()).total_s;
             // Of a window as long as the others, so that what a shorter one stalls compares with them.
             if plan.arms[window.arm].window.is_until_done() {
                 stalled_s *= plan.window_s / window.seconds();
             }
-            if let Some(measured) = &mut arms[window.arm].by_round[window.round as usize] {
-                measured.set("stall_s", Some(stalled_s));
-            }
+            let known = Known {
+                histogram: histograms.get(&window.trial).copied(),
+                artefact: artefacts.get(&window.trial).copied(),
+                counted_by_other: !counted_by_toll.contains(&window.arm),
+                stalled_s,
+            };
+            let measured = outcomes::measure(recorded, window, known);
+            arms[window.arm].by_round[window.round as usize] = Some(measured);
         }
         let closed = plan.arms.iter().map(|arm| arm.window.is_until_done()).collect();
         Arms { windows: arms, baseline, stalls, alpha: plan.alpha, closed }
@@ -56,19 +62,20 @@ impl<'a> Arms<'a> {
 
     /// For each arm, its outcomes by name. Verdicts on the primary outcome of the treatments share one
     /// error rate (Holm); controls and other outcomes stand for themselves.
-    pub fn compare(&self, plan: &Plan) -> Vec<BTreeMap<&'static str, Compared>> {
-        let mut all: Vec<BTreeMap<&'static str, Compared>> = Vec::with_capacity(self.windows.len());
+    pub fn compare<'p>(&self, plan: &'p Plan) -> Vec<BTreeMap<&'p str, Compared>> {
+        let mut all: Vec<BTreeMap<&'p str, Compared>> = Vec::with_capacity(self.windows.len());
         for (i, arm) in self.windows.iter().enumerate() {
             let baseline = baseline_of(plan, i, self.baseline).map(|b| &self.windows[b]);
-            let of_arm = OUTCOMES
-                .iter()
-                .filter_map(|outcome| Some((outcome.name, compare(plan, outcome, arm, baseline)?)));
+            let of_arm = plan.outcomes.iter().filter_map(|outcome| {
+                let judged = outcome.name == judged_by(plan, i);
+                Some((outcome.name.as_str(), compare(plan, outcome, arm, baseline, judged)?))
+            });
             all.push(of_arm.collect());
         }
         let asked: Vec<usize> = (0..all.len())
             .filter(|&i| plan.arms[i].role == Role::Treatment && plan.arms[i].unavailable.is_none())
             .collect();
-        let judged: Vec<&str> = asked.iter().map(|&i| self.windows[i].judged_by(plan)).collect();
+        let judged: Vec<&str> = asked.iter().map(|&i| judged_by(plan, i)).collect();
         let p: Vec<f64> = asked
             .iter()
             .zip(&judged)
@@ -103,11 +110,12 @@ impl<'a> Arms<'a> {
     }
 
     /// What a reader of the arm's figures should know beside them.
-    pub fn notes(&self, arm: usize, compared: &BTreeMap<&'static str, Compared>) -> Vec<String> {
+    pub fn notes(&self, arm: usize, plan: &Plan, compared: &BTreeMap<&str, Compared>) -> Vec<String> {
         let mut notes = Vec::new();
         let windows = &self.windows[arm];
-        for outcome in OUTCOMES.iter().filter(|o| windows.present().any(|m| m.thin.contains(&o.name))) {
-            let Some(quantile) = quantile_of(outcome.name) else { continue };
+        let is_thin = |name: &str| windows.present().any(|m| m.thin.contains(&name));
+        for outcome in plan.outcomes.iter().filter(|o| is_thin(&o.name)) {
+            let Some(quantile) = quantile_of(outcome) else { continue };
             // Of all arms, so that all say the same.
             let of_arm = |(arm, closed): (&ArmWindows, &bool)| {
                 let loaded = arm.present().filter(|m| m.covered_s > 0.0);
@@ -130,12 +138,12 @@ impl<'a> Arms<'a> {
             let outcome = &compared.outcome;
             if !compared.pairs.floored.is_empty() {
                 notes.push(format!(
-                    "{name}: nothing completed in {} windows, each counted as one completion: the toll is at least this",
+                    "{name}: none in {} windows, each counted as one: the toll is at least this",
                     compared.pairs.floored.len()
                 ));
             }
             if let (Verdict::Unclear, Some([low, high]), Some(p)) =
-                (outcome.verdict, outcome.ci95_pct, outcome.p_holm)
+                (outcome.verdict, outcome.ci95_pct.or(outcome.ci95), outcome.p_holm)
                 && (low > 0.0 || high < 0.0)
                 && p > self.alpha
             {

@@ -3,8 +3,12 @@
 //! Decided by what the arms are, not by the scenario's name: arms that ran at a rate give
 //! load-latency curves.
 
+use super::advice::capitalised;
 use std::collections::BTreeMap;
-use toll_record::{ArmResult, Axis, Chart, ChartKind, ChartSeries, Plan, Workload};
+use toll_record::{
+    Aggregate, ArmResult, Axis, Chart, ChartKind, ChartSeries, Compare, Definition, LoadColumn, Plan, Source,
+    Workload,
+};
 
 /// Latency has left the flat part of its curve when it is this many times what it was at the
 /// lowest rate.
@@ -12,7 +16,7 @@ const KNEE: f64 = 5.0;
 /// A rate is met when this share of it was achieved.
 const MET: f64 = 0.99;
 
-/// Load-latency curves, one chart for each latency, one series for each arm that was swept, or
+/// Load-latency curves, one chart for each outcome that says so, one series for each arm that was swept, or
 /// each way to the server.
 pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
     let mut by_way: BTreeMap<String, Vec<(f64, &ArmResult)>> = BTreeMap::new();
@@ -30,29 +34,34 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
     if by_way.values().all(|points| points.len() < 2) {
         return Vec::new();
     }
-    let note = by_way.iter().map(|(way, points)| knee(way, points)).collect::<Vec<_>>().join(" ");
-    [
-        ("latency_us_p50", "median"),
-        ("latency_us_mean", "mean"),
-        ("latency_us_p99", "p99"),
-        ("latency_us_p999", "p99.9"),
-    ]
-    .into_iter()
-    .map(|(outcome, word)| Chart {
-        id: format!("load-{outcome}"),
-        title: format!("Response time ({word}) by rate"),
-        kind: ChartKind::Line,
-        x: Axis { label: "rate asked for".into(), unit: "events/s".into(), ..Axis::default() },
-        y: Axis { label: format!("{word} response time"), unit: "us".into(), log: true, ..Axis::default() },
-        series: by_way
-            .iter()
-            .map(|(way, points)| ChartSeries { name: way.clone(), points: curve(points, outcome) })
-            .filter(|series| !series.points.is_empty())
-            .collect(),
-        note: note.clone(),
-    })
-    .filter(|chart| !chart.series.is_empty())
-    .collect()
+    let curves = Curves::of(&plan.outcomes);
+    let note = by_way.iter().map(|(way, points)| curves.knee(way, points)).collect::<Vec<_>>().join(" ");
+    plan.outcomes
+        .iter()
+        .filter(|outcome| outcome.by_rate)
+        .map(|outcome| Chart {
+            id: format!("load-{}", outcome.name),
+            title: format!("{} by rate", capitalised(outcome.head())),
+            kind: ChartKind::Line,
+            x: Axis { label: "rate asked for".into(), unit: "events/s".into(), ..Axis::default() },
+            y: Axis {
+                label: outcome.title.clone(),
+                unit: outcome.unit.clone(),
+                log: outcome.compare == Compare::LogRatio,
+                ..Axis::default()
+            },
+            series: by_way
+                .iter()
+                .map(|(way, points)| ChartSeries {
+                    name: way.clone(),
+                    points: curves.curve(points, &outcome.name),
+                })
+                .filter(|series| !series.points.is_empty())
+                .collect(),
+            note: note.clone(),
+        })
+        .filter(|chart| !chart.series.is_empty())
+        .collect()
 }
 
 fn way(workload: &Workload) -> String {
@@ -61,42 +70,67 @@ fn way(workload: &Workload) -> String {
     format!("{}{protocol}{connections}", workload.transport)
 }
 
-/// One latency by rate. Ends with the first rate that is not met: beyond it, latencies say only how
-/// long the window was.
-fn curve(points: &[(f64, &ArmResult)], outcome: &str) -> Vec<(f64, f64, Option<f64>, Option<f64>)> {
-    let met = points.iter().take_while(|(rate, arm)| missed(*rate, arm).is_none()).count();
-    points
-        .iter()
-        .take(met + 1)
-        .filter_map(|(rate, arm)| Some((*rate, arm.outcomes.get(outcome)?.mean, None, None)))
-        .collect()
+/// The outcomes that curves are read by, where the plan has them.
+struct Curves<'a> {
+    /// Events achieved a second.
+    achieved: Option<&'a str>,
+    /// The latency that bends first.
+    tail: Option<&'a str>,
 }
 
-/// The rate achieved, where that is not the rate asked for.
-fn missed(rate: f64, arm: &ArmResult) -> Option<f64> {
-    arm.outcomes.get("tps").map(|tps| tps.mean).filter(|tps| *tps < MET * rate)
-}
-
-/// Where a curve bends upwards, and where the rate can no longer be met.
-fn knee(way: &str, points: &[(f64, &ArmResult)]) -> String {
-    // The median round: one in which the host stood still bends no curve.
-    let p99 = |arm: &ArmResult| arm.outcomes.get("latency_us_p99").map(|o| toll_stats::median(&o.values));
-    let Some(lowest) = points.first().and_then(|(_, arm)| p99(arm)) else {
-        return format!("{way}: no p99 at the lowest rate.");
-    };
-    let bend = points.iter().find(|(_, arm)| p99(arm).is_some_and(|us| us > KNEE * lowest));
-    let bend = match bend {
-        Some((rate, _)) => {
-            format!("the knee lies at or below {rate:.0}/s, where p99 is over {KNEE:.0} times its lowest")
+impl<'a> Curves<'a> {
+    fn of(outcomes: &'a [Definition]) -> Self {
+        let made_of = |source: Source, aggregate| {
+            let mut found = outcomes.iter().filter(|o| o.source == source && o.aggregate == aggregate);
+            found.next().map(|outcome| outcome.name.as_str())
+        };
+        Curves {
+            achieved: made_of(Source::Load { column: LoadColumn::Events }, Aggregate::Rate),
+            tail: made_of(Source::Latency, Aggregate::Quantile(0.99)),
         }
-        None => "no knee up to the highest rate".into(),
-    };
-    match points.iter().find_map(|(rate, arm)| Some((rate, missed(*rate, arm)?))) {
-        Some((rate, tps)) => format!(
-            "{way}: {bend}; {rate:.0}/s is beyond its capacity ({tps:.0}/s achieved), where the backlog grows \
-             for as long as the load lasts."
-        ),
-        None => format!("{way}: {bend}."),
+    }
+
+    /// One outcome by rate. Ends with the first rate that is not met: beyond it, latencies say only how
+    /// long the window was.
+    fn curve(
+        &self,
+        points: &[(f64, &ArmResult)],
+        outcome: &str,
+    ) -> Vec<(f64, f64, Option<f64>, Option<f64>)> {
+        let met = points.iter().take_while(|(rate, arm)| self.missed(*rate, arm).is_none()).count();
+        points
+            .iter()
+            .take(met + 1)
+            .filter_map(|(rate, arm)| Some((*rate, arm.outcomes.get(outcome)?.mean, None, None)))
+            .collect()
+    }
+
+    /// The rate achieved, where that is not the rate asked for.
+    fn missed(&self, rate: f64, arm: &ArmResult) -> Option<f64> {
+        arm.outcomes.get(self.achieved?).map(|found| found.mean).filter(|achieved| *achieved < MET * rate)
+    }
+
+    /// Where a curve bends upwards, and where the rate can no longer be met.
+    fn knee(&self, way: &str, points: &[(f64, &ArmResult)]) -> String {
+        // The median round: one in which the host stood still bends no curve.
+        let p99 = |arm: &ArmResult| arm.outcomes.get(self.tail?).map(|o| toll_stats::median(&o.values));
+        let Some(lowest) = points.first().and_then(|(_, arm)| p99(arm)) else {
+            return format!("{way}: no p99 at the lowest rate.");
+        };
+        let bend = points.iter().find(|(_, arm)| p99(arm).is_some_and(|us| us > KNEE * lowest));
+        let bend = match bend {
+            Some((rate, _)) => {
+                format!("the knee lies at or below {rate:.0}/s, where p99 is over {KNEE:.0} times its lowest")
+            }
+            None => "no knee up to the highest rate".into(),
+        };
+        match points.iter().find_map(|(rate, arm)| Some((rate, self.missed(*rate, arm)?))) {
+            Some((rate, achieved)) => format!(
+                "{way}: {bend}; {rate:.0}/s is beyond its capacity ({achieved:.0}/s achieved), where the \
+                 backlog grows for as long as the load lasts."
+            ),
+            None => format!("{way}: {bend}."),
+        }
     }
 }
 
@@ -114,6 +148,8 @@ mod tests {
             values: values.to_vec(),
             toll_pct: None,
             ci95_pct: None,
+            effect: None,
+            ci95: None,
             method: String::new(),
             p: None,
             p_holm: None,
@@ -129,6 +165,7 @@ mod tests {
             role: Role::Treatment,
             command: String::new(),
             against: None,
+            judged_by: None,
             unavailable: None,
             windows: p99.len() as u32,
             outcomes: [("tps", outcome(&[tps])), ("latency_us_p99", outcome(p99))]
@@ -153,13 +190,14 @@ mod tests {
             (500.0, arm(350.0, &[90_000.0, 90_000.0, 90_000.0])),
         ];
         let points: Vec<_> = arms.iter().map(|(rate, arm)| (*rate, arm)).collect();
-        assert_eq!(knee("tcp", &points[..2]), "tcp: no knee up to the highest rate.");
+        let curves = Curves::of(&crate::catalogue::CATALOGUE.outcomes);
+        assert_eq!(curves.knee("tcp", &points[..2]), "tcp: no knee up to the highest rate.");
         assert_eq!(
-            knee("tcp", &points),
+            curves.knee("tcp", &points),
             "tcp: the knee lies at or below 300/s, where p99 is over 5 times its lowest; 400/s is beyond its \
              capacity (350/s achieved), where the backlog grows for as long as the load lasts."
         );
-        let rates: Vec<_> = curve(&points, "latency_us_p99").iter().map(|point| point.0).collect();
+        let rates: Vec<_> = curves.curve(&points, "latency_us_p99").iter().map(|point| point.0).collect();
         assert_eq!(rates, [100.0, 200.0, 300.0, 400.0]);
     }
 }

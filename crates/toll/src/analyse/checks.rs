@@ -4,35 +4,54 @@
 
 use super::compare::{ArmWindows, Compared};
 use super::doubt::Doubt;
-use toll_record::{AaCheck, Arm, ControlCheck, Mde, Outcome, Plan, Role};
+use crate::catalogue;
+use crate::figures;
+use toll_record::{
+    AaCheck, Aggregate, Arm, Compare, ControlCheck, Definition, Mde, Outcome, Party, Plan, Role, Source,
+};
 use toll_stats::Interval;
 
 /// Chance of finding an effect of the size called detectable.
 const POWER: f64 = 0.8;
 
-/// The baseline under another name, on the primary outcome.
-pub fn aa(arm: &Arm, primary: &Outcome) -> AaCheck {
+/// The baseline under another name, on the outcome that it is judged by.
+pub fn aa(arm: &Arm, judged: &Outcome) -> AaCheck {
     AaCheck {
         arm: arm.name.clone(),
-        toll_pct: primary.toll_pct,
-        ci95_pct: primary.ci95_pct,
-        ok: primary.ci95_pct.is_some_and(|ci| holds(ci, 0.0)),
+        toll_pct: judged.toll_pct,
+        ci95_pct: judged.ci95_pct,
+        effect: judged.effect,
+        ci95: judged.ci95,
+        ok: interval(judged).is_some_and(|ci| holds(ci, 0.0)),
     }
 }
 
-pub fn aa_doubt(plan: &Plan, check: &AaCheck) -> Option<Doubt> {
-    let [low, high] = check.ci95_pct?;
-    (!check.ok).then(|| Doubt::AaFailed { arm: check.arm.clone(), outcome: plan.primary.clone(), low, high })
+pub fn aa_doubt(outcome: &str, check: &AaCheck, judged: &Compared) -> Option<Doubt> {
+    let found = figures::span(&judged.outcome)?;
+    (!check.ok).then(|| Doubt::AaFailed { arm: check.arm.clone(), outcome: outcome.to_owned(), found })
 }
 
 /// A process that does nothing: its toll must be none.
-pub fn placebo(plan: &Plan, arm: &Arm, primary: &Outcome) -> ControlCheck {
-    control(&plan.primary, arm, primary, 0.0, "does nothing")
+pub fn placebo(outcome: &str, arm: &Arm, judged: &Outcome) -> ControlCheck {
+    control(outcome, arm, judged, 0.0, "does nothing")
+}
+
+/// Whether this is what a known burner of CPU shows in: the host's CPU time for each query, as a ratio.
+pub fn tells_what_burns(outcome: &Definition) -> bool {
+    outcome.source == Source::Cpu { of: Party::Host }
+        && outcome.aggregate == Aggregate::PerQuery
+        && outcome.compare == Compare::LogRatio
 }
 
 /// A process that burns a known share `s` of one CPU: where `b` CPUs are busy with it, every query
 /// costs s / (b - s) more of the host's CPU, whatever becomes of throughput.
-pub fn burn(arm: &Arm, share: f64, windows: &ArmWindows, cpu: &Outcome) -> Option<ControlCheck> {
+pub fn burn(
+    outcome: &str,
+    arm: &Arm,
+    share: f64,
+    windows: &ArmWindows,
+    cpu: &Outcome,
+) -> Option<ControlCheck> {
     let logs: Vec<f64> = windows
         .present()
         .filter_map(|m| m.busy_cpus)
@@ -43,7 +62,7 @@ pub fn burn(arm: &Arm, share: f64, windows: &ArmWindows, cpu: &Outcome) -> Optio
         return None;
     }
     let expected = toll_stats::toll_pct(toll_stats::mean(&logs));
-    Some(control("cpu_us_per_query", arm, cpu, expected, &format!("burns {share:.2} of a CPU")))
+    Some(control(outcome, arm, cpu, expected, &format!("burns {share:.2} of a CPU")))
 }
 
 fn control(outcome: &str, arm: &Arm, found: &Outcome, expected_pct: f64, deed: &str) -> ControlCheck {
@@ -53,13 +72,13 @@ fn control(outcome: &str, arm: &Arm, found: &Outcome, expected_pct: f64, deed: &
     } else {
         format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%")
     };
-    let ok = found.ci95_pct.is_some_and(|ci| holds(ci, expected_pct));
-    let text = match (found.toll_pct, found.ci95_pct) {
-        (Some(toll), Some([low, high])) => {
+    let ok = interval(found).is_some_and(|ci| holds(ci, expected_pct));
+    let text = match (figures::estimated(found), interval(found)) {
+        (Some(_), Some(_)) => {
             let word = if ok { "and does" } else { "but does not" };
-            format!("{expected}, {word}: {toll:+.1}% [{low:+.1}, {high:+.1}]")
+            format!("{expected}, {word}: {}", figures::told(found))
         }
-        (Some(toll), None) => format!("{expected}; {toll:+.1}% found, too few rounds to decide"),
+        (Some(estimate), None) => format!("{expected}; {estimate} found, too few rounds to decide"),
         _ => format!("{expected}; it was not measured"),
     };
     ControlCheck {
@@ -68,14 +87,21 @@ fn control(outcome: &str, arm: &Arm, found: &Outcome, expected_pct: f64, deed: &
         expected_pct,
         toll_pct: found.toll_pct,
         ci95_pct: found.ci95_pct,
+        effect: found.effect,
+        ci95: found.ci95,
         ok,
         text,
     }
 }
 
 pub fn control_doubt(check: &ControlCheck) -> Option<Doubt> {
-    let decided = check.ci95_pct.is_some();
+    let decided = check.ci95_pct.or(check.ci95).is_some();
     (decided && !check.ok).then(|| Doubt::ControlMissed { arm: check.arm.clone(), text: check.text.clone() })
+}
+
+/// In percent or in the outcome's unit: zero is zero in both.
+fn interval(outcome: &Outcome) -> Option<[f64; 2]> {
+    outcome.ci95_pct.or(outcome.ci95)
 }
 
 fn holds([low, high]: [f64; 2], value: f64) -> bool {
@@ -99,12 +125,20 @@ pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
     let achieved = sd.zip(rounds).and_then(|(sd, n)| {
         toll_stats::minimal_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, POWER)
     });
-    let margin = toll_stats::log_of_toll(plan.margin_pct);
-    let mde = Mde {
-        planned_pct: plan.planned_mde_pct,
-        achieved_pct: achieved.map(toll_stats::toll_pct),
-        rounds_for_margin: sd.and_then(|sd| toll_stats::rounds_needed(sd, margin, plan.alpha, POWER)),
+    // On the scale of the differences: logarithms, or the outcome's unit.
+    let (is_ratio, margin) = match catalogue::definition(&plan.outcomes, &plan.primary) {
+        Some(outcome) if outcome.compare == Compare::LogRatio => {
+            (true, Some(toll_stats::log_of_toll(plan.margin_pct)))
+        }
+        outcome => (false, outcome.and_then(|outcome| outcome.margin)),
     };
-    (mde.planned_pct.is_some() || mde.achieved_pct.is_some() || mde.rounds_for_margin.is_some())
-        .then_some(mde)
+    let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, POWER);
+    let mde = Mde {
+        planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
+        achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::toll_pct),
+        achieved: achieved.filter(|_| !is_ratio),
+        rounds_for_margin: sd.zip(margin).and_then(rounds_for),
+    };
+    let known = [mde.planned_pct, mde.achieved_pct, mde.achieved];
+    (known.iter().any(Option::is_some) || mde.rounds_for_margin.is_some()).then_some(mde)
 }

@@ -19,13 +19,13 @@ pub enum Doubt {
     TreatmentKilled { arm: String, note: String },
     TooFewRounds { have: usize, need: usize },
     TooFewForHolm { have: usize, need: usize, arms: usize },
-    AaFailed { arm: String, outcome: String, low: f64, high: f64 },
+    AaFailed { arm: String, outcome: String, found: String },
     ControlMissed { arm: String, text: String },
-    CarryOver { arm: String, pct: f64, p: f64 },
+    CarryOver { arm: String, differs: String, p: f64 },
     Dependence { arm: String, lag_1: f64, bound: f64 },
     SlowSettle { arm: String, pct: f64 },
-    Noisy { cv_pct: f64, mde_pct: Option<f64> },
-    LowPower { mde_pct: f64, margin_pct: f64, rounds: Option<u32> },
+    Noisy { cv_pct: f64, finds: Option<String> },
+    LowPower { finds: String, asked: String, rounds: Option<u32> },
     HostSteal { pct: f64 },
     DriverShare { pct: f64 },
     LoadErrors { arm: String, errors: u64, statements: u64, codes: BTreeMap<u16, u64> },
@@ -38,6 +38,7 @@ pub enum Doubt {
     Unavailable { arms: Vec<(String, String)> },
     SelfCostHigh { pct: f64 },
     NoSelfCost,
+    UnknownSamples { lines: usize },
 }
 
 /// Some trials or windows, by arm and round.
@@ -89,6 +90,7 @@ impl Doubt {
             Doubt::Unavailable { .. } => "unavailable-arms",
             Doubt::SelfCostHigh { .. } => "self-cost-high",
             Doubt::NoSelfCost => "self-cost-unknown",
+            Doubt::UnknownSamples { .. } => "unknown-samples",
         }
     }
 
@@ -170,12 +172,12 @@ impl Doubt {
                     "{have} rounds can call none of {arms} arms costly: with so many arms {need} are the fewest"
                 )
             }
-            Doubt::AaFailed { arm, outcome, low, high } => format!(
-                "{arm} is the baseline under another name, and yet its {outcome} differs by {low:+.1}% to {high:+.1}%"
-            ),
+            Doubt::AaFailed { arm, outcome, found } => {
+                format!("{arm} is the baseline under another name, and yet its {outcome} differs by {found}")
+            }
             Doubt::ControlMissed { text, .. } => text.clone(),
-            Doubt::CarryOver { arm, pct, p } => {
-                format!("whatever is measured after {arm} differs by {pct:+.1}% (p = {p:.3})")
+            Doubt::CarryOver { arm, differs, p } => {
+                format!("whatever is measured after {arm} differs by {differs} (p = {p:.3})")
             }
             Doubt::Dependence { arm, lag_1, bound } => format!(
                 "differences of {arm} follow each other from round to round (lag-1 {lag_1:+.2}, chance stays within ±{bound:.2})"
@@ -183,16 +185,16 @@ impl Doubt {
             Doubt::SlowSettle { arm, pct } => {
                 format!("windows of {arm} begin {pct:+.1}% away from where they end up")
             }
-            Doubt::Noisy { cv_pct, mde_pct } => {
+            Doubt::Noisy { cv_pct, finds } => {
                 let mut text = format!("the baseline's own windows vary by {cv_pct:.0}%");
-                if let Some(mde) = mde_pct {
-                    text += &format!(", so that effects below {mde:.1}% stay hidden");
+                if let Some(finds) = finds {
+                    text += &format!(", so that effects below {finds} stay hidden");
                 }
                 text
             }
-            Doubt::LowPower { mde_pct, margin_pct, .. } => format!(
-                "this run finds effects of {mde_pct:.1}% and more; the question asks for {margin_pct:.1}%"
-            ),
+            Doubt::LowPower { finds, asked, .. } => {
+                format!("this run finds effects of {finds} and more; the question asks for {asked}")
+            }
             Doubt::HostSteal { pct } => {
                 format!("other guests took {pct:.1}% of this host's CPU time inside windows")
             }
@@ -233,6 +235,12 @@ impl Doubt {
                 format!("toll's own processes took {pct:.1}% of one core inside windows")
             }
             Doubt::NoSelfCost => "the run does not say what toll's own processes took".to_owned(),
+            Doubt::UnknownSamples { lines } => {
+                format!(
+                    "{} of samples.ndjson are of a kind that this toll does not know",
+                    counted(*lines as u64, "line")
+                )
+            }
         }
     }
 
@@ -293,6 +301,7 @@ impl Doubt {
             Doubt::Unavailable { .. } => "`toll doctor` says how to install what is missing".into(),
             Doubt::SelfCostHigh { .. } => "use longer windows; every arm bears this cost, so that tolls stay comparable".into(),
             Doubt::NoSelfCost => "run with a toll that records it".into(),
+            Doubt::UnknownSamples { .. } => "report with the toll that wrote the run, or a newer one".into(),
         }
     }
 

@@ -9,7 +9,10 @@ use toll_record::{Role, RunResult, Verdict};
 
 /// True once every treatment's toll is told apart from zero, or known to lie inside the margin.
 pub fn enough(result: &RunResult) -> bool {
-    let decided = |verdict| matches!(verdict, Verdict::Costly | Verdict::Cheaper | Verdict::NoEffect);
+    // What is compared with nothing has no verdict to wait for.
+    let decided = |verdict| {
+        matches!(verdict, Verdict::Costly | Verdict::Cheaper | Verdict::NoEffect | Verdict::NotCompared)
+    };
     let mut treatments =
         result.arms.iter().filter(|arm| arm.role == Role::Treatment && arm.unavailable.is_none());
     treatments.all(|arm| judged(result, arm).is_some_and(|outcome| decided(outcome.verdict)))

@@ -20,13 +20,12 @@ mod scan;
 mod stalls;
 mod windows;
 
-pub use advice::{harm, judged, word};
+pub use advice::{harm, judged, judged_by, margin};
 pub use enough::enough;
-pub use outcomes::{Definition, OUTCOMES, UNTIL_DONE, definition};
 pub use recorded::Recorded;
 
 use arms::Arms;
-use compare::Compared;
+use compare::{Compared, judged_by as judging};
 use doubt::Doubt;
 use std::collections::BTreeMap;
 use toll_record::{ArmResult, FORMAT, ReadError, Role, RunDir, RunResult, Warning};
@@ -49,18 +48,24 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     let arms = Arms::assemble(recorded, &trials.windows);
     let compared = arms.compare(plan);
 
-    let primary = |i: usize| compared[i].get(plan.primary.as_str());
+    let judged = |i: usize| compared[i].get(judging(plan, i));
     let of_role = |role: Role| plan.arms.iter().enumerate().filter(move |(_, arm)| arm.role == role);
-    let aa = of_role(Role::Aa).find_map(|(i, arm)| primary(i).map(|c| checks::aa(arm, &c.outcome)));
+    let aa = of_role(Role::Aa).find_map(|(i, arm)| Some((i, checks::aa(arm, &judged(i)?.outcome))));
     let placebos = of_role(Role::Placebo)
-        .filter_map(|(i, arm)| primary(i).map(|c| checks::placebo(plan, arm, &c.outcome)));
+        .filter_map(|(i, arm)| Some(checks::placebo(judging(plan, i), arm, &judged(i)?.outcome)));
+    let burnt = plan.outcomes.iter().find(|outcome| checks::tells_what_burns(outcome));
     let burns = of_role(Role::PositiveControl).filter_map(|(i, arm)| {
-        let cpu = compared[i].get("cpu_us_per_query")?;
-        checks::burn(arm, arm.burn_share?, &arms.windows[i], &cpu.outcome)
+        let cpu = burnt?;
+        let found = compared[i].get(cpu.name.as_str())?;
+        checks::burn(&cpu.name, arm, arm.burn_share?, &arms.windows[i], &found.outcome)
     });
     let controls: Vec<_> = placebos.chain(burns).collect();
-    let with_primary: Vec<(Role, &Compared)> =
-        plan.arms.iter().enumerate().filter_map(|(i, arm)| Some((arm.role, primary(i)?))).collect();
+    let with_primary: Vec<(Role, &Compared)> = plan
+        .arms
+        .iter()
+        .enumerate()
+        .filter_map(|(i, arm)| Some((arm.role, compared[i].get(plan.primary.as_str())?)))
+        .collect();
     let mde = checks::mde(plan, &with_primary);
 
     let expected = expected_arms(recorded, &trials);
@@ -69,13 +74,16 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     doubts.extend(coverage::latencies(recorded, &trials.windows));
     scan::trials(plan, &trials, &mut doubts);
     scan::power(plan, &with_primary, mde.as_ref(), &mut doubts);
-    doubts.extend(aa.as_ref().and_then(|check| checks::aa_doubt(plan, check)));
+    doubts.extend(aa.as_ref().and_then(|(i, check)| checks::aa_doubt(judging(plan, *i), check, judged(*i)?)));
     doubts.extend(controls.iter().filter_map(checks::control_doubt));
     scan::order(plan, &arms, &compared, &mut doubts);
     scan::load(recorded, &trials.windows, &arms, &mut doubts);
     let artefacts = artefacts::by_arm(recorded, &trials.windows);
     scan::artefacts(recorded, &arms, &artefacts, &mut doubts);
     let self_cost = scan::self_cost(recorded, &trials.windows, &mut doubts);
+    if recorded.unknown > 0 {
+        doubts.push(Doubt::UnknownSamples { lines: recorded.unknown });
+    }
 
     let mut result = RunResult {
         format: FORMAT,
@@ -88,6 +96,9 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         seed: plan.seed,
         baseline: plan.baseline.clone(),
         primary: plan.primary.clone(),
+        definitions: plan.outcomes.clone(),
+        columns: plan.columns.clone(),
+        panels: plan.panels.clone(),
         margin_pct: plan.margin_pct,
         alpha: plan.alpha,
         rounds_planned: plan.rounds,
@@ -100,7 +111,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         server: plan.server.clone(),
         workload: plan.arms[arms.baseline].workload.clone(),
         arms: arm_results(recorded, &trials, &arms, compared, artefacts),
-        aa,
+        aa: aa.map(|(_, check)| check),
         controls,
         mde,
         stalls: arms.stalls.spans.clone(),
@@ -119,7 +130,7 @@ fn arm_results(
     recorded: &Recorded,
     trials: &Trials,
     arms: &Arms,
-    compared: Vec<BTreeMap<&'static str, Compared>>,
+    compared: Vec<BTreeMap<&str, Compared>>,
     mut artefacts: BTreeMap<usize, artefacts::OfArm>,
 ) -> Vec<ArmResult> {
     let plan = &recorded.plan;
@@ -129,7 +140,7 @@ fn arm_results(
         let of_arm = artefacts.remove(&i);
         let captured_ratio = of_arm.as_ref().and_then(|a| a.captured_ratio);
         let (artefact, remarks) = of_arm.map_or((None, vec![]), |a| (Some(a.result), a.remarks));
-        let mut notes = arms.notes(i, &compared);
+        let mut notes = arms.notes(i, plan, &compared);
         let of_arm: Vec<&windows::Window> = trials.windows.iter().filter(|w| w.arm == i).collect();
         notes.extend(own_end::note(arm, &of_arm));
         notes.extend(remarks);
@@ -141,6 +152,7 @@ fn arm_results(
             role: arm.role,
             command: arm.command.clone(),
             against: arms.against(plan, i),
+            judged_by: arm.judged_by.clone(),
             unavailable: arm.unavailable.clone(),
             windows: windows.present().count() as u32,
             outcomes: compared.into_iter().map(|(name, c)| (name.to_owned(), c.outcome)).collect(),

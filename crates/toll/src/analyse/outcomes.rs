@@ -1,82 +1,23 @@
-//! Which numbers does a window give, in which unit, and what are they in this window?
+//! What are the plan's outcomes in this window?
 //!
-//! A number that the window cannot support is absent, with the reason: never zero, never a guess.
+//! A number that the window cannot support is absent, with the reason: never zero, never a guess. What a name
+//! means is for its definition to say.
 
 use super::coverage;
-use super::recorded::{Recorded, within};
-use super::windows::Window;
+use super::recorded::{Recorded, Stamped, centred, within};
+use super::windows::{Spent, Window};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use toll_record::Bin;
-
-/// One outcome: what it is called in a run, and how to read it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Definition {
-    /// Name in scenarios, bounds and JSON; the unit is part of it.
-    pub name: &'static str,
-    pub unit: &'static str,
-    pub higher_is_better: bool,
-    /// In words, for a table's head or a sentence.
-    pub title: &'static str,
-}
-
-/// Every outcome of a window, in the order that reports show them.
-pub const OUTCOMES: [Definition; 16] = [
-    better_high("qps", "statements/s", "throughput"),
-    better_high("tps", "events/s", "transactions"),
-    better_low("latency_us_mean", "us", "mean response time"),
-    better_low("latency_us_p50", "us", "median response time"),
-    better_low("latency_us_p95", "us", "p95 response time"),
-    better_low("latency_us_p99", "us", "p99 response time"),
-    better_low("latency_us_p999", "us", "p99.9 response time"),
-    better_low("latency_us_max", "us", "longest response time"),
-    better_low("cpu_us_per_query", "us", "CPU per query, whole host"),
-    better_low("server_cpu_us_per_query", "us", "CPU per query, server"),
-    better_low("driver_cpu_us_per_query", "us", "CPU per query, load driver"),
-    better_low("treatment_cpu_us_per_query", "us", "CPU per query, treatment"),
-    better_low("toll_cpu_us_per_query", "us", "CPU per query, toll itself"),
-    better_low("artefact_bytes_per_s", "bytes/s", "artefact written"),
-    better_low("stall_s", "s", "stalled"),
-    better_low(UNTIL_DONE, "s", "time until done"),
-];
-
-/// What arms without a load are judged by.
-pub const UNTIL_DONE: &str = "elapsed_s";
-
-/// Name of the outcome that an arm's verdict is drawn from: the primary one where the arm `has` it. An
-/// arm without a load, such as a dump, has no response time but the time until it is done.
-pub fn judged_by(primary: &str, has: impl Fn(&str) -> bool) -> &str {
-    if has(primary) { primary } else { UNTIL_DONE }
-}
-
-const fn better_high(name: &'static str, unit: &'static str, title: &'static str) -> Definition {
-    Definition { name, unit, higher_is_better: true, title }
-}
-
-const fn better_low(name: &'static str, unit: &'static str, title: &'static str) -> Definition {
-    Definition { name, unit, higher_is_better: false, title }
-}
-
-/// The outcome of that name.
-pub fn definition(name: &str) -> Option<&'static Definition> {
-    OUTCOMES.iter().find(|o| o.name == name)
-}
-
-/// The quantile that an outcome stands for.
-pub fn quantile_of(name: &str) -> Option<f64> {
-    match name {
-        "latency_us_p50" => Some(0.5),
-        "latency_us_p95" => Some(0.95),
-        "latency_us_p99" => Some(0.99),
-        "latency_us_p999" => Some(0.999),
-        _ => None,
-    }
-}
+use toll_record::{
+    Aggregate, Artefact, ArtefactColumn, Bin, Definition, LoadColumn, Party, ProcessColumn, ProcessEnd,
+    Second, Source, TrialColumn,
+};
 
 /// What one window gave.
 #[derive(Debug, Clone, Default)]
-pub struct Measured {
-    values: [Option<f64>; OUTCOMES.len()],
+pub struct Measured<'a> {
+    /// By outcome.
+    values: BTreeMap<&'a str, f64>,
     pub statements: u64,
     pub events: u64,
     pub errors: u64,
@@ -87,22 +28,23 @@ pub struct Measured {
     pub busy_cpus: Option<f64>,
     /// How far the window's beginning lies from the rest of it, ln of the ratio of throughputs.
     pub start_log_ratio: Option<f64>,
-    /// Quantiles that too few events supported, with the number there were.
-    pub thin: Vec<&'static str>,
+    /// Quantiles that too few events supported.
+    pub thin: Vec<&'a str>,
     /// Percentiles are means of one-second percentiles: the driver gives no distribution.
     pub from_seconds: bool,
 }
 
-impl Measured {
+impl Measured<'_> {
     pub fn get(&self, name: &str) -> Option<f64> {
-        OUTCOMES.iter().position(|o| o.name == name).and_then(|i| self.values[i])
+        self.values.get(name).copied()
     }
+}
 
-    /// Sets an outcome; what is not a finite number stays absent.
-    pub fn set(&mut self, name: &'static str, value: Option<f64>) {
-        if let Some(i) = OUTCOMES.iter().position(|o| o.name == name) {
-            self.values[i] = value.filter(|v| v.is_finite());
-        }
+/// The quantile of latencies that an outcome stands for.
+pub fn quantile_of(outcome: &Definition) -> Option<f64> {
+    match (&outcome.source, outcome.aggregate) {
+        (Source::Latency, Aggregate::Quantile(q)) => Some(q),
+        _ => None,
     }
 }
 
@@ -115,16 +57,20 @@ pub fn summed<'a>(stretches: impl Iterator<Item = &'a BTreeMap<u16, u64>>) -> BT
     sum
 }
 
-/// All outcomes of `window` but `stall_s`, which needs the whole run's baseline.
-///
-/// `histogram`: the window's latencies, where the driver gives them. `artefact_bytes`: written
-/// inside the window.
-pub fn measure(
-    recorded: &Recorded,
-    window: &Window,
-    histogram: Option<&Histogram<u64>>,
-    artefact_bytes: Option<u64>,
-) -> Measured {
+/// Beside the window itself, what is known of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The window's latencies, where the driver gives them.
+    pub histogram: Option<&'a Histogram<u64>>,
+    pub artefact: Option<&'a Artefact>,
+    /// Toll itself counted the queries of no window of this arm: another's count stands.
+    pub counted_by_other: bool,
+    /// Seconds without service, of a window as long as the others.
+    pub stalled_s: f64,
+}
+
+/// All outcomes of `window`.
+pub fn measure<'a>(recorded: &'a Recorded, window: &Window, known: Known) -> Measured<'a> {
     let bins = within(&recorded.bins, window.begin_us, window.end_us);
     let mut measured = Measured {
         statements: bins.iter().map(|b| b.statements).sum(),
@@ -133,103 +79,277 @@ pub fn measure(
         errors_by_code: summed(bins.iter().map(|b| &b.errors_by_code)),
         start_log_ratio: start_log_ratio(bins),
         covered_s: bins.iter().map(|b| b.width_us).sum::<u64>() as f64 / 1e6,
+        busy_cpus: window.cpu.map(|cpu| here_us(&cpu) as f64 / 1e6 / window.seconds()),
         ..Measured::default()
     };
-    if !bins.is_empty() {
-        measured.set("qps", Some(measured.statements as f64 / measured.covered_s));
-        measured.set("tps", Some(measured.events as f64 / measured.covered_s));
+    let readings = Readings {
+        recorded,
+        window,
+        bins,
+        seconds: within(&recorded.seconds, window.begin_us, window.end_us),
+        events: measured.events,
+        covered_s: measured.covered_s,
+        qps: measured.statements as f64 / measured.covered_s,
+        known,
+    };
+    for outcome in &recorded.plan.outcomes {
+        let value = match readings.value(outcome) {
+            Value::Of(value) => value,
+            Value::OfSeconds(value) => {
+                measured.from_seconds = true;
+                value
+            }
+            Value::Thin => {
+                measured.thin.push(&outcome.name);
+                continue;
+            }
+            Value::Absent => continue,
+        };
+        if value.is_finite() {
+            measured.values.insert(&outcome.name, value);
+        }
     }
-    latency(recorded, window, histogram, &mut measured);
-    cpu(window, &mut measured);
-    if bins.is_empty() && histogram.is_none() {
-        // No load ran: the window lasted until its treatment was done.
-        measured.set(UNTIL_DONE, Some(window.seconds()));
-    }
-    measured.set("artefact_bytes_per_s", artefact_bytes.map(|bytes| bytes as f64 / window.seconds()));
     measured
 }
 
-fn latency(
-    recorded: &Recorded,
-    window: &Window,
-    histogram: Option<&Histogram<u64>>,
-    measured: &mut Measured,
-) {
-    let bins = within(&recorded.bins, window.begin_us, window.end_us);
-    let seconds = within(&recorded.seconds, window.begin_us, window.end_us);
-    let weight: u64 = seconds.iter().map(|s| s.events).sum();
-    let sum_us: u64 = bins.iter().map(|b| b.latency_us_sum).sum();
-    measured.set(
-        "latency_us_mean",
-        if sum_us > 0 && measured.events > 0 {
-            Some(sum_us as f64 / measured.events as f64)
-        } else if weight > 0 {
-            let sum: f64 = seconds.iter().map(|s| s.latency_us_mean * s.events as f64).sum();
-            Some(sum / weight as f64)
-        } else {
-            None
-        },
-    );
-    // What is in flight when a bin ends has waited that long already, completed or not.
-    let longest = bins
-        .iter()
-        .filter_map(|b| b.latency_us_max)
-        .chain(seconds.iter().filter_map(|s| s.latency_us_max))
-        .chain(bins.iter().map(|b| b.oldest_us).filter(|&us| us > 0))
-        .chain(histogram.filter(|h| !h.is_empty()).map(Histogram::max))
-        .max();
-    measured.set("latency_us_max", longest.map(|us| us as f64));
+enum Value {
+    Of(f64),
+    /// Made of percentiles of one-second stretches.
+    OfSeconds(f64),
+    /// Too few events for such a quantile.
+    Thin,
+    Absent,
+}
 
-    // Without a completion there is no response time; seconds that reach over the edges have some.
-    if measured.events == 0 && measured.covered_s > 0.0 {
-        measured.set("latency_us_mean", None);
-        return;
-    }
-    let quantiles = OUTCOMES.iter().filter_map(|o| quantile_of(o.name).map(|q| (o.name, q)));
-    match histogram {
-        Some(histogram) => {
-            for (name, quantile) in quantiles {
-                if histogram.len() < toll_stats::events_for_quantile(quantile) {
-                    measured.thin.push(name);
-                } else {
-                    measured.set(name, Some(histogram.value_at_quantile(quantile) as f64));
-                }
-            }
-        }
-        // Lost: percentiles of seconds are something else, and would mislead beside those of windows.
-        None if coverage::gives_histograms(&recorded.plan, window.arm) => {}
-        None => {
-            for (name, _) in quantiles {
-                let of_second = |s: &toll_record::Second| match name {
-                    "latency_us_p50" => s.latency_us_p50,
-                    "latency_us_p95" => s.latency_us_p95,
-                    "latency_us_p99" => s.latency_us_p99,
-                    _ => None,
-                };
-                let known: Vec<u64> = seconds.iter().filter(|s| s.events > 0).filter_map(of_second).collect();
-                if !known.is_empty() {
-                    measured.from_seconds = true;
-                    measured.set(name, Some(known.iter().sum::<u64>() as f64 / known.len() as f64));
-                }
-            }
-        }
+impl From<Option<f64>> for Value {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Value::Absent, Value::Of)
     }
 }
 
-/// CPU is read at the window's edges and statements in bins: rates make the two comparable when a
-/// driver's bins do not fall on the edges.
-fn cpu(window: &Window, measured: &mut Measured) {
-    let Some(cpu) = window.cpu else { return };
-    // A real far end would spend this on another machine.
-    let here_us = cpu.host_busy_us.saturating_sub(cpu.remote_us);
-    measured.busy_cpus = Some(here_us as f64 / 1e6 / window.seconds());
-    let Some(qps) = measured.get("qps").filter(|&qps| qps > 0.0) else { return };
-    let per_query = |us: u64| Some(us as f64 / window.seconds() / qps);
-    measured.set("cpu_us_per_query", per_query(here_us));
-    measured.set("server_cpu_us_per_query", cpu.server_us.and_then(per_query));
-    measured.set("driver_cpu_us_per_query", per_query(cpu.driver_us));
-    measured.set("treatment_cpu_us_per_query", per_query(cpu.treatment_us));
-    measured.set("toll_cpu_us_per_query", per_query(cpu.toll_us));
+/// All that is known of one window.
+struct Readings<'a> {
+    recorded: &'a Recorded,
+    window: &'a Window,
+    bins: &'a [Bin],
+    seconds: &'a [Second],
+    events: u64,
+    covered_s: f64,
+    /// Statements a second; not a number where no load ran.
+    qps: f64,
+    known: Known<'a>,
+}
+
+impl Readings<'_> {
+    fn value(&self, outcome: &Definition) -> Value {
+        let aggregate = outcome.aggregate;
+        match &outcome.source {
+            Source::Load { column } => self.load(*column, aggregate).into(),
+            Source::Latency => self.latency(aggregate),
+            Source::Cpu { of } => {
+                let spent = self.window.cpu.and_then(|cpu| spent_us(&cpu, *of));
+                spent.and_then(|us| self.of_total(us as f64, aggregate)).into()
+            }
+            Source::Host { column } => self.column(&self.recorded.hosts, aggregate, |s| s.column(column)),
+            Source::Pressure { column } => {
+                self.column(&self.recorded.pressures, aggregate, |s| s.column(column))
+            }
+            Source::Server { column } => {
+                self.column(&self.recorded.servers, aggregate, |s| s.values.get(column).copied())
+            }
+            Source::Processes { column } => {
+                let each = self.window.processes.iter().filter_map(|end| of_process(end, *column));
+                self.of_several(each.collect(), aggregate).into()
+            }
+            Source::Artefact { column } => {
+                self.artefact(*column).and_then(|value| self.of_total(value, aggregate)).into()
+            }
+            Source::Trial { column } => {
+                self.trial(*column).and_then(|value| self.of_total(value, aggregate)).into()
+            }
+        }
+    }
+
+    fn load(&self, column: LoadColumn, aggregate: Aggregate) -> Option<f64> {
+        let of = |bin: &Bin| match column {
+            LoadColumn::Statements => bin.statements,
+            LoadColumn::Events => bin.events,
+            LoadColumn::Errors => bin.errors,
+        };
+        if self.bins.is_empty() {
+            return None;
+        }
+        let total = self.bins.iter().map(of).sum::<u64>() as f64;
+        match aggregate {
+            Aggregate::Rate => Some(total / self.covered_s),
+            Aggregate::Sum => Some(total),
+            Aggregate::PerQuery => self.per_query(total / self.covered_s),
+            Aggregate::Mean | Aggregate::Peak | Aggregate::Quantile(_) => {
+                let per_s = |bin: &Bin| of(bin) as f64 * 1e6 / bin.width_us.max(1) as f64;
+                self.of_several(self.bins.iter().map(per_s).collect(), aggregate)
+            }
+        }
+    }
+
+    fn latency(&self, aggregate: Aggregate) -> Value {
+        // Without a completion there is no response time; seconds that reach over the edges have some.
+        let nothing_completed = self.events == 0 && self.covered_s > 0.0;
+        match aggregate {
+            Aggregate::Peak => self.longest().into(),
+            _ if nothing_completed => Value::Absent,
+            Aggregate::Mean => self.mean_latency().into(),
+            Aggregate::Quantile(quantile) => match self.known.histogram {
+                Some(histogram) if histogram.len() < toll_stats::events_for_quantile(quantile) => Value::Thin,
+                Some(histogram) => Value::Of(histogram.value_at_quantile(quantile) as f64),
+                // Lost: percentiles of seconds are something else, and would mislead beside those of windows.
+                None if coverage::gives_histograms(&self.recorded.plan, self.window.arm) => Value::Absent,
+                None => self.quantile_of_seconds(quantile).map_or(Value::Absent, Value::OfSeconds),
+            },
+            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery => Value::Absent,
+        }
+    }
+
+    fn mean_latency(&self) -> Option<f64> {
+        let sum_us: u64 = self.bins.iter().map(|b| b.latency_us_sum).sum();
+        if sum_us > 0 && self.events > 0 {
+            return Some(sum_us as f64 / self.events as f64);
+        }
+        let weight: u64 = self.seconds.iter().map(|s| s.events).sum();
+        let sum: f64 = self.seconds.iter().map(|s| s.latency_us_mean * s.events as f64).sum();
+        (weight > 0).then(|| sum / weight as f64)
+    }
+
+    /// What is in flight when a bin ends has waited that long already, completed or not.
+    fn longest(&self) -> Option<f64> {
+        let of_bins = self.bins.iter().filter_map(|b| b.latency_us_max);
+        of_bins
+            .chain(self.seconds.iter().filter_map(|s| s.latency_us_max))
+            .chain(self.bins.iter().map(|b| b.oldest_us).filter(|&us| us > 0))
+            .chain(self.known.histogram.filter(|h| !h.is_empty()).map(Histogram::max))
+            .max()
+            .map(|us| us as f64)
+    }
+
+    fn quantile_of_seconds(&self, quantile: f64) -> Option<f64> {
+        let of_second = |s: &Second| match quantile {
+            0.5 => s.latency_us_p50,
+            0.95 => s.latency_us_p95,
+            0.99 => s.latency_us_p99,
+            _ => None,
+        };
+        let known: Vec<u64> = self.seconds.iter().filter(|s| s.events > 0).filter_map(of_second).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<u64>() as f64 / known.len() as f64)
+    }
+
+    fn column<T: Stamped>(
+        &self,
+        samples: &[T],
+        aggregate: Aggregate,
+        column: impl Fn(&T) -> Option<f64>,
+    ) -> Value {
+        let inside = centred(samples, self.window.begin_us, self.window.end_us);
+        self.of_several(inside.iter().filter_map(column).collect(), aggregate).into()
+    }
+
+    fn artefact(&self, column: ArtefactColumn) -> Option<f64> {
+        let packets = || self.known.artefact?.window_packets;
+        match column {
+            ArtefactColumn::Bytes => {
+                let seen = self.window.artefact_bytes;
+                self.known.artefact.map(|a| a.window_bytes).or(seen).map(|bytes| bytes as f64)
+            }
+            ArtefactColumn::Packets => packets().map(|p| p.captured as f64),
+            ArtefactColumn::DroppedShare => {
+                packets().filter(|p| p.received > 0).map(|p| 100.0 * p.dropped as f64 / p.received as f64)
+            }
+            ArtefactColumn::QueriesShare => {
+                let artefact = self.known.artefact.filter(|a| !a.encrypted)?;
+                let (count, executed) = match (&artefact.queries, &artefact.pt_query_digest) {
+                    (Some(count), _) => (count, count.executed.unwrap_or(artefact.executed)),
+                    (None, Some(count)) if self.known.counted_by_other => (count, count.executed?),
+                    _ => return None,
+                };
+                (executed > 0).then(|| 100.0 * count.queries as f64 / executed as f64)
+            }
+        }
+    }
+
+    fn trial(&self, column: TrialColumn) -> Option<f64> {
+        let plan = &self.recorded.plan;
+        match column {
+            TrialColumn::Seconds => match plan.arms[self.window.arm].window {
+                toll_record::Window::Time { .. } => None,
+                toll_record::Window::Done { .. } | toll_record::Window::Count { .. } => {
+                    Some(self.window.seconds())
+                }
+            },
+            TrialColumn::StalledS => {
+                coverage::is_loaded(plan, self.window.arm).then_some(self.known.stalled_s)
+            }
+        }
+    }
+
+    /// Of one number that stands for the whole window.
+    fn of_total(&self, total: f64, aggregate: Aggregate) -> Option<f64> {
+        match aggregate {
+            Aggregate::Mean | Aggregate::Peak | Aggregate::Sum => Some(total),
+            Aggregate::Rate => Some(total / self.window.seconds()),
+            Aggregate::PerQuery => self.per_query(total / self.window.seconds()),
+            Aggregate::Quantile(_) => None,
+        }
+    }
+
+    /// Of several readings, none of which is missing.
+    fn of_several(&self, mut readings: Vec<f64>, aggregate: Aggregate) -> Option<f64> {
+        if readings.is_empty() {
+            return None;
+        }
+        match aggregate {
+            Aggregate::Mean => Some(toll_stats::mean(&readings)),
+            Aggregate::Peak => readings.into_iter().reduce(f64::max),
+            Aggregate::Quantile(q) => {
+                readings.sort_by(f64::total_cmp);
+                let rank = (q * readings.len() as f64).ceil() as usize;
+                Some(readings[rank.clamp(1, readings.len()) - 1])
+            }
+            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery => {
+                self.of_total(readings.iter().sum(), aggregate)
+            }
+        }
+    }
+
+    /// CPU is read at the window's edges and statements in bins: rates make the two comparable when a
+    /// driver's bins do not fall on the edges.
+    fn per_query(&self, per_s: f64) -> Option<f64> {
+        (self.qps > 0.0).then(|| per_s / self.qps)
+    }
+}
+
+fn of_process(end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
+    let count = |n: Option<u64>| n.map(|n| n as f64);
+    match column {
+        ProcessColumn::Seconds => Some(end.end_mono_us.saturating_sub(end.begin_mono_us) as f64 / 1e6),
+        ProcessColumn::CpuUs => Some(end.cpu_us as f64),
+        ProcessColumn::MemoryPeakBytes => count(end.memory_peak_bytes),
+        ProcessColumn::ReadBytes => count(end.read_bytes),
+        ProcessColumn::WrittenBytes => count(end.written_bytes),
+    }
+}
+
+/// A real far end would spend its part on another machine.
+fn here_us(cpu: &Spent) -> u64 {
+    cpu.host_busy_us.saturating_sub(cpu.remote_us)
+}
+
+fn spent_us(cpu: &Spent, party: Party) -> Option<u64> {
+    match party {
+        Party::Host => Some(here_us(cpu)),
+        Party::Server => cpu.server_us,
+        Party::Driver => Some(cpu.driver_us),
+        Party::Treatment => Some(cpu.treatment_us),
+        Party::Remote => Some(cpu.remote_us),
+        Party::Toll => Some(cpu.toll_us),
+    }
 }
 
 /// ln of the rate in the window's first quarter over the rate in the rest; absent for windows of few bins.

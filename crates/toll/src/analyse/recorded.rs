@@ -2,6 +2,7 @@
 //!
 //! Reads each file once. Never judges: what a crash cut off is simply not there.
 
+use crate::catalogue;
 use toll_record::{
     Artefact, Bin, Host, HostSample, LatencyWindow, OwnSample, Plan, PressureSample, ReadError, RunDir,
     Sample, Second, ServerSample, Tick, TrialLine,
@@ -23,6 +24,8 @@ pub struct Recorded {
     pub servers: Vec<ServerSample>,
     pub ticks: Vec<Tick>,
     pub own: Vec<OwnSample>,
+    /// Samples of kinds that a newer toll wrote, and this one passes over.
+    pub unknown: usize,
     /// Files that end inside a line.
     pub cut_short: Vec<&'static str>,
 }
@@ -47,7 +50,8 @@ impl Recorded {
     }
 
     /// A run in which nothing has happened yet.
-    pub fn of(plan: Plan) -> Self {
+    pub fn of(mut plan: Plan) -> Self {
+        catalogue::complete(&mut plan);
         Recorded {
             plan,
             host: None,
@@ -61,6 +65,7 @@ impl Recorded {
             servers: Vec::new(),
             ticks: Vec::new(),
             own: Vec::new(),
+            unknown: 0,
             cut_short: Vec::new(),
         }
     }
@@ -76,6 +81,7 @@ impl Recorded {
                 Sample::Tick(s) => self.ticks.push(s),
                 Sample::Own(s) => self.own.push(s),
                 Sample::Server(s) => self.servers.push(s),
+                Sample::Unknown => self.unknown += 1,
             }
         }
         // Nearly sorted already: collectors write as they go.
@@ -113,6 +119,23 @@ pub fn within<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {
     &samples[from..to.max(from)]
 }
 
+/// The samples the middle of whose stretch lies in (begin, end]: such as speak of these moments for the most
+/// part. A stretch reaches from the sample before.
+pub fn centred<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {
+    let middle_us = |i: usize| {
+        let end = samples[i].mono_us();
+        let begin = i.checked_sub(1).map_or(end, |before| samples[before].mono_us());
+        begin + (end - begin) / 2
+    };
+    // Only a sample in whose stretch an edge lies can be on the other side of it.
+    let first_after = |edge_us: u64| {
+        let next = samples.partition_point(|s| s.mono_us() <= edge_us);
+        next + usize::from(next < samples.len() && middle_us(next) <= edge_us)
+    };
+    let from = first_after(begin_us);
+    &samples[from..first_after(end_us).max(from)]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +147,17 @@ mod tests {
         assert_eq!(ends(200, 500), [300, 400, 500]);
         assert_eq!(ends(250, 399), [300]);
         assert!(ends(1_000, 2_000).is_empty() && ends(500, 200).is_empty());
+    }
+
+    #[test]
+    fn a_sample_belongs_to_the_window_that_most_of_it_lies_in() {
+        let ticks: Vec<Tick> = (1..=10).map(|i| Tick { mono_us: i * 100, late_us: 0 }).collect();
+        let ends = |b, e| centred(&ticks, b, e).iter().map(|t| t.mono_us).collect::<Vec<_>>();
+        assert_eq!(ends(200, 500), [300, 400, 500]);
+        assert_eq!(ends(240, 460), [300, 400, 500], "of (200, 300] most lies inside, and of (400, 500]");
+        assert_eq!(ends(260, 440), [400]);
+        assert_eq!(ends(0, 140), [100], "of the first sample only its end is known");
+        assert!(ends(1_000, 2_000).is_empty() && ends(500, 200).is_empty());
+        assert!(centred::<Tick>(&[], 0, 9).is_empty());
     }
 }

@@ -9,8 +9,11 @@ use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST
 use super::outcomes::summed;
 use super::recorded::Recorded;
 use super::windows::{Remark, Spent, Trials, Window};
+use crate::artefacts::{self, Counted};
+use crate::catalogue;
+use crate::figures;
 use std::collections::BTreeMap;
-use toll_record::{ArtefactKind, Mde, Plan, Role, SelfCost, Step, Verdict};
+use toll_record::{Compare, Mde, Plan, Role, SelfCost, Step, Verdict};
 
 /// Failed trials, and treatments that had to be killed.
 pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
@@ -83,29 +86,30 @@ pub fn power(plan: &Plan, arms: &[(Role, &Compared)], mde: Option<&Mde>, doubts:
     } else if have < need_holm {
         doubts.push(Doubt::TooFewForHolm { have, need: need_holm, arms: treatments.len() });
     }
-    let achieved = mde.and_then(|m| m.achieved_pct);
+    let primary = catalogue::definition(&plan.outcomes, &plan.primary);
+    let is_ratio = primary.is_some_and(|outcome| outcome.compare == Compare::LogRatio);
+    let unit = primary.map_or("", |outcome| outcome.unit.as_str());
+    let write = |value: f64| if is_ratio { format!("{value:.1}%") } else { figures::absolute(value, unit) };
+    let achieved = mde.and_then(|m| m.achieved_pct.or(m.achieved));
+    // What is often zero varies by any share of its mean.
     let cv_pct = arms
         .iter()
         .find(|(role, _)| *role == Role::Baseline)
         .map(|(_, c)| 100.0 * c.outcome.sd / c.outcome.mean)
-        .filter(|cv| *cv > NOISY_CV_PCT);
+        .filter(|cv| is_ratio && *cv > NOISY_CV_PCT);
     if let Some(cv_pct) = cv_pct {
-        doubts.push(Doubt::Noisy { cv_pct, mde_pct: achieved });
+        doubts.push(Doubt::Noisy { cv_pct, finds: achieved.map(write) });
     }
     let undecided = treatments.iter().any(|c| c.outcome.verdict == Verdict::Unclear);
-    if let Some(mde_pct) = achieved.filter(|&mde| mde > plan.margin_pct && undecided) {
+    let margin = if is_ratio { Some(plan.margin_pct) } else { primary.and_then(|outcome| outcome.margin) };
+    if let Some((finds, asked)) = achieved.zip(margin).filter(|(finds, asked)| finds > asked && undecided) {
         let rounds = mde.and_then(|m| m.rounds_for_margin);
-        doubts.push(Doubt::LowPower { mde_pct, margin_pct: plan.margin_pct, rounds });
+        doubts.push(Doubt::LowPower { finds: write(finds), asked: write(asked), rounds });
     }
 }
 
 /// What order and time did to the windows: carry-over, dependence, slow settling.
-pub fn order(
-    plan: &Plan,
-    arms: &Arms,
-    compared: &[BTreeMap<&'static str, Compared>],
-    doubts: &mut Vec<Doubt>,
-) {
+pub fn order(plan: &Plan, arms: &Arms, compared: &[BTreeMap<&str, Compared>], doubts: &mut Vec<Doubt>) {
     let present: Vec<usize> = (0..plan.arms.len()).filter(|&i| plan.arms[i].unavailable.is_none()).collect();
     carry_over(plan, arms, &present, doubts);
     // One false alarm in twenty runs, not in twenty arms.
@@ -137,15 +141,23 @@ fn carry_over(plan: &Plan, arms: &Arms, present: &[usize], doubts: &mut Vec<Doub
     let Some(orders) = orders else { return };
     let by_arm: Vec<Vec<Option<f64>>> =
         present.iter().map(|&i| arms.windows[i].values(&plan.primary)).collect();
-    let log_values: Vec<Vec<Option<f64>>> = (0..orders.len())
-        .map(|round| by_arm.iter().map(|values| values[round].filter(|v| *v > 0.0).map(f64::ln)).collect())
-        .collect();
-    if let Some(found) = toll_stats::carry_over(&log_values, &orders, plan.seed)
+    let primary = catalogue::definition(&plan.outcomes, &plan.primary);
+    let differing = primary.filter(|outcome| outcome.compare != Compare::LogRatio);
+    let scaled = |value: Option<f64>| match differing {
+        Some(_) => value,
+        None => value.filter(|v| *v > 0.0).map(f64::ln),
+    };
+    let values: Vec<Vec<Option<f64>>> =
+        (0..orders.len()).map(|round| by_arm.iter().map(|of_arm| scaled(of_arm[round])).collect()).collect();
+    if let Some(found) = toll_stats::carry_over(&values, &orders, plan.seed)
         && found.p <= plan.alpha
     {
         doubts.push(Doubt::CarryOver {
             arm: plan.arms[present[found.after]].name.clone(),
-            pct: toll_stats::toll_pct(found.effect),
+            differs: match differing {
+                Some(outcome) => figures::signed(found.effect, &outcome.unit),
+                None => format!("{:+.1}%", toll_stats::toll_pct(found.effect)),
+            },
             p: found.p,
         });
     }
@@ -213,7 +225,8 @@ pub fn artefacts(
             });
         }
         let readable = !found.is_some_and(|a| a.result.encrypted);
-        let countable = readable && arm.artefact.is_some_and(|kind| kind != ArtefactKind::Bytes);
+        let countable =
+            readable && arm.artefact.is_some_and(|kind| artefacts::of(kind).counted != Counted::Nobody);
         let counted = found.map_or(0, |a| a.counted);
         let ratio = found.and_then(|a| a.captured_ratio);
         if let Some(ratio) = ratio.filter(|&r| r > MOST_CAUGHT) {

@@ -2,7 +2,6 @@
 //!
 //! The rules are those of `toll_stats`; this file only feeds them a run's bins.
 
-use super::outcomes::quantile_of;
 use super::recorded::{Recorded, within};
 use super::windows::Window;
 use hdrhistogram::Histogram;
@@ -100,7 +99,7 @@ fn load_bin(bin: &Bin) -> LoadBin {
 /// From the distribution where the driver gives one, else the mean of the seconds' p99.
 fn p99_us(recorded: &Recorded, windows: &[Window], arm: usize, latency: &Histogram<u64>) -> Option<u64> {
     if !latency.is_empty() {
-        return quantile_of("latency_us_p99").map(|q| latency.value_at_quantile(q));
+        return Some(latency.value_at_quantile(0.99));
     }
     let known: Vec<u64> = windows
         .iter()

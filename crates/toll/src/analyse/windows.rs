@@ -4,7 +4,7 @@
 
 use crate::counted::counted;
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{Cpu, Plan, Step, TrialLine};
+use toll_record::{Cpu, Plan, ProcessEnd, Step, TrialLine};
 
 /// CPU time spent inside a window, by party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub struct Window {
     pub runs: Option<(u32, u64)>,
     /// Growth of the artefact in the window, where its size could be seen.
     pub artefact_bytes: Option<u64>,
+    /// The treatment's processes, once they had ended.
+    pub processes: Vec<ProcessEnd>,
 }
 
 impl Window {
@@ -153,6 +155,7 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
                     .artefact_bytes
                     .zip(end.artefact_bytes)
                     .map(|(begin, end)| end.saturating_sub(begin)),
+                processes: step(Step::Stopped).map(|line| line.processes.clone()).unwrap_or_default(),
             }),
             (_, _, Some(failed)) => {
                 let why = failed.note.as_deref().unwrap_or("no reason was recorded");

@@ -1,10 +1,11 @@
 //! `toll list`: which scenarios, arms, workloads and outcomes are there?
 
-use crate::analyse::OUTCOMES;
+use crate::catalogue::CATALOGUE;
 use crate::scenario::{PRESETS, Scenario};
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use toll_record::{Compare, Definition};
 
 #[derive(Debug, Args)]
 pub struct List {
@@ -53,9 +54,21 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
         }
     }
     if wanted(What::Outcomes) {
-        writeln!(out, "\nOutcomes (--fail-if 'ARM.OUTCOME>N%')")?;
-        for outcome in OUTCOMES {
-            writeln!(out, "  {:<26} {}", outcome.name, outcome.unit)?;
+        writeln!(
+            out,
+            "\nOutcomes (--fail-if 'ARM.OUTCOME>N%'; >N in the unit where it is compared as a difference)"
+        )?;
+        let outcomes = match (&arguments.scenario, &scenarios[..]) {
+            (Some(_), [scenario]) => scenario.definitions(),
+            _ => CATALOGUE.outcomes.clone(),
+        };
+        for Definition { name, unit, compare, title, .. } in outcomes {
+            let how = match compare {
+                Compare::LogRatio => "ratio",
+                Compare::Difference => "difference",
+                Compare::Absolute => "not compared",
+            };
+            writeln!(out, "  {name:<27} {unit:<13} {how:<13} {title}")?;
         }
     }
     super::report::print(&out)?;

@@ -110,7 +110,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
     let settled = Settled::new(scenario.clone(), &wishes)?;
     for bound in &arguments.fail_if {
         bound
-            .check(&settled.arms, &settled.scenario.baseline)
+            .check(&settled.scenario.definitions(), &settled.arms, &settled.scenario.baseline)
             .with_context(|| format!("--fail-if '{bound}'"))?;
     }
     let server = match scenario.subject {

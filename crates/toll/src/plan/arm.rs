@@ -30,6 +30,7 @@ pub fn resolved(
         meter: written.meter.clone().unwrap_or(default_meter),
         window: window(written, times),
         against: written.against.clone(),
+        judged_by: written.judged_by.clone(),
         curve: written.curve.clone(),
         treatment,
         artefact: written.artefact,

@@ -14,6 +14,7 @@ pub use again::again;
 pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
 pub use hidden::{check_whole, hidden};
 
+use crate::catalogue::CATALOGUE;
 use crate::clock;
 use crate::scenario::{
     Arm, Ends, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
@@ -209,6 +210,9 @@ impl Settled {
             seed: self.seed,
             baseline: self.scenario.baseline.clone(),
             primary: self.scenario.primary.clone(),
+            outcomes: self.scenario.definitions(),
+            columns: self.scenario.columns.clone().unwrap_or_else(|| CATALOGUE.columns.clone()),
+            panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
             margin_pct: self.scenario.margin_pct,
             alpha: self.scenario.alpha,
             rounds: self.profile.rounds,

@@ -3,8 +3,9 @@
 //! The same facts as the terminal's, in CommonMark with one GitHub table.
 
 use super::notes;
-use super::table::{Table, or_another};
+use super::table::{LEADING, Table, WHOLE, or_another};
 use super::trust;
+use crate::analyse::margin;
 use std::fmt::Write;
 use toll_record::RunResult;
 
@@ -29,18 +30,20 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     if table.rows.is_empty() {
         writeln!(out, "No window was measured.\n")?;
     } else {
-        writeln!(out, "| {} |\n|---|---|---|---|---:|---:|---:|---:|", table.head.join(" | "))?;
+        let rules = (0..table.head.len()).map(|i| if i < LEADING + WHOLE { "---" } else { "---:" });
+        let rules: Vec<&str> = rules.collect();
+        writeln!(out, "| {} |\n|{}|", table.head.join(" | "), rules.join("|"))?;
         for row in &table.rows {
             let cells: Vec<String> = row.cells.iter().map(|cell| safe(cell)).collect();
             writeln!(out, "| {} |", cells.join(" | "))?;
         }
         writeln!(
             out,
-            "\nTolls are against `{}`{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.\n",
+            "\nTolls are against `{}`{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.\n",
             run.baseline,
             or_another(run),
             100.0 * (1.0 - run.alpha),
-            run.margin_pct
+            margin(run)
         )?;
     }
     for arm in &run.arms {

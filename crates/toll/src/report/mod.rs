@@ -2,7 +2,6 @@
 
 pub mod bound;
 mod command;
-mod figures;
 pub mod html;
 pub mod json;
 pub mod markdown;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use timeline::Timeline;
-use toll_record::{Artefact, Plan, ReadError, RunDir, RunResult};
+use toll_record::{Artefact, FORMAT, Plan, ReadError, RunDir, RunResult};
 
 /// Artefact lines shown one by one, for a run without a result; later ones are left to the run directory.
 const RAW_ARTEFACTS: usize = 2_000;
@@ -153,7 +153,8 @@ fn name_apart(runs: &mut [PageRun]) {
 /// toll, what an analysis finds now.
 fn result(run: &RunDir, missing: &mut Vec<Missing>) -> Option<RunResult> {
     let stored = run.result();
-    if stored.as_ref().is_ok_and(|r| r.toll_version == env!("CARGO_PKG_VERSION")) {
+    let is_ours = |r: &RunResult| r.toll_version == env!("CARGO_PKG_VERSION") && r.format == FORMAT;
+    if stored.as_ref().is_ok_and(is_ours) {
         return stored.ok();
     }
     let analysed = analyse::run(run).ok();

@@ -2,55 +2,62 @@
 //!
 //! Baseline first, then from the least costly to the most; the forms (text, Markdown) only draw it.
 
-use super::figures;
-use crate::analyse::{UNTIL_DONE, harm, judged};
-use toll_record::{ArmResult, Role, RunResult, Verdict};
+use crate::analyse::{harm, judged, judged_by};
+use crate::catalogue;
+use crate::figures;
+use toll_record::{ArmResult, Definition, Outcome, Role, RunResult, Verdict};
 
-/// Columns in order; the second one, what an arm is, gives way when room is short.
+/// Columns before the outcomes: an arm's name, and what it is, which gives way when room is short.
+pub const LEADING: usize = 2;
+/// So many outcomes have their interval and verdict beside the estimate; the others the estimate alone.
+pub const WHOLE: usize = 2;
+
 pub struct Table {
-    pub head: [String; 8],
+    pub head: Vec<String>,
     pub rows: Vec<Row>,
 }
 
 /// One arm.
 pub struct Row {
-    pub cells: [String; 8],
-    /// On throughput and response time, for whoever paints.
-    pub verdicts: [Verdict; 2],
+    pub cells: Vec<String>,
+    /// Of each outcome's cell, for whoever paints.
+    pub verdicts: Vec<Verdict>,
     /// The baseline and controls stand beside what is asked.
     pub asked: bool,
 }
 
 impl Table {
     pub fn of(run: &RunResult) -> Self {
-        let response = response_outcome(run);
-        let response_head = match response {
-            "latency_us_mean" => "response time (mean)".to_owned(),
-            name => {
-                format!("response time ({})", name.trim_start_matches("latency_us_").replace("p999", "p99.9"))
-            }
-        };
+        let columns = columns(run);
         let mut arms: Vec<&ArmResult> = run.arms.iter().filter(|arm| arm.windows > 0).collect();
         // A stable sort: equals stay in the order of the plan.
         arms.sort_by(|a, b| {
             let ((group_a, harm_a), (group_b, harm_b)) = (rank(run, a), rank(run, b));
             group_a.cmp(&group_b).then(harm_a.total_cmp(&harm_b))
         });
+        let heads = columns.iter().map(|column| column.head().to_owned());
         Table {
-            head: [
-                "arm",
-                "what it is",
-                "throughput",
-                response_head.as_str(),
-                "CPU/query",
-                "stalls",
-                "caught",
-                "MB/s",
-            ]
-            .map(String::from),
-            rows: arms.into_iter().map(|arm| row(run, arm, response)).collect(),
+            head: ["arm".to_owned(), "what it is".to_owned()].into_iter().chain(heads).collect(),
+            rows: arms.into_iter().map(|arm| row(run, arm, &columns)).collect(),
         }
     }
+}
+
+/// The outcomes that the run asks to be shown and some arm has, the primary one among them in any case.
+fn columns(run: &RunResult) -> Vec<&Definition> {
+    let primary = Some(&run.primary).filter(|primary| !run.columns.contains(primary));
+    let has = |name: &&String| run.arms.iter().any(|arm| shown(run, arm, name).is_some());
+    let names = primary.into_iter().chain(&run.columns).filter(has);
+    names.filter_map(|name| catalogue::definition(&run.definitions, name)).collect()
+}
+
+/// What an arm shows in a column: where that is the primary outcome's, what the arm is judged by.
+fn shown<'a>(run: &RunResult, arm: &'a ArmResult, column: &'a str) -> Option<(&'a str, &'a Outcome)> {
+    let name = match &arm.judged_by {
+        Some(own) if column == run.primary && !arm.outcomes.contains_key(column) => own,
+        _ => column,
+    };
+    Some((name, arm.outcomes.get(name)?))
 }
 
 /// Arms stand behind what they are compared with, by what they cost.
@@ -78,18 +85,7 @@ fn other_reference<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a str> {
     arm.against.as_deref().filter(|name| *name != run.baseline)
 }
 
-fn row(run: &RunResult, arm: &ArmResult, response: &str) -> Row {
-    let outcome = |name: &str| arm.outcomes.get(name);
-    let text = |name: &str| outcome(name).map_or("-".to_owned(), figures::toll);
-    let verdict = |name: &str| outcome(name).map_or(Verdict::NoInterval, |o| o.verdict);
-    let cpu = outcome("cpu_us_per_query").map_or("-".to_owned(), |o| match o.toll_pct {
-        Some(toll) => figures::percent(toll),
-        None => figures::absolute(o.mean, &o.unit),
-    });
-    let stalls = match arm.stalls.count {
-        0 => "0".to_owned(),
-        n => format!("{n} ({:.1} s)", arm.stalls.total_s),
-    };
+fn row(run: &RunResult, arm: &ArmResult, columns: &[&Definition]) -> Row {
     let mut title = match arm.role {
         Role::Aa if !arm.title.contains("A/A") => format!("A/A: {}", arm.title),
         _ => arm.title.clone(),
@@ -97,42 +93,21 @@ fn row(run: &RunResult, arm: &ArmResult, response: &str) -> Row {
     if let Some(reference) = other_reference(run, arm) {
         title = format!("vs {reference}: {title}");
     }
-    let waited = match outcome(response) {
-        None if outcome(UNTIL_DONE).is_some() => UNTIL_DONE,
-        _ => response,
-    };
-    let until = if waited == UNTIL_DONE { " until done" } else { "" };
-    Row {
-        cells: [
-            arm.name.clone(),
-            title,
-            text("qps"),
-            text(waited) + until,
-            cpu,
-            stalls,
-            caught(arm),
-            arm.artefact.as_ref().map_or("-".to_owned(), |a| figures::megabytes(a.bytes_per_s)),
-        ],
-        verdicts: [verdict("qps"), verdict(waited)],
-        asked: arm.role == Role::Treatment,
+    let mut cells = vec![arm.name.clone(), title];
+    let mut verdicts = Vec::with_capacity(columns.len());
+    for (i, column) in columns.iter().enumerate() {
+        let Some((name, outcome)) = shown(run, arm, &column.name) else {
+            cells.push("-".to_owned());
+            verdicts.push(Verdict::NoInterval);
+            continue;
+        };
+        let mut cell = if i < WHOLE { figures::cell(outcome) } else { figures::brief(outcome) };
+        if name != column.name {
+            let own = catalogue::definition(&run.definitions, judged_by(run, arm));
+            cell = format!("{cell} {}", own.map_or(name, Definition::head));
+        }
+        cells.push(cell);
+        verdicts.push(outcome.verdict);
     }
-}
-
-fn caught(arm: &ArmResult) -> String {
-    match arm.captured_ratio {
-        _ if arm.artefact.as_ref().is_some_and(|a| a.encrypted) => "encrypted".to_owned(),
-        Some(ratio) => format!("{:.1}%", 100.0 * ratio),
-        None => "-".to_owned(),
-    }
-}
-
-/// The response time that this run can speak of: the primary outcome if it is one, else the farthest
-/// percentile that windows had events enough for.
-fn response_outcome(run: &RunResult) -> &str {
-    if run.primary.starts_with("latency_us_") {
-        return &run.primary;
-    }
-    let measured =
-        |name: &str| run.arms.iter().filter(|arm| arm.windows > 0).all(|arm| arm.outcomes.contains_key(name));
-    ["latency_us_p99", "latency_us_p95"].into_iter().find(|name| measured(name)).unwrap_or("latency_us_mean")
+    Row { cells, verdicts, asked: arm.role == Role::Treatment }
 }

@@ -3,16 +3,15 @@
 //! At most 120 columns. Never reads the environment: whether to paint is for the caller to say.
 
 use super::notes;
-use super::table::{Row, Table, or_another};
+use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::trust;
+use crate::analyse::margin;
 use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
 
 const WIDTH: usize = 120;
 /// Below this a description says nothing.
 const NARROWEST_TITLE: usize = 12;
-/// Before each column: figures are set to the right, which keeps them apart already.
-const GAPS: [&str; 8] = ["", "  ", "  ", "  ", "  ", " ", " ", " "];
 
 /// Whether words that matter are coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,23 +51,37 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    let gaps: usize = GAPS.iter().map(|gap| gap.len()).sum();
-    let others = widths.iter().sum::<usize>() - widths[1] + gaps;
-    widths[1] = widths[1].min(WIDTH.saturating_sub(others).max(NARROWEST_TITLE));
+    let others = |widths: &[usize]| {
+        widths.iter().enumerate().map(|(i, width)| width + gap(i).len()).sum::<usize>() - widths[1]
+    };
+    // Columns are dropped from the right until a description has room.
+    let mut left_out = Vec::new();
+    while widths.len() > LEADING + 1 && others(&widths) + NARROWEST_TITLE > WIDTH {
+        widths.pop();
+        left_out.insert(0, table.head[widths.len()].as_str());
+    }
+    widths[1] = widths[1].min(WIDTH.saturating_sub(others(&widths)).max(NARROWEST_TITLE));
     let head = joined(&aligned(&table.head, &widths));
     line(out, &paint(ink, BOLD, head.trim_end()));
     for row in &table.rows {
         line(out, joined(&painted(row, &widths, ink)).trim_end());
     }
+    if !left_out.is_empty() {
+        paragraph(
+            out,
+            "",
+            &format!("Not shown for want of room, as they are on the page: {}.", left_out.join(", ")),
+        );
+    }
     paragraph(
         out,
         "",
         &format!(
-            "Tolls are against {}{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}%.",
+            "Tolls are against {}{} in the same round, with {:.0}% intervals; \"no effect\" is within ±{}.",
             run.baseline,
             or_another(run),
             100.0 * (1.0 - run.alpha),
-            run.margin_pct
+            margin(run)
         ),
     );
     for arm in run.arms.iter().filter(|arm| arm.unavailable.is_some()) {
@@ -77,28 +90,37 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
     }
 }
 
-fn joined(cells: &[String]) -> String {
-    GAPS.iter().zip(cells).flat_map(|(gap, cell)| [*gap, cell.as_str()]).collect()
+/// Before a column: plain figures are set to the right, which keeps them apart already.
+fn gap(column: usize) -> &'static str {
+    match column {
+        0 => "",
+        column if column <= LEADING + WHOLE => "  ",
+        _ => " ",
+    }
 }
 
-/// Names, descriptions and tolls to the left, plain figures to the right.
-fn aligned(cells: &[String; 8], widths: &[usize]) -> Vec<String> {
-    let pad = |(i, cell): (usize, &String)| {
-        let cell = clip(cell, widths[i]);
-        let blanks = " ".repeat(widths[i] - cell.chars().count());
-        if i < 4 { cell + &blanks } else { blanks + &cell }
+fn joined(cells: &[String]) -> String {
+    cells.iter().enumerate().flat_map(|(i, cell)| [gap(i), cell.as_str()]).collect()
+}
+
+/// Names, descriptions and tolls to the left, plain figures to the right; as many cells as there are widths.
+fn aligned(cells: &[String], widths: &[usize]) -> Vec<String> {
+    let pad = |(i, (cell, &width)): (usize, (&String, &usize))| {
+        let cell = clip(cell, width);
+        let blanks = " ".repeat(width - cell.chars().count());
+        if i < LEADING + WHOLE { cell + &blanks } else { blanks + &cell }
     };
-    cells.iter().enumerate().map(pad).collect()
+    cells.iter().zip(widths).enumerate().map(pad).collect()
 }
 
 fn painted(row: &Row, widths: &[usize], ink: Ink) -> Vec<String> {
     let mut cells = aligned(&row.cells, widths);
-    for (cell, verdict) in cells[2..4].iter_mut().zip(row.verdicts) {
+    for (cell, verdict) in cells.iter_mut().skip(LEADING).zip(&row.verdicts).take(WHOLE) {
         let colour = match verdict {
             Verdict::Costly => RED,
             Verdict::Cheaper | Verdict::NoEffect => GREEN,
             Verdict::Unclear => YELLOW,
-            Verdict::Baseline | Verdict::NoInterval => continue,
+            Verdict::Baseline | Verdict::NoInterval | Verdict::NotCompared => continue,
         };
         *cell = paint(ink, colour, cell);
     }

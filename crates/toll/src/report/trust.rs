@@ -3,9 +3,10 @@
 //! One line a fact, for text and Markdown alike.
 
 use super::command::pasteable;
-use super::figures;
-use crate::analyse::UNTIL_DONE;
+use crate::analyse::{judged, judged_by, margin};
+use crate::catalogue::{definition, is_duration};
 use crate::counted::counted;
+use crate::figures;
 use toll_record::{Role, RunResult};
 
 /// (what, the fact), in the order of use.
@@ -46,17 +47,20 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
 
 fn aa(run: &RunResult) -> String {
     let Some(aa) = &run.aa else { return "none in this run: add a second baseline".to_owned() };
-    let word = match (aa.ci95_pct, aa.ok) {
+    let word = match (aa.ci95_pct.or(aa.ci95), aa.ok) {
         (None, _) => "too few rounds to decide",
         (Some(_), true) => "no difference, as it should be",
         (Some(_), false) => "a difference where there is none",
     };
-    let toll = match (aa.toll_pct, aa.ci95_pct) {
-        (Some(toll), Some([low, high])) => format!("{toll:+.1}% [{low:+.1}, {high:+.1}]"),
-        (Some(toll), None) => format!("{toll:+.1}%"),
-        _ => "not measured".to_owned(),
+    let arm = run.arms.iter().find(|arm| arm.name == aa.arm);
+    let toll = match arm.and_then(|arm| judged(run, arm)) {
+        Some(outcome) if word.starts_with("too few") => figures::estimated(outcome),
+        Some(outcome) => Some(figures::told(outcome)),
+        None => None,
     };
-    format!("{}, the baseline again: {} {toll}: {word}", aa.arm, run.primary)
+    let toll = toll.unwrap_or_else(|| "not measured".to_owned());
+    let outcome = arm.map_or(run.primary.as_str(), |arm| judged_by(run, arm));
+    format!("{}, the baseline again: {outcome} {toll}: {word}", aa.arm)
 }
 
 /// Names the arms where the run has some that gave nothing.
@@ -71,14 +75,15 @@ fn no_control(run: &RunResult) -> String {
 
 /// How long windows were: some last as the plan says, those of a dump until it is done.
 fn windows(run: &RunResult) -> String {
-    let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(UNTIL_DONE));
+    let duration = run.definitions.iter().find(|outcome| is_duration(outcome)).map_or("", |o| &o.name);
+    let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(duration));
     let lasted = || until_done().flat_map(|outcome| outcome.values.iter().copied());
     let planned = format!("{:.1} s", run.window_s);
     let (Some(shortest), Some(longest)) = (lasted().reduce(f64::min), lasted().reduce(f64::max)) else {
         return format!("windows of {planned}");
     };
     let lasted = format!("{shortest:.1} to {longest:.1} s");
-    if run.arms.iter().any(|arm| arm.windows > 0 && !arm.outcomes.contains_key(UNTIL_DONE)) {
+    if run.arms.iter().any(|arm| arm.windows > 0 && !arm.outcomes.contains_key(duration)) {
         format!("windows of {planned}, those until done {lasted}")
     } else {
         format!("windows until done, {lasted}")
@@ -87,15 +92,17 @@ fn windows(run: &RunResult) -> String {
 
 fn power(run: &RunResult) -> String {
     let Some(mde) = &run.mde else { return "nothing can be said: too few rounds".to_owned() };
-    let mut text = match mde.achieved_pct {
-        Some(pct) => format!("effects of {pct:.1}% and more on {}, four times in five", run.primary),
+    let unit = definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
+    let achieved = mde.achieved_pct.map(|pct| format!("{pct:.1}%"));
+    let mut text = match achieved.or_else(|| Some(figures::absolute(mde.achieved?, unit))) {
+        Some(size) => format!("effects of {size} and more on {}, four times in five", run.primary),
         None => "too few rounds to say".to_owned(),
     };
     if let Some(planned) = mde.planned_pct {
         text += &format!(" (foretold: {planned:.1}%)");
     }
     if let Some(rounds) = mde.rounds_for_margin {
-        text += &format!("; {}% would take {}", run.margin_pct, counted(rounds.into(), "round"));
+        text += &format!("; {} would take {}", margin(run), counted(rounds.into(), "round"));
     }
     text
 }

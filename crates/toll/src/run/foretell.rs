@@ -1,17 +1,21 @@
 //! How small an effect will this plan find, judging by a pilot of the baseline?
 
+use crate::catalogue;
 use crate::conduct::Progress;
 use crate::counted::counted;
-use toll_record::Plan;
+use toll_record::{Compare, Definition, Plan};
 
 /// The power that the minimal detectable effect is stated for.
 const POWER: f64 = 0.8;
 
-/// Percent on the plan's primary outcome; `None` where no interval can be given at all, or no pilot was.
+/// Percent on the plan's primary outcome; `None` where no interval can be given at all, no pilot was, or that
+/// outcome is not compared as a ratio.
 ///
 /// A pair's two windows lie apart by any part of a round, so their difference varies by the square
 /// root of two times what single windows do.
 pub fn mde_pct(pilot: &[f64], plan: &Plan) -> Option<f64> {
+    let is_ratio = |outcome: &Definition| outcome.compare == Compare::LogRatio;
+    catalogue::definition(&plan.outcomes, &plan.primary).filter(|outcome| is_ratio(outcome))?;
     let logs: Vec<f64> = pilot.iter().map(|mean| mean.ln()).collect();
     let sd = toll_stats::sd(&logs) * std::f64::consts::SQRT_2;
     toll_stats::minimal_detectable_effect(sd, plan.rounds, plan.alpha, POWER).map(toll_stats::toll_pct)

@@ -3,13 +3,13 @@
 //! Each refusal quotes what was written and says what is allowed. Never looks at the host.
 
 use super::{Arm, Define, Ends, Profile, Rate, Scenario, Seconds, Sweep, Until, Workload};
-use crate::analyse::{OUTCOMES, definition};
 use crate::artefacts::{self, Shape, Writer};
+use crate::catalogue::{definition, names};
 use crate::stage::rig;
 use crate::treatment::{BUILT_IN, Definitions, is_name};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
+use toll_record::{ArtefactKind, Compare, Meter, Role, RowUpdate};
 
 /// Servers that definitions and options can differ for.
 const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
@@ -33,10 +33,7 @@ impl Scenario {
             "the name {:?} cannot name a run directory: use letters, digits, `-` and `_`",
             self.name
         );
-        if definition(&self.primary).is_none() {
-            let known: Vec<_> = OUTCOMES.iter().map(|outcome| outcome.name).collect();
-            bail!("primary = {:?} is no outcome: choose one of {}", self.primary, known.join(", "));
-        }
+        self.check_outcomes()?;
         ensure!(
             self.alpha > 0.0 && self.alpha < 0.5,
             "alpha = {} must lie above 0 and below 0.5: 0.05 gives 95% intervals",
@@ -74,6 +71,54 @@ impl Scenario {
                     bail!("profile `{name}` lists the arm `{arm}`, which does not exist");
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Every outcome that is named is one, and what verdicts are drawn from can be judged.
+    fn check_outcomes(&self) -> anyhow::Result<()> {
+        let all = self.definitions();
+        let judged = |key: &str, name: &str| -> anyhow::Result<bool> {
+            let Some(outcome) = definition(&all, name) else {
+                bail!("{key} = {name:?} is no outcome: choose one of {}", names(&all));
+            };
+            ensure!(
+                outcome.compare != Compare::Absolute,
+                "{key} = {name:?} is compared with nothing, and no verdict can be drawn from it: choose another"
+            );
+            Ok(outcome.needs_load())
+        };
+        let by_load = judged("primary", &self.primary)?;
+        for arm in &self.arms {
+            let place = || format!("arm `{}`", arm.name);
+            let by_load = match &arm.judged_by {
+                Some(name) => judged("judged_by", name).with_context(place)?,
+                None => by_load,
+            };
+            let driver = arm.workload.driver.as_ref().or(self.workload.driver.as_ref());
+            ensure!(
+                !by_load || driver.is_none_or(|driver| driver != "none"),
+                "{}: no load runs beside it, and it has no {}: say what it is `judged_by`",
+                place(),
+                arm.judged_by.as_ref().unwrap_or(&self.primary)
+            );
+        }
+        for (key, shown) in [("columns", &self.columns), ("panels", &self.panels)] {
+            for name in shown.iter().flatten() {
+                ensure!(
+                    definition(&all, name).is_some(),
+                    "{key}: {name:?} is no outcome: choose of {}",
+                    names(&all)
+                );
+            }
+        }
+        let mut own = BTreeSet::new();
+        for outcome in &self.outcomes {
+            ensure!(
+                own.insert(&outcome.name),
+                "two outcomes are named `{}`: names must differ",
+                outcome.name
+            );
         }
         Ok(())
     }
@@ -309,6 +354,11 @@ impl Arm {
         }
         self.update.iter().try_for_each(check_update)?;
         ensure!(
+            self.artefact != Some(ArtefactKind::Unknown),
+            "there is no such `artefact`: use {}",
+            artefacts::names()
+        );
+        ensure!(
             (self.artefact == Some(ArtefactKind::Server)) == self.count.is_some(),
             "`artefact = \"server\"` and `count` go together"
         );
@@ -514,6 +564,18 @@ mod tests {
                 "two things about the window's end",
             ),
             ("", "", "artefact = \"slow-log\"", "the server writes such an artefact"),
+            ("primary = \"caught_pct\"", "", runs, "compared with nothing"),
+            ("columns = [\"p99\"]", "", runs, "columns: \"p99\" is no outcome: choose of qps"),
+            ("panels = [\"p99\"]", "", runs, "panels: \"p99\" is no outcome"),
+            ("outcome = [{ name = \"x_s\" }]", "", runs, "outcome `x_s`: missing field"),
+            ("", "", "command = \"sleep 9\"\njudged_by = \"p99\"", "judged_by = \"p99\" is no outcome"),
+            (
+                "",
+                "driver = \"none\"",
+                runs,
+                "no load runs beside it, and it has no latency_us_mean: say what",
+            ),
+            ("", "", "command = \"sleep 9\"\nartefact = \"film\"", "there is no such `artefact`: use pcap"),
         ] {
             let said = scenario(head, load, arm).expect_err(&format!("{head} {load} {arm} was accepted"));
             assert!(said.contains(expected), "{head} {load} {arm}: {said}");

@@ -14,13 +14,14 @@ pub use preset::{PRESETS, Preset};
 pub use size::Bytes;
 
 use crate::artefacts::{self, Writer};
+use crate::catalogue::{self, CATALOGUE};
 use anyhow::{Context, bail};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use toll_record::{RowUpdate, Signal};
+use toll_record::{Definition, RowUpdate, Signal};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -37,6 +38,12 @@ pub struct Scenario {
     pub margin_pct: f64,
     #[serde(default = "default_alpha")]
     pub alpha: f64,
+    /// Outcomes of its own, and in the place of the catalogue's.
+    #[serde(default, rename = "outcome", deserialize_with = "catalogue::definitions")]
+    pub outcomes: Vec<Definition>,
+    /// Outcomes that the report's table shows; absent: the catalogue's choice. The page's, likewise.
+    pub columns: Option<Vec<String>>,
+    pub panels: Option<Vec<String>>,
     #[serde(default)]
     pub workload: Workload,
     #[serde(default)]
@@ -253,6 +260,8 @@ pub struct Arm {
     pub env: Vec<String>,
     /// The arm that this one is compared with, where that is not the scenario's baseline.
     pub against: Option<String>,
+    /// The outcome that verdicts on this arm are drawn from, where that is not the scenario's primary one.
+    pub judged_by: Option<String>,
     #[serde(default)]
     pub workload: Workload,
     /// Options of a sandbox that this arm has for itself, beyond the scenario's.
@@ -413,6 +422,18 @@ impl Scenario {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name_or_path}"))?;
         let scenario = Self::parse(&text).with_context(|| format!("in {name_or_path}"))?;
         Ok((scenario, text))
+    }
+
+    /// Every outcome that this scenario can speak of.
+    pub fn definitions(&self) -> Vec<Definition> {
+        let mut all = CATALOGUE.outcomes.clone();
+        for own in &self.outcomes {
+            match all.iter_mut().find(|known| known.name == own.name) {
+                Some(known) => known.clone_from(own),
+                None => all.push(own.clone()),
+            }
+        }
+        all
     }
 
     /// Reads and validates; the error names the line and what was expected.

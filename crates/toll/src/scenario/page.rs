@@ -31,6 +31,7 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
         .iter()
         .map(|name| match name.as_str() {
             "arms" => "[[arm]]".to_owned(),
+            "outcomes" => "[[outcome]]".to_owned(),
             "workload" => "[workload]".to_owned(),
             "server" => "[server]".to_owned(),
             "data" => "[data]".to_owned(),

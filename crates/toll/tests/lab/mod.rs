@@ -2,9 +2,13 @@
 
 #![allow(dead_code)] // each test program uses its part
 
+#[path = "../../../toll-load/tests/it/port.rs"]
+mod port;
+
+use port::free_port;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Places that belong to one test; prepared data is shared by all.
@@ -140,9 +144,38 @@ impl Lab {
 }
 
 /// `result.json` of a run.
-pub fn result_of(run: &str) -> serde_json::Value {
+pub fn result_of(run: &str) -> Value {
     let text = std::fs::read(PathBuf::from(run).join("result.json")).unwrap();
     serde_json::from_slice(&text).unwrap()
+}
+
+/// An arm of a result or a plan.
+pub fn arm<'a>(result: &'a Value, name: &str) -> &'a Value {
+    result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap()
+}
+
+/// A scenario of `rounds` short rounds on little data, with the load alone as its first arm, and `rest`.
+pub fn scenario(rounds: u32, rest: &str) -> String {
+    format!(
+        r#"
+name = "small"
+question = "?"
+baseline = "none"
+primary = "latency_us_mean"
+[workload]
+threads = 2
+tables = 1
+[profile.quick]
+rounds = {rounds}
+window = "300ms"
+settle = "100ms"
+rows = 500
+[[arm]]
+name = "none"
+title = "load alone"
+role = "baseline"
+{rest}"#
+    )
 }
 
 /// A mariadbd that somebody else started, as far as toll knows: as a user of its own where there is one,
@@ -159,17 +192,6 @@ pub struct Server {
 fn server_user() -> Option<nix::unistd::User> {
     let root = nix::unistd::geteuid().is_root();
     if root { nix::unistd::User::from_name("mysql").unwrap() } else { None }
-}
-
-/// Below the range from which any connection takes its own end; test programs side by side begin
-/// to look in different places.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let begin = std::process::id().wrapping_mul(97);
-    let mut ports =
-        std::iter::repeat_with(|| 12_000 + (begin.wrapping_add(NEXT.fetch_add(1, Relaxed)) % 20_000) as u16);
-    let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.find(is_free).unwrap()
 }
 
 /// No host is so busy that something that gets there takes this long.

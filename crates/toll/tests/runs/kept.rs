@@ -40,3 +40,19 @@ fn kept_runs_are_told_as_this_toll_tells_them() {
     }
     assert!(old.is_empty(), "renew them with scripts/renew-runs and look at what changed: {old:#?}");
 }
+
+#[test]
+fn a_run_of_format_1_is_read_by_the_outcomes_that_it_was_measured_by() {
+    let run =
+        RunDir::open(kept().into_iter().find(|run| run.ends_with("socket-vs-tcp-dump")).unwrap()).unwrap();
+    let plan = run.plan().unwrap();
+    assert_eq!((plan.format, plan.outcomes.len(), plan.columns.len()), (1, 0, 0));
+    let result = analyse::run(&run).unwrap();
+    assert_eq!(result.format, toll_record::FORMAT);
+    let [unix_64, dump_unix, dump_tcp] = &result.arms[..] else { panic!("{:?}", result.arms) };
+    assert_eq!((&unix_64.judged_by, &dump_tcp.judged_by), (&None, &dump_unix.judged_by));
+    let judged_by = dump_tcp.judged_by.as_ref().unwrap();
+    assert!(dump_tcp.outcomes[judged_by].toll_pct.is_some());
+    let known = result.definitions.iter().find(|outcome| outcome.name == *judged_by).unwrap();
+    assert_eq!((known.title.as_str(), known.higher_is_better), ("time until done", false));
+}

@@ -5,6 +5,7 @@ mod damaged;
 mod early_stop;
 mod kept;
 mod left_out;
+mod outcomes;
 mod reports;
 mod synthetic;
 

@@ -172,6 +172,11 @@ fn bounds_fail_only_tolls_that_are_told_from_zero() {
     assert!(judged("B.qps<-5%").unwrap().broken);
     assert!(judged("B.cpu_us_per_query>5%").unwrap().broken);
     assert!(!judged("B.qps<-50%").unwrap().broken);
+    let k = judged("K.stall_s>0.5").unwrap();
+    assert!(k.broken && k.text.contains("bound K.stall_s>0.5 broken: +0.60 s [+0."), "{}", k.text);
+    assert!(!judged("K.stall_s>1s").unwrap().broken && !judged("C.stall_s>0s").unwrap().broken);
+    // What was caught is held against the bound itself, and told from it.
+    assert!(judged("K.caught_pct<98%").unwrap().broken && !judged("B.caught_pct<98%").unwrap().broken);
     // C costs nothing; whatever its estimate, the interval holds zero.
     let c = &arm(&run, "C").outcomes["qps"];
     let kept = judged(&format!("C.qps<{}%", c.toll_pct.unwrap() + 1.0)).unwrap();
@@ -182,6 +187,8 @@ fn bounds_fail_only_tolls_that_are_told_from_zero() {
         ("P.qps<-5%", "bpftrace is not installed"),
         ("B.latency_us_p999>5%", "lengthen --window"),
         ("B.artefact_bytes_per_s>5%", "the baseline has no such value"),
+        ("B.p99>5%", "choose one of qps"),
+        ("B.stall_s>5%", "such as 'B.stall_s>5s'"),
     ] {
         match judged(bound) {
             Err(error) => assert!(error.to_string().contains(hint), "{bound}: {error}"),
@@ -215,7 +222,9 @@ fn the_verb_reads_a_run_anew_and_its_exit_code_keeps_bounds() {
 
     assert_eq!(toll(&["report", run, "--fail-if", "K.qps<-5%"]).status.code(), Some(3));
     assert_eq!(toll(&["report", run, "--fail-if", "K.qps<-90%"]).status.code(), Some(0));
-    assert_eq!(toll(&["report", run, "--fail-if", "K.p99>5%"]).status.code(), Some(2));
+    assert_eq!(toll(&["report", run, "--fail-if", "K.stall_s>0.3s"]).status.code(), Some(3));
+    assert_eq!(toll(&["report", run, "--fail-if", "K.p99"]).status.code(), Some(2));
+    assert_eq!(toll(&["report", run, "--fail-if", "K.p99>5%"]).status.code(), Some(1));
     let unknown = toll(&["report", run, "--fail-if", "Q.qps<-5%"]);
     assert_eq!(unknown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("no arm \"Q\""));

@@ -65,7 +65,7 @@ pub struct Series {
 
 impl Timeline {
     pub fn of(trials: &[TrialLine], samples: &[Sample]) -> Self {
-        let times = trials.iter().map(|t| t.mono_us).chain(samples.iter().map(mono_us));
+        let times = trials.iter().map(|t| t.mono_us).chain(samples.iter().filter_map(mono_us));
         let Some((begin, end)) = times.fold(None, |range: Option<(u64, u64)>, t| match range {
             None => Some((t, t)),
             Some((low, high)) => Some((low.min(t), high.max(t))),
@@ -382,8 +382,8 @@ fn deltas(ms: impl Iterator<Item = u64>) -> Vec<u64> {
     .collect()
 }
 
-fn mono_us(sample: &Sample) -> u64 {
-    match sample {
+fn mono_us(sample: &Sample) -> Option<u64> {
+    Some(match sample {
         Sample::Bin(s) => s.mono_us,
         Sample::Second(s) => s.mono_us,
         Sample::Host(s) => s.mono_us,
@@ -391,7 +391,8 @@ fn mono_us(sample: &Sample) -> u64 {
         Sample::Server(s) => s.mono_us,
         Sample::Tick(s) => s.mono_us,
         Sample::Own(s) => s.mono_us,
-    }
+        Sample::Unknown => return None,
+    })
 }
 
 fn spans(trials: &[TrialLine], begin: u64) -> Vec<Span> {

@@ -1,0 +1,175 @@
+//! What is told of each window, from which readings, and how do two arms compare in it?
+//!
+//! Data only: scenarios and the catalogue write it, plans and results carry it, the analysis follows it.
+
+use serde::{Deserialize, Serialize};
+
+/// One outcome of a window: a number with a name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Definition {
+    /// In scenarios, bounds and JSON; the unit is part of it: `latency_us_p99`.
+    pub name: String,
+    pub unit: String,
+    /// In words, for a sentence: `p99 response time`.
+    pub title: String,
+    /// In fewer words, for the head of a table's column; absent: the title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+    /// More is better (throughput) or less is better (latency, CPU).
+    pub higher_is_better: bool,
+    pub source: Source,
+    pub aggregate: Aggregate,
+    pub compare: Compare,
+    #[serde(default)]
+    pub zeros: Zeros,
+    /// In the outcome's own unit: a difference whose interval lies inside ±margin is called "no effect".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub margin: Option<f64>,
+    /// Whether it is drawn over the rate where arms ran at several rates.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_rate: bool,
+}
+
+/// Which readings of a window an outcome is made of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(tag = "from", rename_all = "kebab-case")]
+pub enum Source {
+    /// What the load completed, bin by bin.
+    Load { column: LoadColumn },
+    /// Latency of the load's events, microseconds.
+    Latency,
+    /// CPU time of one party, microseconds.
+    Cpu { of: Party },
+    /// A column of the host's samples.
+    Host { column: String },
+    /// A column of the pressure samples.
+    Pressure { column: String },
+    /// A counter of the server's samples, by the name that stands there.
+    Server { column: String },
+    /// The treatment's processes, one reading for each.
+    Processes { column: ProcessColumn },
+    /// What the treatment left behind.
+    Artefact { column: ArtefactColumn },
+    /// The trial itself.
+    Trial { column: TrialColumn },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadColumn {
+    Statements,
+    Events,
+    Errors,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Party {
+    /// All of this host, without what stands in for the far end of a network.
+    Host,
+    Server,
+    Driver,
+    Treatment,
+    Remote,
+    Toll,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessColumn {
+    /// From its start to its end.
+    Seconds,
+    CpuUs,
+    MemoryPeakBytes,
+    ReadBytes,
+    WrittenBytes,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum ArtefactColumn {
+    /// Written inside the window.
+    Bytes,
+    /// Packets captured inside the window, by the tool's own words.
+    Packets,
+    /// Queries found over statements executed, percent.
+    QueriesShare,
+    /// Packets dropped over those received by the filter, percent.
+    DroppedShare,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialColumn {
+    /// Length of a window that lasts until something is done; absent where the plan says how long it is.
+    Seconds,
+    /// Time without service; of a window that ended early, what it would be in a whole one.
+    StalledS,
+}
+
+/// How the readings of a window become one number.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Aggregate {
+    Mean,
+    Peak,
+    Sum,
+    /// Per second of the window.
+    Rate,
+    /// Per statement that the load executed.
+    PerQuery,
+    /// Above 0 and below 1; `{ quantile = 0.99 }`.
+    Quantile(f64),
+}
+
+/// How an arm's windows are held against the baseline's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Compare {
+    /// As a ratio in each round, told in percent.
+    LogRatio,
+    /// As a difference in each round, in the outcome's own unit; for what is often zero.
+    Difference,
+    /// Not at all: the arm's own mean, with an interval over its windows.
+    Absolute,
+}
+
+/// What a value of zero means to a ratio.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum Zeros {
+    /// There is no ratio.
+    #[default]
+    Refuse,
+    /// Of something that is counted: less than one in the window.
+    FewerThanOne,
+}
+
+impl Source {
+    /// Whether there is nothing to read where no load runs.
+    pub fn needs_load(&self) -> bool {
+        matches!(self, Source::Load { .. } | Source::Latency)
+    }
+}
+
+impl Definition {
+    /// Whether there is no such number where no load runs.
+    pub fn needs_load(&self) -> bool {
+        self.source.needs_load() || self.aggregate == Aggregate::PerQuery
+    }
+
+    /// For the head of a table's column.
+    pub fn head(&self) -> &str {
+        self.head.as_deref().unwrap_or(&self.title)
+    }
+}
