@@ -21,8 +21,8 @@ fn plan_of(run: &str) -> Value {
 fn commands(head: &str, commands: [&str; 2]) -> String {
     let arm = |name: &str, role: &str, command: &str| {
         format!(
-            "[[arm]]\nname = \"{name}\"\ntitle = \"{name}\"\nrole = \"{role}\"\nkind = \"command\"\n\
-             until_done = true\nworkload = {{ driver = \"none\" }}\ncommand = \"\"\"{command}\"\"\"\n"
+            "[[arm]]\nname = \"{name}\"\ntitle = \"{name}\"\nrole = \"{role}\"\n\
+             ends = \"closes-window\"\nat_most = \"10s\"\nworkload = {{ driver = \"none\" }}\ncommand = \"\"\"{command}\"\"\"\n"
         )
     };
     format!(
@@ -57,12 +57,10 @@ role = "baseline"
 [[arm]]
 name = "twice"
 title = "as servers come"
-kind = "command"
 command = """{twice}"""
 [[arm]]
 name = "once"
 title = "doublewrite off"
-kind = "command"
 command = """{once}"""
 server = {{ options = {{ any = {{ innodb_doublewrite = "OFF" }} }} }}
 "#
@@ -171,7 +169,7 @@ fn a_step_of_the_rig_that_cannot_be_made_takes_only_its_arms_along() {
         commands(
             "subject = \"host\"\n[[rig]]\nkind = \"far-end\"\nrate = \"fast\"",
             ["sleep 0.1", "sleep 0.2"]
-        ) + "[[arm]]\nname = \"stream\"\ntitle = \"to the far end\"\nkind = \"command\"\nuntil_done = true\n\
+        ) + "[[arm]]\nname = \"stream\"\ntitle = \"to the far end\"\nends = \"closes-window\"\n\
              command = \"nc -N {remote_ip} {remote_port}\"\nremote_port = 4711\nartefact = \"bytes\"\n"
     );
     let scenario = lab.write("rig.toml", &text);

@@ -130,7 +130,7 @@ mod tests {
             ("", "command = \"nc {socket}\"", "{socket} is a server's"),
             ("define = { to = \"-p {port}\" }", "command = \"nc {to}\"", "{port} is a"),
             ("", &format!("{runs}\nworkload = {{ rate = 9.0 }}"), "its `workload` is a load"),
-            ("", &format!("{runs}\nartefact = \"slow-log\""), "a server's log"),
+            ("", &format!("{runs}\nmeter = \"server\""), "its meter is the server's"),
             ("", &format!("{runs}\nserver = {{ options = {{ any = {{ x = \"y\" }} }} }}"), "its `server`"),
         ] {
             let said = scenario("host", head, arm).expect_err(&format!("{head} {arm} was accepted"));
