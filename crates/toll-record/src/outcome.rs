@@ -168,6 +168,17 @@ impl Definition {
         self.source.needs_load() || self.aggregate == Aggregate::PerQuery
     }
 
+    /// Whether there can be such a number where a load runs, or where there is only a meter that counts
+    /// statements.
+    pub fn can_be_known(&self, has_load: bool, is_metered: bool) -> bool {
+        let is_counted = match self.source {
+            Source::Load { column } => column == LoadColumn::Statements,
+            Source::Latency => false,
+            _ => self.aggregate == Aggregate::PerQuery,
+        };
+        !self.needs_load() || has_load || (is_metered && is_counted)
+    }
+
     /// For the head of a table's column.
     pub fn head(&self) -> &str {
         self.head.as_deref().unwrap_or(&self.title)

@@ -5,7 +5,7 @@
 use super::doubt::{Doubt, Several};
 use super::recorded::{Recorded, within};
 use super::windows::{Trials, Window, named};
-use toll_record::Plan;
+use toll_record::{Meter, Plan};
 
 /// Bins are placed by their ends, and a driver that keeps its own beat may lose one at either edge of a
 /// window to the jitter of its reports.
@@ -15,7 +15,7 @@ const LACKING: f64 = 0.05;
 
 /// Does a load run beside the arm at this position?
 pub fn is_loaded(plan: &Plan, arm: usize) -> bool {
-    plan.arms[arm].workload.driver != "none"
+    plan.arms[arm].meter != Meter::None
 }
 
 /// Does the arm's driver give the distribution of each window?

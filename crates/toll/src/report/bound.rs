@@ -113,7 +113,8 @@ impl Bound {
         if is_duration(outcome) && !may_end {
             return Err(BoundError::NotUntilDone(self.to_string(), self.outcome.clone()));
         }
-        if outcome.needs_load() && arm.workload.driver.as_deref() == Some("none") {
+        let has_load = arm.workload.driver.as_deref() != Some("none");
+        if !outcome.can_be_known(has_load, arm.counts_statements()) {
             return Err(BoundError::NoLoad(self.to_string(), outcome.title.clone()));
         }
         Ok(())

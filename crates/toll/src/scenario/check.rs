@@ -2,14 +2,14 @@
 //!
 //! Each refusal quotes what was written and says what is allowed. Never looks at the host.
 
-use super::{Arm, Define, Ends, Profile, Rate, Scenario, Seconds, Sweep, Until, Workload};
+use super::{Arm, Define, Ends, Profile, Rate, Scenario, Seconds, Subject, Sweep, Until, Workload};
 use crate::artefacts::{self, Shape, Writer};
 use crate::catalogue::{definition, names};
 use crate::stage::rig;
 use crate::treatment::{BUILT_IN, Definitions, is_name};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{ArtefactKind, Compare, Meter, Role, RowUpdate};
+use toll_record::{ArtefactKind, Compare, Definition, Meter, Role, RowUpdate};
 
 /// Servers that definitions and options can differ for.
 const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
@@ -78,7 +78,7 @@ impl Scenario {
     /// Every outcome that is named is one, and what verdicts are drawn from can be judged.
     fn check_outcomes(&self) -> anyhow::Result<()> {
         let all = self.definitions();
-        let judged = |key: &str, name: &str| -> anyhow::Result<bool> {
+        let judged = |key: &str, name: &str| -> anyhow::Result<&Definition> {
             let Some(outcome) = definition(&all, name) else {
                 bail!("{key} = {name:?} is no outcome: choose one of {}", names(&all));
             };
@@ -86,18 +86,19 @@ impl Scenario {
                 outcome.compare != Compare::Absolute,
                 "{key} = {name:?} is compared with nothing, and no verdict can be drawn from it: choose another"
             );
-            Ok(outcome.needs_load())
+            Ok(outcome)
         };
-        let by_load = judged("primary", &self.primary)?;
+        let primary = judged("primary", &self.primary)?;
         for arm in &self.arms {
             let place = || format!("arm `{}`", arm.name);
-            let by_load = match &arm.judged_by {
+            let outcome = match &arm.judged_by {
                 Some(name) => judged("judged_by", name).with_context(place)?,
-                None => by_load,
+                None => primary,
             };
             let driver = arm.workload.driver.as_ref().or(self.workload.driver.as_ref());
+            let has_load = driver.is_none_or(|driver| driver != "none") && self.subject == Subject::Server;
             ensure!(
-                !by_load || driver.is_none_or(|driver| driver != "none"),
+                outcome.can_be_known(has_load, arm.counts_statements()),
                 "{}: no load runs beside it, and it has no {}: say what it is `judged_by`",
                 place(),
                 arm.judged_by.as_ref().unwrap_or(&self.primary)
@@ -405,6 +406,11 @@ impl Arm {
                 "`until` packets goes with meter = {{ link = \"DEVICE\" }}, and nothing else does"
             );
         }
+        let has_own_load = self.workload.driver.as_deref().is_some_and(|driver| driver != "none");
+        ensure!(
+            !(has_own_load && self.counts_statements()),
+            "`meter` counts where no load of toll's runs: leave it out, or say workload = {{ driver = \"none\" }}"
+        );
         if self.ends == Ends::Never {
             return Ok(());
         }

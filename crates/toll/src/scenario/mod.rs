@@ -21,7 +21,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use toll_record::{Definition, RowUpdate, Signal};
+use toll_record::{Definition, Meter, RowUpdate, Signal};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -254,7 +254,7 @@ pub struct Arm {
     /// Longest window of an arm whose window ends by something else than time; absent: the profile's.
     pub at_most: Option<Seconds>,
     /// What says how much work was done; absent: the load's driver, or nothing where there is no load.
-    pub meter: Option<toll_record::Meter>,
+    pub meter: Option<Meter>,
     /// Environment variables that the processes are given, by name; of all others only harmless ones.
     #[serde(default)]
     pub env: Vec<String>,
@@ -305,6 +305,11 @@ impl Arm {
             ([one], _) if one.copies.is_none() => "pipeline",
             _ => "processes",
         }
+    }
+
+    /// Whether a meter of its own counts, in the place of a driver.
+    pub fn counts_statements(&self) -> bool {
+        matches!(self.meter, Some(Meter::Server | Meter::Link(_)))
     }
 
     /// Whether anything is asked of a server.

@@ -1,7 +1,6 @@
 //! Do subject, data and rig of a scenario go together with what its arms need?
 
 use super::{Arm, Define, Scenario, Subject, Workload};
-use crate::artefacts::{self, Writer};
 use crate::stage::data::Recipe;
 use crate::stage::rig::{self, Need};
 use crate::treatment::OF_SERVER;
@@ -81,10 +80,8 @@ impl Arm {
         ensure!(self.workload.is_none(), "its `workload` is a load on a server: {NO_SERVER}");
         ensure!(self.server.options.is_empty(), "its `server` is for a server: {NO_SERVER}");
         let counted = self.artefact == Some(ArtefactKind::Server);
-        let is_log = self.artefact.is_some_and(|kind| artefacts::of(kind).writer == Writer::Server);
         for (asks, what) in [
             (self.has_statements(), "its statements are for a server"),
-            (is_log, "its artefact is a server's log"),
             (self.meter == Some(toll_record::Meter::Server), "its meter is the server's"),
             (counted, "its artefact is counted by a server"),
             (self.fresh_sessions, "`fresh_sessions` are a load's"),
