@@ -150,7 +150,7 @@ fn a_killed_run_with_two_servers_is_put_right_by_clean() {
         let entries = std::fs::read_dir(Path::new(&cache).join("toll/sandbox")).unwrap();
         entries.count()
     };
-    assert_eq!(sandboxes(), 2);
+    assert_eq!(sandboxes(), 2, "{}", plan_of(&out)["arms"]);
     lab.signal(&run, "KILL");
     run.wait().unwrap();
     let clean = lab.toll_with(&[("XDG_CACHE_HOME", &cache)], &["clean"]);
