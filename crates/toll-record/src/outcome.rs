@@ -112,6 +112,8 @@ pub enum TrialColumn {
     Seconds,
     /// Time without service; of a window that ended early, what it would be in a whole one.
     StalledS,
+    /// After the window, until clients are served as usual; absent where the next trial follows at once.
+    RecoveryS,
 }
 
 /// How the readings of a window become one number.

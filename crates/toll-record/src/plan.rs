@@ -206,6 +206,9 @@ pub struct Process {
     /// Environment variables that it is given, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
+    /// Runs beside the others for as long as they take: its own end is waited for by nobody, and a failure.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 use super::compare::{ArmWindows, Compared, compare, judge, judge_sequence, judged_by};
 use super::outcomes::{self, Known, quantile_of};
 use super::recorded::Recorded;
+use super::recovery;
 use super::stalls::{self, Stalls};
 use super::windows::Window;
 use hdrhistogram::Histogram;
@@ -41,6 +42,11 @@ impl<'a> Arms<'a> {
             .filter(|w| artefacts.get(&w.trial).is_some_and(|a| a.queries.is_some()))
             .map(|w| w.arm)
             .collect();
+        let mut usual: BTreeMap<usize, Option<f64>> = BTreeMap::new();
+        for &other in &held_against {
+            let of_other = || windows.iter().filter(|w| w.arm == other);
+            usual.entry(other).or_insert_with(|| recovery::usual_us(recorded, of_other()));
+        }
         for (window, found) in windows.iter().zip(&stalls.of_window) {
             let mut stalled_s = stalls::totals([found].into_iter()).total_s;
             // Of a window as long as the others, so that what a shorter one stalls compares with them.
@@ -52,6 +58,8 @@ impl<'a> Arms<'a> {
                 artefact: artefacts.get(&window.trial).copied(),
                 counted_by_other: !counted_by_toll.contains(&window.arm),
                 stalled_s,
+                recovered_s: usual[&held_against[window.arm]]
+                    .and_then(|usual_us| recovery::recovered_s(recorded, window, usual_us)),
             };
             let measured = outcomes::measure(recorded, window, known);
             arms[window.arm].by_round[window.round as usize] = Some(measured);

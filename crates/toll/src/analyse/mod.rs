@@ -15,6 +15,7 @@ mod enough;
 mod outcomes;
 mod own_end;
 mod recorded;
+mod recovery;
 mod restart;
 mod scan;
 mod stalls;

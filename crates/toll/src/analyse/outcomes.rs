@@ -67,6 +67,8 @@ pub struct Known<'a> {
     pub counted_by_other: bool,
     /// Seconds without service, of a window as long as the others.
     pub stalled_s: f64,
+    /// Seconds after the window until clients are served as usual.
+    pub recovered_s: Option<f64>,
 }
 
 /// All outcomes of `window`.
@@ -158,7 +160,11 @@ impl Readings<'_> {
                 self.column(&self.recorded.servers, aggregate, |s| s.values.get(column).copied())
             }
             Source::Processes { column } => {
-                let each = self.window.processes.iter().filter_map(|end| of_process(end, *column));
+                let planned = &self.recorded.plan.arms[self.window.arm].treatment.processes;
+                // What only keeps the others company is no part of what is asked.
+                let beside = |end: &&ProcessEnd| !planned.iter().any(|p| p.background && p.name == end.name);
+                let each = self.window.processes.iter().filter(beside);
+                let each = each.filter_map(|end| of_process(end, *column));
                 self.of_several(each.collect(), aggregate).into()
             }
             Source::Artefact { column } => {
@@ -279,10 +285,14 @@ impl Readings<'_> {
         match column {
             TrialColumn::Seconds => match plan.arms[self.window.arm].window {
                 toll_record::Window::Time { .. } => None,
-                toll_record::Window::Done { .. } | toll_record::Window::Count { .. } => {
-                    Some(self.window.seconds())
-                }
+                // From the first start to the last end, to the microsecond; bins are 0.1 s long.
+                toll_record::Window::Done { .. } => match self.window.runs {
+                    Some((1.., took_us)) if took_us > 0 => Some(took_us as f64 / 1e6),
+                    _ => Some(self.window.seconds()),
+                },
+                toll_record::Window::Count { .. } => Some(self.window.seconds()),
             },
+            TrialColumn::RecoveryS => self.known.recovered_s,
             TrialColumn::StalledS => {
                 coverage::is_loaded(plan, self.window.arm).then_some(self.known.stalled_s)
             }

@@ -137,6 +137,7 @@ fn processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
                 probe: member.probe,
                 after_s: member.after.0 + member.stagger.0 * f64::from(copy - 1),
                 env: written.env.clone(),
+                background: member.background,
             });
         }
     }

@@ -333,6 +333,10 @@ impl Arm {
                 "`{key}` is about a command: give it beside `command`, or in each `process` that it is about"
             );
         }
+        ensure!(
+            self.process.is_empty() || self.process.iter().any(|member| !member.background),
+            "all processes are in the background: there is nothing that they run beside"
+        );
         for member in self.members() {
             match (&member.command, &member.stages) {
                 (Some(_), None) => {}

@@ -292,6 +292,9 @@ pub struct Member {
     /// Each copy starts so long after the one before.
     #[serde(default)]
     pub stagger: Seconds,
+    /// Runs for as long as the others take.
+    #[serde(default)]
+    pub background: bool,
 }
 
 impl Arm {

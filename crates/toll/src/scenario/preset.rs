@@ -10,6 +10,9 @@ pub struct Preset {
 pub const PRESETS: &[Preset] = &[
     Preset { name: "tcpdump-impact", text: include_str!("../../../../scenarios/tcpdump-impact.toml") },
     Preset { name: "socket-vs-tcp", text: include_str!("../../../../scenarios/socket-vs-tcp.toml") },
+    Preset { name: "durability", text: include_str!("../../../../scenarios/durability.toml") },
+    Preset { name: "dump-beside-users", text: include_str!("../../../../scenarios/dump-beside-users.toml") },
+    Preset { name: "compression", text: include_str!("../../../../scenarios/compression.toml") },
     Preset { name: "load-curve", text: include_str!("../../../../scenarios/load-curve.toml") },
 ];
 

@@ -21,6 +21,8 @@ pub struct Member {
     stem: String,
     /// Started again whenever it has ended.
     again: bool,
+    /// Lasts for as long as the others take.
+    background: bool,
     /// On the monotonic clock; absent once it was started.
     due_us: Option<u64>,
     group: Option<Group>,
@@ -59,7 +61,8 @@ impl Member {
             probe: process.probe.map(signal),
             env: process.env.clone(),
             stem: format!("{stem}.{}", process.name.chars().map(plain).collect::<String>()),
-            again,
+            again: again && !process.background,
+            background: process.background,
             due_us: Some(clock::mono_us() + (process.after_s * 1e6) as u64),
             group: None,
             has_ended: false,
@@ -92,7 +95,12 @@ impl Member {
     /// itself and with success; a failure is an error.
     pub fn look(&mut self, bench: &Bench<'_>) -> anyhow::Result<bool> {
         self.start_if_due(bench)?;
-        let Some(group) = &mut self.group else { return Ok(false) };
+        let Some(group) = &mut self.group else { return Ok(self.background) };
+        if self.background {
+            group.look();
+            group.check_alive()?;
+            return Ok(true);
+        }
         if self.has_ended {
             return Ok(true);
         }
@@ -125,6 +133,10 @@ impl Member {
 
     pub fn is_again(&self) -> bool {
         self.again
+    }
+
+    pub fn is_background(&self) -> bool {
+        self.background
     }
 
     pub fn probe(&mut self) -> Option<PacketCounts> {

@@ -142,7 +142,7 @@ impl Treatment {
     /// Starts what is due, looks at what runs, and has what ended by itself started again where the arm
     /// says so. Whether all processes have ended, with success; a failure is an error.
     pub fn look(&mut self, bench: &Bench<'_>) -> anyhow::Result<bool> {
-        let mut all = !self.members.is_empty();
+        let mut all = self.members.iter().any(|member| !member.is_background());
         for member in &mut self.members {
             all &= member.look(bench)?;
         }
@@ -157,7 +157,8 @@ impl Treatment {
     /// How often processes have ended by themselves since the last call of this, and what these runs of them
     /// took, from the first begin to the last end; microseconds.
     pub fn take_runs(&mut self) -> (u32, u64) {
-        let runs: Vec<_> = self.members.iter_mut().map(Member::take_runs).collect();
+        let waited_for = self.members.iter_mut().filter(|member| !member.is_background());
+        let runs: Vec<_> = waited_for.map(Member::take_runs).collect();
         let took_us = if self.members.iter().any(Member::is_again) {
             runs.iter().map(|runs| runs.took_us).sum()
         } else {

@@ -25,6 +25,7 @@ fn add_dumps(recorded: &mut Recorded, slower: f64) {
         let mut arm = recorded.plan.arms[0].clone();
         (arm.name, arm.role, arm.window) = (name.into(), role, Window::Done { at_most_s: 60.0 });
         arm.workload.driver = "none".into();
+        arm.meter = toll_record::Meter::None;
         arm.judged_by = Some("elapsed_s".into());
         arm.against = (role == Role::Treatment).then(|| "dump-unix".into());
         recorded.plan.arms.push(arm);

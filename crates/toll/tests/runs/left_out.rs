@@ -251,6 +251,7 @@ fn an_arm_without_a_load_needs_no_samples() {
     let mut recorded = a_record(6);
     let dump = recorded.plan.arms.iter_mut().find(|a| a.name == "C").unwrap();
     dump.workload.driver = "none".into();
+    dump.meter = toll_record::Meter::None;
     dump.window = toll_record::Window::Done { at_most_s: 60.0 };
     let windows: Vec<_> = (0..6).map(|round| window(&recorded, "C", round)).collect();
     recorded.bins.retain(|b| !windows.iter().any(|(begin, end)| *begin < b.mono_us && b.mono_us <= *end));

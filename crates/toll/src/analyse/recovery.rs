@@ -1,0 +1,92 @@
+//! For how long after a window do clients still wait longer than usual?
+//!
+//! Seen in the pause before the next trial (`gap`), where the load goes on and the treatment is off. Usual
+//! is what nearly all stretches of half a second took under the arm that this one is compared with.
+
+use super::recorded::{Recorded, within};
+use super::windows::Window;
+use toll_record::Bin;
+
+/// So many stretches under the other arm are no slower than what is called usual.
+const USUAL: f64 = 0.95;
+const STRETCH_US: u64 = 500_000;
+/// A pause that is shorter shows nothing.
+const LEAST_US: u64 = 2 * STRETCH_US;
+
+/// What is usual in these windows: mean response time, us. Absent where too little was completed.
+pub fn usual_us<'a>(recorded: &Recorded, windows: impl Iterator<Item = &'a Window>) -> Option<f64> {
+    let mut means: Vec<f64> = Vec::new();
+    for window in windows {
+        let bins = within(&recorded.bins, window.begin_us, window.end_us);
+        means.extend(stretches(bins).filter_map(|(_, mean_us)| mean_us));
+    }
+    means.sort_by(f64::total_cmp);
+    let last = means.len().checked_sub(1)?;
+    means.get((last as f64 * USUAL).ceil() as usize).copied()
+}
+
+/// Seconds from the window's end to the first stretch that is as usual; all the time that was looked at
+/// where none is. Absent where the pause is too short to tell.
+pub fn recovered_s(recorded: &Recorded, window: &Window, usual_us: f64) -> Option<f64> {
+    // Nothing is on for so long at least: the pause begins once the treatment is off.
+    let pause_us = (recorded.plan.gap_s * 1e6) as u64;
+    if pause_us < LEAST_US {
+        return None;
+    }
+    let bins = within(&recorded.bins, window.end_us, window.end_us + pause_us);
+    let first = bins.first()?;
+    let found = stretches(bins).find(|(_, mean_us)| mean_us.is_some_and(|mean| mean <= usual_us));
+    let last = bins.last().map_or(window.end_us, |bin| bin.mono_us);
+    let begin_us = found.map_or(last, |(begin_us, _)| begin_us);
+    Some(begin_us.saturating_sub(first.mono_us - first.width_us) as f64 / 1e6)
+}
+
+/// Each stretch's begin, one at every bin, and its mean response time; none where nothing was completed.
+fn stretches(bins: &[Bin]) -> impl Iterator<Item = (u64, Option<f64>)> {
+    (0..bins.len()).filter_map(|i| {
+        let begin_us = bins[i].mono_us - bins[i].width_us;
+        let length = bins[i..].iter().take_while(|bin| bin.mono_us <= begin_us + STRETCH_US).count();
+        let bins = &bins[i..i + length];
+        // At the end of what was recorded, a stretch that is cut off is none.
+        let covered_us: u64 = bins.iter().map(|bin| bin.width_us).sum();
+        if covered_us < STRETCH_US {
+            return None;
+        }
+        let events: u64 = bins.iter().map(|bin| bin.events).sum();
+        let sum_us: u64 = bins.iter().map(|bin| bin.latency_us_sum).sum();
+        Some((begin_us, (events > 0).then(|| sum_us as f64 / events as f64)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn bins(means_us: &[u64]) -> Vec<Bin> {
+        let bin = |(i, mean_us): (usize, &u64)| Bin {
+            mono_us: (i as u64 + 1) * 100_000,
+            width_us: 100_000,
+            statements: 10,
+            events: 10,
+            errors: 0,
+            errors_by_code: BTreeMap::new(),
+            latency_us_sum: 10 * mean_us,
+            latency_us_max: None,
+            in_flight: 0,
+            oldest_us: 0,
+        };
+        means_us.iter().enumerate().map(bin).collect()
+    }
+
+    #[test]
+    fn the_first_stretch_that_is_as_usual_ends_the_recovery() {
+        let after = bins(&[900, 900, 900, 100, 900, 100, 100, 100, 100, 100, 100]);
+        let usual: Vec<_> =
+            stretches(&after).filter(|(_, mean)| mean.is_some_and(|mean| mean <= 120.0)).collect();
+        // One quick bin among slow ones is no recovery.
+        assert_eq!(usual[0].0, 500_000);
+        assert_eq!(stretches(&after).count(), 7);
+        assert!(stretches(&bins(&[100; 4])).next().is_none());
+    }
+}
