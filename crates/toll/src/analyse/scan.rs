@@ -5,6 +5,7 @@
 use super::arms::Arms;
 use super::artefacts::OfArm;
 use super::compare::Compared;
+use super::coverage;
 use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST_PCT, STEAL_PCT};
 use super::outcomes::summed;
 use super::recorded::Recorded;
@@ -202,7 +203,8 @@ pub fn load(recorded: &Recorded, windows: &[Window], arms: &Arms, doubts: &mut V
         doubts
             .push(Doubt::HarnessStalls { count: harness.count, longest_s: harness.longest_us as f64 / 1e6 });
     }
-    if let Some(why) = arms.stalls.unruled.filter(|_| !windows.is_empty()) {
+    let is_counted = coverage::is_loaded(&recorded.plan, arms.baseline);
+    if let Some(why) = arms.stalls.unruled.filter(|_| !windows.is_empty() && is_counted) {
         doubts.push(Doubt::StallsNotJudged { why: why.to_string() });
     }
 }

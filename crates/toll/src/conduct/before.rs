@@ -65,10 +65,8 @@ impl<W: World> Conductor<'_, W> {
     /// command that fails ends the run: there is nothing to be measured. `None`: interrupted.
     pub fn rehearse(&mut self, name: &str, ends: Ends) -> anyhow::Result<Option<Window>> {
         let arm = self.arm(name)?;
-        let at_most_s = match arm.window {
-            Window::Done { at_most_s } => at_most_s,
-            _ => self.plan.settle_s + self.plan.window_s,
-        };
+        // Long enough to see it fail, or end at once; a dump of an hour is not made twice.
+        let at_most_s = self.plan.settle_s + self.plan.window_s;
         let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
         once.treatment.again = false;
         let closed = self.rehearsed(&once, 0.0).with_context(|| {
@@ -87,13 +85,19 @@ impl<W: World> Conductor<'_, W> {
                 (arm.window, format!("does not end within {at_most_s:.1} s, and is not run again"))
             }
             (_, Some(s)) => {
-                let at_most_s = if ends == Ends::Rehearse { self.plan.window_s } else { at_most_s };
-                let window = Window::Done { at_most_s };
+                let window = match arm.window {
+                    Window::Done { .. } => arm.window,
+                    _ => Window::Done { at_most_s: self.plan.window_s },
+                };
                 (window, format!("ends by itself, here after {s:.2} s: its end closes its window"))
             }
-            (Ends::ClosesWindow, None) => {
-                (arm.window, format!("does not end within {at_most_s:.1} s, and is stopped then"))
-            }
+            (Ends::ClosesWindow, None) => (
+                arm.window,
+                format!(
+                    "does not end within {at_most_s:.1} s: its windows last until it does, {} s at most",
+                    arm.window.at_most_s()
+                ),
+            ),
             (_, None) => {
                 (arm.window, format!("does not end within {at_most_s:.1} s: it runs throughout its windows"))
             }

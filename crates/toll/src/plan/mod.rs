@@ -103,6 +103,9 @@ impl Settled {
             workload.rows
         );
         let mut arms = choose_arms(&scenario, &profile, wishes)?;
+        for arm in &mut arms {
+            inherit_rate(arm, &scenario.workload);
+        }
         if let Some(sweep) = sweep_of(&scenario, wishes) {
             arms = sweep::swept(arms, &sweep, &scenario.baseline);
         }
@@ -300,6 +303,16 @@ fn overlay(base: &Workload, over: &Written) -> Workload {
     }
 }
 
+/// The scenario's rate is every arm's that has none of its own, but for the one whose capacity it is a share
+/// of.
+fn inherit_rate(arm: &mut Arm, scenario: &Written) {
+    let is_itself = matches!(&scenario.rate, Some(Rate::Share { of, .. }) if *of == arm.name);
+    let has_load = arm.workload.driver.as_ref().or(scenario.driver.as_ref()).is_none_or(|d| d != "none");
+    if arm.workload.rate.is_none() && has_load && !is_itself {
+        arm.workload.rate.clone_from(&scenario.rate);
+    }
+}
+
 /// The scenario's sweep, at the percents that the user asks for, if any.
 fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
     let Some(percents) = &wishes.sweep else { return scenario.sweep.clone() };
@@ -414,6 +427,17 @@ mod tests {
         arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
         let arm = resolved(with_secret, "B");
         assert_eq!(arm::shown(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
+    }
+
+    #[test]
+    fn a_rate_of_the_scenario_is_that_of_every_arm_with_a_load() {
+        let (scenario, _) = Scenario::load("dump-beside-users").unwrap();
+        let mut settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        assert_eq!(settled.capacities_wanted(), ["all-out"]);
+        settled.settle_rates(&BTreeMap::from([("all-out".to_owned(), 900.0)]), &[]).unwrap();
+        for arm in &settled.arms {
+            assert_eq!(settled.arm_workload(arm).rate_per_s, Some(450.0), "{}", arm.name);
+        }
     }
 
     #[test]

@@ -125,6 +125,9 @@ fn host(run: &RunResult) -> String {
 
 fn load(run: &RunResult) -> String {
     let w = &run.workload;
+    if w.driver == "none" {
+        return "none of toll's".to_owned();
+    }
     let loop_ = match w.rate_per_s {
         Some(rate) => format!("{} events/s", figures::grouped(rate)),
         None => "as fast as it goes".to_owned(),

@@ -97,14 +97,14 @@ impl Member {
         self.start_if_due(bench)?;
         let Some(group) = &mut self.group else { return Ok(self.background) };
         if self.background {
-            group.look();
+            group.look_now_and_then();
             group.check_alive()?;
             return Ok(true);
         }
         if self.has_ended {
             return Ok(true);
         }
-        group.look();
+        group.look_now_and_then();
         if !group.has_ended()? {
             return Ok(false);
         }

@@ -36,6 +36,7 @@ pub struct Group {
     /// When its last process was found to have ended.
     ended_us: Option<u64>,
     usage: Usage,
+    looked: Option<Instant>,
     /// Where one can be had; else the process group is all there is.
     cgroup: Option<PathBuf>,
     /// CPU of processes that have ended, with their children's; only a parent is told.
@@ -90,6 +91,8 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
 const UNAIDED: Duration = Duration::from_millis(150);
 /// After KILL only a process stuck in the kernel is left.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked at what processes hold.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Most of a tool's words that are read back.
 const WORDS_CAP: u64 = 1 << 20;
 /// A tool asked for its counters answers within this, or not at all.
@@ -130,6 +133,7 @@ impl Group {
             begun_us: clock::mono_us(),
             ended_us: None,
             usage: Usage::default(),
+            looked: None,
             cgroup: bench.cgroup.map(|run| make_cgroup(run, stem)).transpose()?,
             ended_cpu_us: 0,
             secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
@@ -234,8 +238,16 @@ impl Group {
         Ok(true)
     }
 
-    /// Looks at what its processes hold and have read and written so far.
-    pub fn look(&mut self) {
+    /// Looks at what its processes hold and have read and written so far, if it has not just done so:
+    /// each look costs some 20 us a process.
+    pub fn look_now_and_then(&mut self) {
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        self.looked = Some(Instant::now());
         let members = match &self.cgroup {
             Some(cgroup) => cgroup::members(cgroup),
             None if self.pgid != 0 => process::members(self.pgid),
