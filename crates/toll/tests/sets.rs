@@ -120,7 +120,8 @@ fn a_plan_is_repeated_in_the_same_order_with_the_same_jitter_and_statements() {
             logs.map(|log| log.path()).filter(|path| path.extension().is_some_and(|e| e == "log")).collect();
         logs.sort();
         let text = std::fs::read_to_string(&logs[0]).unwrap();
-        let queries = text.lines().filter_map(|line| line.split_once("Execute\t").map(|(_, sql)| sql.to_owned()));
+        let queries =
+            text.lines().filter_map(|line| line.split_once("Execute\t").map(|(_, sql)| sql.to_owned()));
         let mut queries: Vec<String> = queries.take(20_000).collect();
         queries.sort();
         queries.dedup();
@@ -156,7 +157,12 @@ fn a_server_that_is_busy_without_a_load_of_tolls_is_counted_by_its_own_counter()
     assert!(run.status.success(), "{}", said(&run));
     let result = result_of(&out);
     let qps = |name: &str| arm(&result, name)["outcomes"]["qps"]["mean"].as_f64().unwrap();
-    assert!(qps("counted") > 50.0 && qps("alone") < qps("counted") / 4.0, "{} {}", qps("alone"), qps("counted"));
+    assert!(
+        qps("counted") > 50.0 && qps("alone") < qps("counted") / 4.0,
+        "{} {}",
+        qps("alone"),
+        qps("counted")
+    );
     let elapsed = arm(&result, "counted")["outcomes"]["elapsed_s"]["mean"].as_f64().unwrap();
     assert!(elapsed < 20.0 && qps("counted") * elapsed > 250.0, "{elapsed} s at {}", qps("counted"));
     assert_eq!(arm(&result, "alone")["outcomes"].get("latency_us_mean"), None);
@@ -170,7 +176,10 @@ fn a_run_killed_with_a_set_of_dumps_in_flight_leaves_nothing_and_counts_no_half_
     // Slow enough to be met in flight.
     let set = "process = [{ stages = [\"yes {copy}\", \"sh -c 'head -c 4000000 | while read -r _; do :; done'\"], \
         copies = 3, stagger = \"50ms\", stdout = \"{artefact}\" }]\nartefact = \"bytes\"";
-    let scenario = lab.write("set.toml", &on_host(40, set).replace("ends = \"closes-window\"", "ends = \"closes-window\"\nenv = [\"PATH\"]"));
+    let scenario = lab.write(
+        "set.toml",
+        &on_host(40, set).replace("ends = \"closes-window\"", "ends = \"closes-window\"\nenv = [\"PATH\"]"),
+    );
     let mut run = lab.spawn(&["run", &scenario, "--out", &out]);
     let trials = Path::new(&out).join("trials.ndjson");
     let in_flight = || {

@@ -31,7 +31,9 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
     for points in by_way.values_mut() {
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
-    if by_way.values().all(|points| points.len() < 2) {
+    // Arms at one rate are no curve.
+    by_way.retain(|_, points| points.first().zip(points.last()).is_some_and(|(low, high)| low.0 < high.0));
+    if by_way.is_empty() {
         return Vec::new();
     }
     let curves = Curves::of(&plan.outcomes);

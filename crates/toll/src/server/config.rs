@@ -133,22 +133,24 @@ pub const MAX_CONNECTIONS: u32 = 512;
 
 /// What the buffer pool of each of `servers` gets, and a warning where that is less than it should be.
 ///
-/// `wanted` is cut so that all pools together take six tenths of the memory that is available: captures
+/// `wanted`, or what the data needs where nothing is wanted (0), is cut so that all pools together take six tenths of the memory that is available: captures
 /// still find a page cache.
 pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64, servers: u64) -> (u64, Option<String>) {
     const MIB: u64 = 1 << 20;
     let allowed = (available / 10 * 6 / servers.max(1)).max(64 * MIB);
     let [wanted, data] = [wanted, data].map(|bytes| bytes.next_multiple_of(MIB));
-    let given = wanted.max(data).min(allowed) / MIB * MIB;
+    let asked = if wanted == 0 { data } else { wanted };
+    let given = asked.min(allowed) / MIB * MIB;
     let together = match servers {
         0 | 1 => String::new(),
         many => format!(
             "; {many} servers would need {} MiB together, and {} MiB can be had",
-            many * wanted.max(data) / MIB,
+            many * asked / MIB,
             many * allowed / MIB
         ),
     };
-    let warning = if given < data {
+    // A pool that was asked to be smaller than the data is no surprise.
+    let warning = if given < data.min(asked) {
         Some(format!(
             "the buffer pool of {} MiB does not hold the data of {} MiB: the disk is measured too; \
              use fewer --rows or a host with more memory{together}",
