@@ -250,13 +250,10 @@ pub fn expected_s(plan: &Plan) -> f64 {
     plan.order.iter().flatten().map(trial_s).sum()
 }
 
-/// `standard` where there is one; a scenario with a single profile has no choice.
+/// The one that the scenario names, else the first: a scenario with a single profile has no choice.
 fn default_profile(scenario: &Scenario) -> String {
-    let standard = "standard".to_owned();
-    if scenario.profile.contains_key(&standard) {
-        return standard;
-    }
-    scenario.profile.keys().next().cloned().unwrap_or(standard)
+    let first = || scenario.profile.keys().next().cloned().unwrap_or_default();
+    scenario.default_profile.clone().unwrap_or_else(first)
 }
 
 fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {

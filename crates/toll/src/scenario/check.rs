@@ -64,6 +64,10 @@ impl Scenario {
         if self.profile.is_empty() {
             bail!("no [profile.NAME] table: give at least one with rounds, window and settle");
         }
+        if let Some(name) = self.default_profile.as_ref().filter(|name| !self.profile.contains_key(*name)) {
+            let known: Vec<_> = self.profile.keys().map(String::as_str).collect();
+            bail!("default_profile = {name:?} is no profile: choose one of {}", known.join(", "));
+        }
         for (name, profile) in &self.profile {
             profile.check().with_context(|| format!("profile `{name}`"))?;
             for arm in profile.arms.iter().flatten() {
@@ -513,6 +517,7 @@ mod tests {
             ("margin_pct = nan", "", runs, "margin_pct = NaN must lie above 0"),
             ("margin_pct = -1", "", runs, "margin_pct = -1 must lie above 0"),
             ("primary = \"p99\"", "", runs, "\"p99\" is no outcome: choose one of qps"),
+            ("default_profile = \"b\"", "", runs, "default_profile = \"b\" is no profile: choose one of a"),
             ("baseline = \"nix\"", "", runs, "`nix` is not among the arms: they are it, none"),
             ("define = { port = \"1\" }", "", runs, "`port` is a name that toll itself fills in"),
             ("define = { Port = \"1\" }", "", runs, "`Port` can never be used"),

@@ -55,6 +55,8 @@ pub struct Scenario {
     pub rig: Vec<toll_record::RigStep>,
     /// `quick`, `standard`, `faithful`.
     pub profile: BTreeMap<String, Profile>,
+    /// The profile of a run that asks for none; absent: the first by name.
+    pub default_profile: Option<String>,
     /// Text that stands for `{name}` in commands; a table is chosen by the server's flavour.
     #[serde(default)]
     pub define: BTreeMap<String, Define>,
