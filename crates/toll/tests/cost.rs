@@ -38,8 +38,8 @@ fn a_command_that_ends_by_itself_closes_its_window_or_is_run_again() {
         // A child of the shell did the reading, and has ended by the window's end.
         assert!(arm["outcomes"]["treatment_cpu_us_per_query"]["mean"].as_f64().unwrap() > 0.0);
         let plan = std::fs::read_to_string(Path::new(&out).join("plan.json")).unwrap();
-        let ends = if options.contains(&"--repeat") { "again" } else { "closes-window" };
-        assert!(plan.contains(&format!("\"ends\": \"{ends}\"")), "{plan}");
+        let ends = if options.contains(&"--repeat") { "\"again\": true" } else { "\"until\": \"done\"" };
+        assert!(plan.contains(ends), "{plan}");
     }
     lab.assert_nothing_left();
 }

@@ -2,7 +2,7 @@
 
 use crate::loss::is_same_statement;
 use crate::server::Server;
-use crate::tcpdump::Tcpdump;
+use crate::tcpdump::{Tcpdump, alone};
 use crate::wire::{Events, Seen};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -24,6 +24,7 @@ fn by_port(events: &Events) -> BTreeMap<u16, Vec<&Seen>> {
 
 /// The load from its beginning, the same from its midst, and what toll load says of it.
 fn captured_twice(server: &Server, options: &[&str]) -> (Events, Vec<u8>, Summary) {
+    let _alone = alone();
     let whole = Tcpdump::listen(server.port(), server.capture_file());
     let options: Vec<String> =
         ["point-select", "--time=60s"].iter().chain(options).map(|o| (*o).into()).collect();

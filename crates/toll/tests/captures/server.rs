@@ -1,6 +1,6 @@
 //! Which private server is spoken to, and which packets pass it meanwhile?
 
-use crate::tcpdump::Tcpdump;
+use crate::tcpdump::{Tcpdump, alone};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -130,6 +130,7 @@ impl Server {
 
     /// The packets that pass the server's port while `work` runs, and what came of it.
     pub fn captured<T>(&self, work: impl FnOnce() -> T) -> (Vec<u8>, T) {
+        let _alone = alone();
         let tcpdump = Tcpdump::listen(self.port(), self.capture_file());
         let outcome = work();
         self.wait_until_alone();

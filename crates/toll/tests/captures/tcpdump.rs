@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,13 @@ pub struct Tcpdump {
     file: PathBuf,
     /// Sends to itself the packet that tells how far tcpdump has read.
     mark: UdpSocket,
+}
+
+/// To be held by whoever wants all packets: beside other captures and their loads the kernel was seen to
+/// drop some, whatever the buffer.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the last packet holds; queries hold no such thing.
