@@ -487,7 +487,11 @@ after_s: number,
 /**
  * Environment variables that it is given, by name.
  */
-env?: Array<string>, };
+env?: Array<string>, 
+/**
+ * Runs beside the others for as long as they take: its own end is waited for by nobody, and a failure.
+ */
+background?: boolean, };
 
 export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes";
 
@@ -569,7 +573,11 @@ complete: boolean, host: Host,
 /**
  * The server that the baseline was measured on; absent where none was in sight.
  */
-server?: Server | null, workload: Workload, 
+server?: Server | null, 
+/**
+ * What held each treatment's processes; absent in older runs.
+ */
+held_in?: HeldIn | null, workload: Workload, 
 /**
  * In the order of the plan.
  */
@@ -716,7 +724,7 @@ fresh_sessions: boolean,
  */
 remote_port: number | null, };
 
-export type TrialColumn = "seconds" | "stalled-s";
+export type TrialColumn = "seconds" | "stalled-s" | "recovery-s";
 
 export type Verdict = "baseline" | "costly" | "cheaper" | "no-effect" | "unclear" | "no-interval" | "not-compared";
 

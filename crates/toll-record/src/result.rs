@@ -1,6 +1,6 @@
 //! What did the analysis find? Reproducible from the rest of the run.
 
-use crate::{PacketCounts, QueryCount, Role, Server, Workload};
+use crate::{HeldIn, PacketCounts, QueryCount, Role, Server, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -42,6 +42,9 @@ pub struct RunResult {
     /// The server that the baseline was measured on; absent where none was in sight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
+    /// What held each treatment's processes; absent in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_in: Option<HeldIn>,
     pub workload: Workload,
     /// In the order of the plan.
     pub arms: Vec<ArmResult>,

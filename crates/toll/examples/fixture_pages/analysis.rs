@@ -52,6 +52,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
         complete: true,
         host: recorded.host.clone(),
         server: plan.server.clone(),
+        held_in: None,
         workload: recorded.made[0].arm.workload.clone(),
         aa: Some(AaCheck {
             arm: "none2".into(),

@@ -110,6 +110,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         complete,
         host: recorded.host.clone().unwrap_or_default(),
         server: plan.server.clone(),
+        held_in: plan.held_in,
         workload: plan.arms[arms.baseline].workload.clone(),
         arms: arm_results(recorded, &trials, &arms, compared, artefacts),
         aa: aa.map(|(_, check)| check),

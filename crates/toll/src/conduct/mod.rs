@@ -6,6 +6,8 @@
 mod account;
 mod before;
 mod calm;
+#[cfg(test)]
+mod pretended;
 mod progress;
 mod readings;
 mod real;

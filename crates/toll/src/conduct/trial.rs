@@ -48,6 +48,8 @@ const LOOK_US: u64 = 200_000;
 const LOOK_CLOSELY_US: u64 = 2_000;
 /// How often it is looked whether a meter has counted enough: it reports less often than this.
 const COUNT_US: u64 = 20_000;
+/// Nothing takes longer to come on: what says that it is on is waited for ten seconds.
+const STARTS_WITHIN_US: u64 = 60_000_000;
 /// A meter's last bin may be this late before it is held to be silent.
 const BINS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -106,17 +108,18 @@ impl<W: World> Conductor<'_, W> {
             return Ok(None);
         }
         let length_us = micros(arm.window.at_most_s());
+        let open_us = length_us + if until_done { STARTS_WITHIN_US } else { 0 };
         let now = self.world.now_us();
         let (begin, mut end) = match self.world.meter() {
             Some(meter) => {
                 meter.check()?;
                 let width = meter.bin_width_us();
                 let begin = meter.edge_at_or_after(now + width / 2);
-                let end = begin + length_us.div_ceil(width).max(1) * width;
+                let end = begin + open_us.div_ceil(width).max(1) * width;
                 meter.open_window(begin, end);
                 (begin, end)
             }
-            None => (now, now + length_us),
+            None => (now, now + open_us),
         };
         if !self.world.sleep_until(begin) {
             return Ok(None);
@@ -125,32 +128,37 @@ impl<W: World> Conductor<'_, W> {
         let begin_wall_us = begin_line.wall_us;
         self.world.write(begin_line);
         self.world.take_runs();
+        let mut bound = end;
         if until_done {
             self.switch_on(arm, place)?;
+            // What it is given is its own time: a busy host may take long to start it.
+            bound = end.min(self.world.now_us() + length_us);
         }
-        let mut is_done = false;
+        let (mut is_done, mut closes) = (false, until_done);
         let mut next = begin;
-        while next < end {
+        while next < bound {
             let step_us = if matches!(arm.window, Window::Count { .. }) { COUNT_US } else { LOOK_US };
-            next = (next.max(self.world.now_us()) + step_us).min(end);
+            next = (next.max(self.world.now_us()) + step_us).min(bound);
             let Some(over) = self.watch(arm, next)? else { return Ok(None) };
             if let Some(meter) = self.world.meter() {
                 meter.check()?;
             }
             if over || self.has_counted(&arm.window) {
-                is_done = over;
-                let now = self.world.now_us();
-                end = match self.world.meter() {
-                    Some(meter) => {
-                        let edge = meter.edge_at_or_after(now).max(begin + meter.bin_width_us());
-                        meter.close_at(edge)
-                    }
-                    None => now.max(begin + 1),
-                };
-                if !self.world.sleep_until(end) {
-                    return Ok(None);
-                }
+                (is_done, closes) = (over, true);
                 break;
+            }
+        }
+        if closes {
+            let now = self.world.now_us();
+            end = match self.world.meter() {
+                Some(meter) => {
+                    let edge = meter.edge_at_or_after(now).max(begin + meter.bin_width_us());
+                    meter.close_at(edge)
+                }
+                None => now.max(begin + 1),
+            };
+            if !self.world.sleep_until(end) {
+                return Ok(None);
             }
         }
         let (at_end, mut end_line) = self.edge(arm, place, Step::WindowEnd, end);

@@ -195,24 +195,46 @@ fn end(
     if members().is_empty() {
         return Ending::Gone;
     }
-    for (signal, ending) in [
-        (first, Ending::Asked(first)),
-        (Signal::SIGTERM, Ending::Asked(Signal::SIGTERM)),
-        (Signal::SIGKILL, Ending::Killed),
-    ] {
-        // Gone between the look and the signal: the next look says so.
-        let _ = send(signal);
+    // The kernel needs time to tear down a large address space even after SIGKILL.
+    let last = grace.max(Duration::from_secs(10));
+    let steps = [(first, grace), (Signal::SIGTERM, grace), (Signal::SIGKILL, last)];
+    let gone_within = |patience: Duration| {
         let asked = Instant::now();
-        // The kernel needs time to tear down a large address space even after SIGKILL.
-        let wait = if signal == Signal::SIGKILL { grace.max(Duration::from_secs(10)) } else { grace };
-        while asked.elapsed() < wait {
+        loop {
             if members().is_empty() {
-                return ending;
+                return true;
+            }
+            if asked.elapsed() >= patience {
+                return false;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+    };
+    // Gone between the look and the signal: the next look says so.
+    let send = |signal| {
+        let _ = send(signal);
+    };
+    match escalate(&steps, send, gone_within) {
+        (_, false) => Ending::Stuck,
+        (Some(Signal::SIGKILL), true) => Ending::Killed,
+        (signal, true) => Ending::Asked(signal.unwrap_or(first)),
     }
-    Ending::Stuck
+}
+
+/// The one way in which toll ends processes: each signal in its turn, until they are gone within the patience
+/// that goes with it. The answer is the last signal sent, and whether they are gone.
+pub fn escalate(
+    steps: &[(Signal, Duration)],
+    mut send: impl FnMut(Signal),
+    mut gone_within: impl FnMut(Duration) -> bool,
+) -> (Option<Signal>, bool) {
+    for &(signal, patience) in steps {
+        send(signal);
+        if gone_within(patience) {
+            return (Some(signal), true);
+        }
+    }
+    (steps.last().map(|step| step.0), steps.is_empty())
 }
 
 #[cfg(test)]

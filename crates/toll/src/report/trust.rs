@@ -7,7 +7,7 @@ use crate::analyse::{judged, judged_by, margin};
 use crate::catalogue::{definition, is_duration};
 use crate::counted::counted;
 use crate::figures;
-use toll_record::{Role, RunResult};
+use toll_record::{HeldIn, Role, RunResult};
 
 /// (what, the fact), in the order of use.
 pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
@@ -31,6 +31,7 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
     ));
     facts.push(("on", host(run)));
     facts.push(("load", load(run)));
+    facts.extend(run.held_in.map(|held_in| ("treatments", held(held_in).to_owned())));
     let cost = &run.self_cost;
     facts.push((
         "toll itself",
@@ -120,6 +121,15 @@ fn host(run: &RunResult) -> String {
     match &run.server {
         Some(server) => format!("{host}; {} {} ({})", server.flavour, server.version, server.kind),
         None => format!("{host}; no server"),
+    }
+}
+
+fn held(held_in: HeldIn) -> &'static str {
+    match held_in {
+        HeldIn::ControlGroup => "each process in a control group: its children are counted, ended or not",
+        HeldIn::ProcessGroup => {
+            "in process groups, no control group could be had: what a child used that has ended may be missed"
+        }
     }
 }
 

@@ -2,17 +2,16 @@
 //!
 //! Each refusal quotes what was written and says what is allowed. Never looks at the host.
 
-use super::{Arm, Define, Ends, Profile, Rate, Scenario, Seconds, Subject, Sweep, Until, Workload};
-use crate::artefacts::{self, Shape, Writer};
+use super::{Define, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload};
 use crate::catalogue::{definition, names};
 use crate::stage::rig;
-use crate::treatment::{BUILT_IN, Definitions, is_name};
+use crate::treatment::{BUILT_IN, is_name};
 use anyhow::{Context, bail, ensure};
-use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{ArtefactKind, Compare, Definition, Meter, Role, RowUpdate};
+use std::collections::BTreeSet;
+use toll_record::{Compare, Definition};
 
 /// Servers that definitions and options can differ for.
-const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
+pub(super) const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
 /// What makes a load; `none` is none.
 const DRIVERS: [&str; 3] = ["toll", "sysbench", "none"];
 /// More than a year of the shortest rounds; beyond it only a slip of the finger.
@@ -21,10 +20,6 @@ pub const MOST_ROUNDS: u32 = 10_000;
 pub const LONGEST_S: f64 = 86_400.0;
 /// A margin of so many percent calls nearly everything no effect.
 const WIDEST_MARGIN_PCT: f64 = 1_000.0;
-/// Each copy is a process, and its share of the host small.
-const MOST_COPIES: u32 = 1_000;
-/// More CPUs than a control can sensibly burn.
-const MOST_BURNT: f64 = 1_024.0;
 
 impl Scenario {
     pub(super) fn check(&self) -> anyhow::Result<()> {
@@ -292,200 +287,6 @@ impl Sweep {
         }
         Ok(())
     }
-}
-
-impl Arm {
-    fn check(&self, define: &BTreeMap<String, Define>) -> anyhow::Result<()> {
-        self.check_treatment()?;
-        self.check_window()?;
-        self.workload.check()?;
-        if let Some(share) = self.burn_share {
-            ensure!(
-                share > 0.0 && share <= MOST_BURNT,
-                "burn_share = {share} must be above 0: 0.5 is half of one CPU"
-            );
-        }
-        ensure!(self.remote_port != Some(0), "remote_port = 0: a listener needs a port of 1 to 65535");
-        for name in &self.env {
-            let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-            ensure!(
-                is_name && !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()),
-                "env = {name:?} is no name of an environment variable: give names without values"
-            );
-        }
-        for flavour in FLAVOURS {
-            self.check_placeholders(define, flavour)?;
-        }
-        Ok(())
-    }
-
-    fn check_treatment(&self) -> anyhow::Result<()> {
-        let single = self.command.is_some() || self.stages.is_some();
-        ensure!(
-            self.process.is_empty() || !single,
-            "`process` lists all processes of the arm: leave `command` and `stages` out, or `process`"
-        );
-        let of_single = [
-            ("stdout", self.stdout.is_some()),
-            ("ready", self.ready.is_some()),
-            ("stop", self.stop.is_some()),
-            ("probe", self.probe.is_some()),
-        ];
-        for (key, given) in of_single {
-            ensure!(
-                single || !given,
-                "`{key}` is about a command: give it beside `command`, or in each `process` that it is about"
-            );
-        }
-        ensure!(
-            self.process.is_empty() || self.process.iter().any(|member| !member.background),
-            "all processes are in the background: there is nothing that they run beside"
-        );
-        for member in self.members() {
-            match (&member.command, &member.stages) {
-                (Some(_), None) => {}
-                (None, Some(stages)) if stages.is_empty() => bail!("`stages` is empty"),
-                (None, Some(_)) => {}
-                _ => bail!("a process takes `command`, or `stages` for a pipeline: one of them"),
-            }
-            ensure!(
-                member.copies.is_none_or(|copies| (1..=MOST_COPIES).contains(&copies)),
-                "copies = {}: use 1 to {MOST_COPIES}",
-                member.copies.unwrap_or_default()
-            );
-            for (name, length) in [("after", member.after), ("stagger", member.stagger)] {
-                ensure!(
-                    (0.0..=LONGEST_S).contains(&length.0),
-                    "{name} = {} s: it must be a day at most",
-                    length.0
-                );
-            }
-        }
-        self.update.iter().try_for_each(check_update)?;
-        ensure!(
-            self.artefact != Some(ArtefactKind::Unknown),
-            "there is no such `artefact`: use {}",
-            artefacts::names()
-        );
-        ensure!(
-            (self.artefact == Some(ArtefactKind::Server)) == self.count.is_some(),
-            "`artefact = \"server\"` and `count` go together"
-        );
-        if self.artefact.is_some_and(|kind| artefacts::of(kind).writer == Writer::Server) {
-            ensure!(
-                !self.set.0.is_empty() || !self.on.is_empty(),
-                "the server writes such an artefact: `set` or `on` tells it to"
-            );
-        }
-        ensure!(
-            self.remote_port.is_none() || self.writes_file(),
-            "`remote_port` takes `artefact`, the kind of file that arrives at the far end"
-        );
-        ensure!(
-            self.role != Role::PositiveControl || self.burn_share.is_some(),
-            "a positive control needs `burn_share`, the share of one CPU that it burns"
-        );
-        Ok(())
-    }
-
-    fn check_window(&self) -> anyhow::Result<()> {
-        let members = self.members();
-        if let Some(at_most) = self.at_most {
-            ensure!(
-                at_most.0 > 0.0 && at_most.0 <= LONGEST_S,
-                "at_most = {} s must be above 0, and a day at most",
-                at_most.0
-            );
-            ensure!(
-                self.ends == Ends::ClosesWindow || self.until.is_some(),
-                "`at_most` bounds a window that something else ends: give `until` or ends = \"closes-window\""
-            );
-        }
-        if let Some(until) = self.until {
-            ensure!(
-                !matches!(self.ends, Ends::ClosesWindow | Ends::Rehearse),
-                "`until` and `ends` say two things about the window's end: leave one out"
-            );
-            let (Until::Statements(count) | Until::Events(count) | Until::Packets(count)) = until;
-            ensure!(count > 0, "`until` counts to 0: one is the least");
-            let counts_packets = matches!(self.meter, Some(Meter::Link(_)));
-            ensure!(
-                counts_packets == matches!(until, Until::Packets(_)),
-                "`until` packets goes with meter = {{ link = \"DEVICE\" }}, and nothing else does"
-            );
-        }
-        let has_own_load = self.workload.driver.as_deref().is_some_and(|driver| driver != "none");
-        ensure!(
-            !(has_own_load && self.counts_statements()),
-            "`meter` counts where no load of toll's runs: leave it out, or say workload = {{ driver = \"none\" }}"
-        );
-        if self.ends == Ends::Never {
-            return Ok(());
-        }
-        ensure!(
-            !members.is_empty(),
-            "`ends` is about commands that end by themselves: give `command`, `stages` or `process`"
-        );
-        ensure!(
-            members.iter().all(|member| member.ready.is_none()),
-            "`ready` waits for a command that lasts, and `ends` says that it does not: leave one out"
-        );
-        Ok(())
-    }
-
-    fn writes_file(&self) -> bool {
-        self.artefact.is_some_and(|kind| artefacts::of(kind).shape != Shape::None)
-    }
-
-    /// Quotes close, and every placeholder is known by the time that it is filled in.
-    fn check_placeholders(&self, define: &BTreeMap<String, Define>, flavour: &str) -> anyhow::Result<()> {
-        let mut definitions = Definitions::new(define, flavour);
-        for (name, _) in BUILT_IN {
-            let unknown = match name {
-                "artefact" => !self.writes_file(),
-                "remote_ip" | "remote_port" => self.remote_port.is_none(),
-                "copy" => self.process.is_empty(),
-                _ => false,
-            };
-            if unknown {
-                definitions.forget(name);
-            }
-        }
-        // One that is defined for other servers only makes the arm unavailable on this one.
-        for (name, value) in define {
-            if matches!(value, Define::ByFlavour(by) if !by.contains_key(flavour)) {
-                definitions.define(name, "x".into());
-            }
-        }
-        for member in self.members() {
-            for command in member.commands() {
-                definitions.words(command)?;
-            }
-            if let Some(stdout) = &member.stdout {
-                definitions.apply(stdout)?;
-            }
-        }
-        for (_, value) in self.set.0.iter().chain(&self.set_if_known.0) {
-            definitions.apply(value)?;
-        }
-        Ok(())
-    }
-}
-
-fn check_update(update: &RowUpdate) -> anyhow::Result<()> {
-    if update.table.split('.').count() != 2 || update.table.split('.').any(str::is_empty) {
-        bail!(
-            "`update` of the table `{}`: name it with its schema, as in performance_schema.setup_consumers",
-            update.table
-        );
-    }
-    if update.key.is_empty() || update.set.is_empty() {
-        bail!("`update` of {}: give `key` (the columns that tell its rows apart) and `set`", update.table);
-    }
-    if let Some(column) = update.key.iter().find(|column| update.set.contains_key(*column)) {
-        bail!("`update` of {}: `{column}` is a key, which cannot be set", update.table);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

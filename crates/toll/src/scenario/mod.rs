@@ -1,6 +1,7 @@
 //! What does a scenario file say? As written: nothing is resolved, looked up or started here.
 
 mod check;
+mod check_arm;
 mod duration;
 #[cfg(test)]
 mod page;

@@ -358,13 +358,13 @@ impl Group {
         let mut ended = self.gone_within(UNAIDED);
         let _paused = if ended { None } else { load.map(Pausable::pause) };
         ended = ended || self.gone_within(PATIENCE);
-        for (signal, patience) in [(Signal::SIGTERM, PATIENCE), (Signal::SIGKILL, LAST_PATIENCE)] {
-            if ended {
-                break;
-            }
-            report.escalated_to = Some(signal);
-            let _ = killpg(pgid, signal);
-            ended = self.gone_within(patience);
+        if !ended {
+            let steps = [(Signal::SIGTERM, PATIENCE), (Signal::SIGKILL, LAST_PATIENCE)];
+            let send = |signal| {
+                let _ = killpg(pgid, signal);
+            };
+            (report.escalated_to, ended) =
+                process::escalate(&steps, send, |patience| self.gone_within(patience));
         }
         self.ended_us.get_or_insert_with(clock::mono_us);
         report.waited = begun.elapsed();

@@ -10,6 +10,7 @@ mod toll_driver;
 pub use counter::Counter;
 pub use feed::{Feed, Live, WindowLoad};
 
+use crate::journal::process::escalate;
 use crate::journal::{Journal, UndoId};
 use crate::recorder::Recorder;
 use crate::signals;
@@ -157,16 +158,19 @@ impl Driver {
     pub fn stop(mut self, journal: &Journal) -> anyhow::Result<()> {
         self.cpu_us_at_end = self.cpu_us();
         let pid = Pid::from_raw(self.child.id() as i32);
-        for (signal, patience) in [(Signal::SIGTERM, STOP_WITHIN), (Signal::SIGKILL, STOP_WITHIN)] {
-            if self.ended() {
-                break;
-            }
+        if !self.ended() {
             #[allow(clippy::disallowed_methods)] // a child that has not been waited for
-            let _ = kill(pid, signal);
-            let begun = Instant::now();
-            while !self.ended() && begun.elapsed() < patience {
-                std::thread::sleep(Duration::from_millis(2));
-            }
+            let send = |signal| {
+                let _ = kill(pid, signal);
+            };
+            let steps = [(Signal::SIGTERM, STOP_WITHIN), (Signal::SIGKILL, STOP_WITHIN)];
+            escalate(&steps, send, |patience| {
+                let begun = Instant::now();
+                while !self.ended() && begun.elapsed() < patience {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                self.ended()
+            });
         }
         if !self.ended() {
             bail!("the load driver cannot be ended: see `toll clean`");

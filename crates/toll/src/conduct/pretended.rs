@@ -1,0 +1,296 @@
+//! A host, a load and a treatment that are not there, on a clock that moves only when somebody waits.
+
+use super::StaysOn;
+use super::calm::Waited;
+use super::trial::{Closed, Place};
+use super::world::{Meter, Off, World};
+use crate::treatment::Reading;
+use crate::workload::{Live, WindowLoad};
+use anyhow::{anyhow, bail};
+use hdrhistogram::Histogram;
+use std::cell::Cell;
+use std::time::Duration;
+use toll_record::{Arm, Cpu, Meter as Counts, ProcessEnd, Step, TrialLine};
+
+pub const BIN_US: u64 = 100_000;
+/// Statements a second of the pretended load.
+pub const RATE: u64 = 1_000;
+
+/// What is to go wrong, and when.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fault {
+    None,
+    /// The treatment of this arm fails: to come on, to stay on (after so many us), to go off.
+    Start(&'static str),
+    Dies(&'static str, u64),
+    StaysOn(&'static str),
+    /// The load fails to start, or its meter falls silent, with this arm.
+    NoLoad(&'static str),
+    Silent(&'static str),
+    /// A signal arrives at this moment.
+    Interrupt(u64),
+    /// The server is another process when it is looked at for the so many-th time.
+    Restart(u32),
+}
+
+/// A world in which time passes only when somebody waits.
+pub struct Pretended {
+    pub now_us: Cell<u64>,
+    fault: Fault,
+    meter: Option<PretendedMeter>,
+    /// Arm whose treatment is on, since when, and whether its members last.
+    pub on: Option<(String, u64)>,
+    /// How long each arm's processes take, microseconds; those of others last.
+    pub takes: Vec<(&'static str, u64)>,
+    not_put_back: bool,
+    looked_at_server: u32,
+    rehearsing: bool,
+    pub lines: Vec<TrialLine>,
+    /// What was done, in order.
+    pub done: Vec<String>,
+}
+
+pub struct PretendedMeter {
+    arm: String,
+    silent: bool,
+    window: Option<(u64, u64)>,
+    now_us: u64,
+}
+
+impl Pretended {
+    pub fn new(fault: Fault) -> Self {
+        Self {
+            now_us: Cell::new(1_000_030),
+            fault,
+            meter: None,
+            on: None,
+            takes: Vec::new(),
+            not_put_back: false,
+            looked_at_server: 0,
+            rehearsing: false,
+            lines: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    pub fn steps(&self, trial: u32) -> Vec<Step> {
+        self.lines.iter().filter(|line| line.trial == trial).map(|line| line.step).collect()
+    }
+
+    pub fn windows(&self) -> Vec<(&str, u64, u64)> {
+        let ends = self.lines.iter().filter(|line| line.step == Step::WindowEnd);
+        ends.filter_map(|end| {
+            let is_its = |line: &&TrialLine| line.trial == end.trial && line.step == Step::WindowBegin;
+            let begin = self.lines.iter().find(is_its)?;
+            Some((end.arm.as_str(), begin.mono_us, end.mono_us))
+        })
+        .collect()
+    }
+}
+
+impl World for Pretended {
+    fn now_us(&self) -> u64 {
+        self.now_us.get()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.now_us.get() + 7
+    }
+
+    fn is_interrupted(&self) -> bool {
+        matches!(self.fault, Fault::Interrupt(at) if self.now_us.get() >= at)
+    }
+
+    fn sleep_until(&self, moment_us: u64) -> bool {
+        let until = match self.fault {
+            Fault::Interrupt(at) => moment_us.min(at),
+            _ => moment_us,
+        };
+        self.now_us.set(self.now_us.get().max(until));
+        !self.is_interrupted()
+    }
+
+    fn ready_meter(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
+        if self.fault == Fault::NoLoad(name_of(arm)) {
+            bail!("the driver delivers nothing");
+        }
+        let silent = self.fault == Fault::Silent(name_of(arm));
+        self.done.push(format!("load {}{}", arm.name, if fresh { " anew" } else { "" }));
+        self.meter = (arm.meter != Counts::None).then(|| PretendedMeter {
+            arm: arm.name.clone(),
+            silent,
+            window: None,
+            now_us: self.now_us.get(),
+        });
+        Ok(())
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn Meter> {
+        let now_us = self.now_us.get();
+        let meter = self.meter.as_mut()?;
+        meter.now_us = now_us;
+        Some(meter)
+    }
+
+    fn stop_load(&mut self) -> anyhow::Result<()> {
+        self.meter = None;
+        Ok(())
+    }
+
+    fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
+        assert!(self.on.is_none(), "{} while {:?} is on", arm.name, self.on);
+        assert!(lasts_s >= arm.window.at_most_s());
+        if self.fault == Fault::Start(name_of(arm)) {
+            bail!("no such tool");
+        }
+        self.now_us.set(self.now_us.get() + 12_345);
+        self.done.push(format!("on {} {trial}", arm.name));
+        self.on = Some((arm.name.clone(), self.now_us.get()));
+        Ok(())
+    }
+
+    fn look(&mut self, arm: &Arm, may_end: bool) -> anyhow::Result<bool> {
+        let (on, since_us) = self.on.clone().expect("looked at a treatment that is off");
+        assert_eq!(on, arm.name);
+        let lived_us = self.now_us.get() - since_us;
+        if matches!(self.fault, Fault::Dies(name, after_us) if name == on && lived_us >= after_us) {
+            bail!("member 2 failed");
+        }
+        let takes = self.takes.iter().find(|(name, _)| *name == on);
+        let ended = takes.is_some_and(|(_, us)| lived_us >= *us);
+        if ended && !may_end {
+            bail!("it ended by itself");
+        }
+        Ok(ended)
+    }
+
+    fn take_runs(&mut self) -> (u32, u64) {
+        match &self.on {
+            Some((_, since_us)) => (1, self.now_us.get() - since_us),
+            None => (0, 0),
+        }
+    }
+
+    fn read(&mut self, _arm: &Arm) -> (Cpu, Reading) {
+        (Cpu { host_busy_us: self.now_us.get(), ..Cpu::default() }, Reading::default())
+    }
+
+    fn switch_off(&mut self, arm: &Arm) -> Off {
+        let Some((on, since_us)) = self.on.take() else { return Off::default() };
+        self.done.push(format!("off {on}"));
+        let not_put_back = (self.fault == Fault::StaysOn(name_of(arm))).then(|| {
+            self.not_put_back = true;
+            anyhow!("the server is gone").context(StaysOn)
+        });
+        let end = ProcessEnd {
+            name: on,
+            begin_mono_us: since_us,
+            end_mono_us: self.now_us.get(),
+            exit: Some(0),
+            signal: None,
+            cpu_us: 1,
+            memory_peak_bytes: None,
+            read_bytes: None,
+            written_bytes: None,
+        };
+        Off { notes: Vec::new(), processes: vec![end], not_put_back }
+    }
+
+    fn put_back(&mut self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.not_put_back, "the server is gone still");
+        Ok(())
+    }
+
+    fn account(&mut self, arm: &Arm, _place: Place, window: Option<&Closed>) {
+        assert!(self.on.is_none(), "counted while it is on");
+        self.done.push(format!("{} {}", if window.is_some() { "count" } else { "discard" }, arm.name));
+    }
+
+    fn wait_until_calm(&mut self) -> Waited {
+        Waited::Calm
+    }
+
+    fn unwritten_bytes(&self) -> u64 {
+        0
+    }
+
+    fn calm_is(&mut self, unwritten: Vec<u64>, _window: Duration) {
+        self.done.push(format!("calm of {}", unwritten.len()));
+    }
+
+    fn server_restarted(&mut self) -> anyhow::Result<bool> {
+        self.looked_at_server += 1;
+        Ok(self.fault == Fault::Restart(self.looked_at_server))
+    }
+
+    fn rehearse(&mut self, on: bool) {
+        self.rehearsing = on;
+    }
+
+    fn write(&mut self, line: TrialLine) {
+        if !self.rehearsing {
+            self.lines.push(line);
+        }
+    }
+
+    fn write_latency(&mut self, _: &str, _: u32, _: u64, _: u64, _: Box<Histogram<u64>>) {}
+
+    fn check_record(&self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn say(&self, _text: &str) {}
+
+    fn show(&self, _place: Place, _arm: &str) {}
+}
+
+impl Meter for PretendedMeter {
+    fn check(&mut self) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn live(&self) -> Option<Live> {
+        None
+    }
+
+    fn bin_width_us(&self) -> u64 {
+        BIN_US
+    }
+
+    fn edge_at_or_after(&self, moment_us: u64) -> u64 {
+        moment_us.div_ceil(BIN_US) * BIN_US
+    }
+
+    fn open_window(&mut self, begin_us: u64, end_us: u64) {
+        assert!(begin_us >= self.now_us, "a window of {} that has begun already", self.arm);
+        self.window = Some((begin_us, end_us));
+    }
+
+    fn counted(&self) -> (u64, u64) {
+        let Some((begin_us, _)) = self.window else { return (0, 0) };
+        let bins = self.now_us.saturating_sub(begin_us) / BIN_US;
+        (bins * RATE * BIN_US / 1_000_000, bins)
+    }
+
+    fn close_at(&mut self, edge_us: u64) -> u64 {
+        let window = self.window.as_mut().expect("a window is open");
+        window.1 = edge_us.min(window.1);
+        window.1
+    }
+
+    fn close_window(&mut self, _within: Duration) -> Option<WindowLoad> {
+        let (begin_us, end_us) = self.window.take()?;
+        let statements = (end_us - begin_us) * RATE / 1_000_000;
+        let load = WindowLoad {
+            statements,
+            events: statements,
+            latency_us_sum: 500 * statements,
+            ..WindowLoad::default()
+        };
+        (!self.silent).then_some(load)
+    }
+}
+
+fn name_of(arm: &Arm) -> &'static str {
+    ["none", "tool", "dump", "count"].into_iter().find(|name| *name == arm.name).unwrap_or("other")
+}
