@@ -37,8 +37,10 @@ impl Tcpdump {
         let mark = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mark_port = mark.local_addr().unwrap().port();
         let mut child = Command::new("tcpdump")
-            // Room for what comes while it gets no CPU; each packet is in the file once it is read.
-            .args(["-i", "lo", "-B", "131072", "-U", "-s", "0", "-Z", "root", "-w"])
+            // Room for what comes while it gets no CPU; each packet is in the file once it is read. The ring's
+            // blocks are as large as the largest packet that is asked for: without a bound (256 KiB) the kernel
+            // finds room for few of them on a host whose memory is in pieces.
+            .args(["-i", "lo", "-B", "131072", "-U", "-s", "66000", "-Z", "root", "-w"])
             .arg(&file)
             .arg(format!("tcp port {port} or udp port {mark_port}"))
             .stderr(Stdio::piped())
