@@ -54,6 +54,14 @@ pub struct ProcessEnd {
     /// Largest resident set of its processes, as last seen; absent where none was seen alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_peak_bytes: Option<u64>,
+    /// Time in which some of its processes waited for a CPU, a device, memory, by the control group's pressure;
+    /// absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_cpu_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_io_us: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_memory_us: Option<u64>,
     /// From and towards storage, as last seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_bytes: Option<u64>,

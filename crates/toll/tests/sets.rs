@@ -60,6 +60,12 @@ fn each_process_of_a_set_has_a_begin_an_end_and_what_it_used_of_its_own() {
         assert!(at("nap 3", "end_mono_us") >= at("nap 3", "begin_mono_us") + 300_000, "{all:#?}");
         // 40 MB through gzip take CPU time, sleeping takes none.
         assert!(at("pipe", "cpu_us") > 20_000 && at("nap", "cpu_us") < 20_000, "{all:#?}");
+        if lab.has_cgroups() && Path::new("/proc/pressure/cpu").exists() {
+            assert!(
+                named("pipe")["waited_cpu_us"].is_u64() && named("beside")["waited_io_us"].is_u64(),
+                "{all:#?}"
+            );
+        }
         assert_eq!((&named("pipe")["exit"], &named("beside")["signal"]), (&0.into(), &15.into()));
     }
     let result = result_of(&out);

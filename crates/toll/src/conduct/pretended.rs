@@ -190,6 +190,9 @@ impl World for Pretended {
             signal: None,
             cpu_us: 1,
             memory_peak_bytes: None,
+            waited_cpu_us: None,
+            waited_io_us: None,
+            waited_memory_us: None,
             read_bytes: None,
             written_bytes: None,
         };

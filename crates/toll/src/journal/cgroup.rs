@@ -52,6 +52,44 @@ pub fn cpu_us(group: &Path) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
 }
 
+/// What the kernel says of a group's processes, ended or not; each figure as far as the kernel keeps it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub memory_peak_bytes: Option<u64>,
+    pub read_bytes: Option<u64>,
+    pub written_bytes: Option<u64>,
+    /// Time in which some process of the group waited for a CPU, a device, memory; microseconds.
+    pub waited_cpu_us: Option<u64>,
+    pub waited_io_us: Option<u64>,
+    pub waited_memory_us: Option<u64>,
+}
+
+/// Reads what there is of a group. Peak and I/O need controllers that a host may not have handed out;
+/// waiting is there wherever the kernel keeps pressure.
+pub fn figures(group: &Path) -> Figures {
+    let text = |name: &str| std::fs::read_to_string(group.join(name)).ok();
+    let io = text("io.stat");
+    let bytes = |key: &str| {
+        let values = io.as_deref()?.split_ascii_whitespace().filter_map(|field| field.strip_prefix(key));
+        Some(values.filter_map(|value| value.parse::<u64>().ok()).sum())
+    };
+    let waited = |name: &str| pressure_us(&text(name)?);
+    Figures {
+        memory_peak_bytes: text("memory.peak").and_then(|peak| peak.trim().parse().ok()),
+        read_bytes: bytes("rbytes="),
+        written_bytes: bytes("wbytes="),
+        waited_cpu_us: waited("cpu.pressure"),
+        waited_io_us: waited("io.pressure"),
+        waited_memory_us: waited("memory.pressure"),
+    }
+}
+
+/// Of the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
+fn pressure_us(text: &str) -> Option<u64> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    some.split_ascii_whitespace().find_map(|field| field.strip_prefix("total=")?.parse().ok())
+}
+
 fn below(group: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(group).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
@@ -96,4 +134,27 @@ pub fn remove(group: &Path) -> Result<Option<usize>> {
         }
     }
     Ok(Some(left.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_as_far_as_there_are_any() {
+        let group = tempfile::tempdir().unwrap();
+        assert_eq!(figures(group.path()), Figures::default());
+        let write = |name: &str, text: &str| std::fs::write(group.path().join(name), text).unwrap();
+        write("memory.peak", "4096\n");
+        write("io.stat", "8:0 rbytes=10 wbytes=3 rios=1 wios=1\n254:0 rbytes=5 wbytes=4 rios=1\n");
+        write("cpu.pressure", "some avg10=0.00 avg60=1.10 avg300=0.20 total=777\nfull avg10=0.0 total=1\n");
+        let expected = Figures {
+            memory_peak_bytes: Some(4096),
+            read_bytes: Some(15),
+            written_bytes: Some(7),
+            waited_cpu_us: Some(777),
+            ..Figures::default()
+        };
+        assert_eq!(figures(group.path()), expected);
+    }
 }

@@ -37,6 +37,8 @@ pub struct Group {
     ended_us: Option<u64>,
     usage: Usage,
     looked: Option<Instant>,
+    /// Of its control group, once it has ended.
+    figures: cgroup::Figures,
     /// Where one can be had; else the process group is all there is.
     cgroup: Option<PathBuf>,
     /// CPU of processes that have ended, with their children's; only a parent is told.
@@ -134,6 +136,7 @@ impl Group {
             ended_us: None,
             usage: Usage::default(),
             looked: None,
+            figures: cgroup::Figures::default(),
             cgroup: bench.cgroup.map(|run| make_cgroup(run, stem)).transpose()?,
             ended_cpu_us: 0,
             secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
@@ -266,9 +269,13 @@ impl Group {
             exit: last.and_then(|status| status.code()),
             signal: last.and_then(|status| status.signal()),
             cpu_us: self.cpu_us(),
-            memory_peak_bytes: self.usage.memory_peak_bytes(),
-            read_bytes: self.usage.read_bytes(),
-            written_bytes: self.usage.written_bytes(),
+            // The group's own figures know of children that no look has met.
+            memory_peak_bytes: self.figures.memory_peak_bytes.or(self.usage.memory_peak_bytes()),
+            read_bytes: self.figures.read_bytes.or(self.usage.read_bytes()),
+            written_bytes: self.figures.written_bytes.or(self.usage.written_bytes()),
+            waited_cpu_us: self.figures.waited_cpu_us,
+            waited_io_us: self.figures.waited_io_us,
+            waited_memory_us: self.figures.waited_memory_us,
         }
     }
 
@@ -370,6 +377,7 @@ impl Group {
         report.waited = begun.elapsed();
         let used_us = self.cpu_us();
         if let Some(cgroup) = self.cgroup.take() {
+            self.figures = cgroup::figures(&cgroup);
             self.ended_cpu_us = used_us;
             match cgroup::remove(&cgroup) {
                 Ok(strays) => report.strays = if ended { strays.unwrap_or(0) } else { 0 },

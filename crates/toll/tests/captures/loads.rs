@@ -26,8 +26,13 @@ const LOADS: [Load; 6] = [
 
 impl Load {
     fn options(&self) -> Vec<String> {
-        let mut options =
-            vec!["read-only".into(), "--time=1s".into(), format!("--threads={}", self.connections)];
+        // At a pace that a capture can follow on a busy host: what is asked is whether all is there.
+        let mut options = vec![
+            "read-only".into(),
+            "--time=1s".into(),
+            "--rate=300".into(),
+            format!("--threads={}", self.connections),
+        ];
         if !self.prepared {
             options.push("--text".into());
         }

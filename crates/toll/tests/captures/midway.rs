@@ -2,7 +2,7 @@
 
 use crate::loss::is_same_statement;
 use crate::server::Server;
-use crate::tcpdump::{Tcpdump, alone};
+use crate::tcpdump::{Tcpdump, alone, whole};
 use crate::wire::{Events, Seen};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -25,9 +25,14 @@ fn by_port(events: &Events) -> BTreeMap<u16, Vec<&Seen>> {
 /// The load from its beginning, the same from its midst, and what toll load says of it.
 fn captured_twice(server: &Server, options: &[&str]) -> (Events, Vec<u8>, Summary) {
     let _alone = alone();
-    let whole = Tcpdump::listen(server.port(), server.capture_file());
+    whole(|| capture_twice(server, options))
+}
+
+/// None where the kernel dropped packets.
+fn capture_twice(server: &Server, options: &[&str]) -> Option<(Events, Vec<u8>, Summary)> {
+    let all = Tcpdump::listen(server.port(), server.capture_file());
     let options: Vec<String> =
-        ["point-select", "--time=60s"].iter().chain(options).map(|o| (*o).into()).collect();
+        ["point-select", "--time=60s", "--rate=3000"].iter().chain(options).map(|o| (*o).into()).collect();
     let mut load = server.load_command(&options).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(load.stdout.take().unwrap()).lines().map_while(Result::ok);
     // A line each second: by the first the load is under way.
@@ -39,8 +44,8 @@ fn captured_twice(server: &Server, options: &[&str]) -> (Events, Vec<u8>, Summar
     let last = lines.last().unwrap();
     assert!(load.wait().unwrap().success());
     server.wait_until_alone();
-    let late = late.stop();
-    (Events::with(&whole.stop(), &server.config()), late, serde_json::from_str(&last).unwrap())
+    let (late, all) = (late.stop(), all.stop());
+    Some((Events::with(&all?, &server.config()), late?, serde_json::from_str(&last).unwrap()))
 }
 
 /// When the first packet of a capture was seen.

@@ -1,6 +1,6 @@
 //! Which private server is spoken to, and which packets pass it meanwhile?
 
-use crate::tcpdump::{Tcpdump, alone};
+use crate::tcpdump::{Tcpdump, alone, whole};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,12 +129,14 @@ impl Server {
     }
 
     /// The packets that pass the server's port while `work` runs, and what came of it.
-    pub fn captured<T>(&self, work: impl FnOnce() -> T) -> (Vec<u8>, T) {
+    pub fn captured<T>(&self, mut work: impl FnMut() -> T) -> (Vec<u8>, T) {
         let _alone = alone();
-        let tcpdump = Tcpdump::listen(self.port(), self.capture_file());
-        let outcome = work();
-        self.wait_until_alone();
-        (tcpdump.stop(), outcome)
+        whole(|| {
+            let tcpdump = Tcpdump::listen(self.port(), self.capture_file());
+            let outcome = work();
+            self.wait_until_alone();
+            Some((tcpdump.stop()?, outcome))
+        })
     }
 
     /// `toll load` over TCP, its lines in JSON.

@@ -31,6 +31,13 @@ const BEFORE_MARK: usize = 16 + 14 + 20 + 8;
 /// No host is so busy that tcpdump, which does nothing else, takes this long to read on.
 const HUNG: Duration = Duration::from_secs(600);
 
+/// What a test needs is a whole capture: made anew where the kernel dropped packets, seen once in some hundred
+/// captures (1 of 105,120 packets, with a ring that held all of them).
+pub fn whole<T>(mut capture: impl FnMut() -> Option<T>) -> T {
+    const TRIES: usize = 5;
+    (0..TRIES).find_map(|_| capture()).expect("the kernel drops packets from every capture: is memory short?")
+}
+
 impl Tcpdump {
     /// Returns once it listens.
     pub fn listen(port: u16, file: PathBuf) -> Self {
@@ -56,17 +63,21 @@ impl Tcpdump {
         tcpdump
     }
 
-    /// The capture until now. Fails where tcpdump says that it missed a packet.
-    pub fn stop(mut self) -> Vec<u8> {
+    /// The capture until now; none where tcpdump says that the kernel dropped a packet: such a capture holds
+    /// not what was sent, whoever reads it.
+    pub fn stop(mut self) -> Option<Vec<u8>> {
         let length = self.read_until_now();
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());
         self.child.wait().unwrap();
         let mut said = String::new();
         self.words.read_to_string(&mut said).unwrap();
-        assert!(said.contains("\n0 packets dropped by kernel"), "the capture itself is not whole: {said}");
+        assert!(said.contains("dropped by kernel"), "{said}");
+        if !said.contains("\n0 packets dropped by kernel") {
+            return None;
+        }
         std::fs::File::options().write(true).open(&self.file).unwrap().set_len(length).unwrap();
-        std::fs::read(&self.file).unwrap()
+        Some(std::fs::read(&self.file).unwrap())
     }
 
     /// Returns once every packet that has passed so far is in the file, with the file's length then.

@@ -108,6 +108,9 @@ fn every_source_is_read() {
             signal: None,
             cpu_us: 250_000 * seconds,
             memory_peak_bytes: (seconds == 2).then_some(64 << 20),
+            waited_cpu_us: None,
+            waited_io_us: None,
+            waited_memory_us: None,
             read_bytes: Some(1_000),
             written_bytes: None,
         };
