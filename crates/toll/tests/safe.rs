@@ -4,10 +4,9 @@
 
 mod lab;
 
-use lab::{Lab, Server, arm, result_of};
+use lab::{Lab, Server, arm, result_of, said};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
 use std::time::{Duration, Instant};
 
 const ARMS: &str = "none,A,general,pfs,sleep";
@@ -17,10 +16,6 @@ fn run<'a>(server: &'a str, out: &'a str, arms: &'a str) -> Vec<&'a str> {
     let asked =
         ["run", "tcpdump-impact", "--profile", "quick", "--server", server, "--out", out, "--arms", arms];
     [&asked[..], &options].concat()
-}
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// Everything of a server that a run could have changed.

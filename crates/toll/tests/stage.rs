@@ -4,14 +4,9 @@
 
 mod lab;
 
-use lab::{Lab, result_of};
+use lab::{Lab, result_of, said};
 use serde_json::Value;
 use std::path::Path;
-use std::process::Output;
-
-fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
 
 fn plan_of(run: &str) -> Value {
     serde_json::from_slice(&std::fs::read(Path::new(run).join("plan.json")).unwrap()).unwrap()

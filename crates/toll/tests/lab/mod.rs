@@ -154,6 +154,11 @@ pub fn arm<'a>(result: &'a Value, name: &str) -> &'a Value {
     result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap()
 }
 
+/// All that a program said.
+pub fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
 /// A scenario of `rounds` short rounds on little data, with the load alone as its first arm, and `rest`.
 pub fn scenario(rounds: u32, rest: &str) -> String {
     format!(
