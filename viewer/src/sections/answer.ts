@@ -2,7 +2,7 @@
 
 import type { Page, Run } from '../data';
 import { el } from '../dom';
-import { date, seconds } from '../format';
+import { date, num, seconds } from '../format';
 
 export function answerSection(page: Page): HTMLElement {
   const one = page.runs.length === 1;
@@ -46,6 +46,7 @@ function facts(run: Run): HTMLElement {
         : null,
     of ? `windows of ${seconds(of.window_s)}` : null,
     result ? `took ${seconds(result.duration_s)}` : null,
+    result?.mde?.achieved_pct ? `finds effects of ${num(result.mde.achieved_pct)}% and more` : null,
     of ? date(of.started_wall_us) : null,
   ];
   return el('ul', { class: 'facts' }, ...items.filter(Boolean).map(item => el('li', {}, item)));

@@ -2,6 +2,7 @@
 //!
 //! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
 
+use super::charts;
 use super::doubt::MOST_CAUGHT;
 use crate::catalogue;
 use crate::figures::{self, told, word};
@@ -12,11 +13,16 @@ const FULL: f64 = 0.98;
 /// Links that artefacts are held against, with what can be used of them: Mb/s and name.
 const LINKS: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
 
+/// More than this many arms are not named one by one in the answer.
+const SAID: usize = 6;
+/// So many come with their intervals; the table has those of all.
+const SAID_WITH_INTERVALS: usize = 3;
+
 /// A sentence on the scenario's question, and one on the curves where arms were swept.
 pub fn answer(run: &RunResult, plan: &Plan) -> String {
     let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
-    let curves = run.charts.first().filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
+    let curves = charts::curves(run).filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
     let missed = missed(run);
     let tolls = || match &missed {
         Some(missed) => format!("{}; but {missed}.", tolls(run, &asked).trim_end_matches('.')),
@@ -58,18 +64,19 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     };
     let costly = of(Verdict::Costly);
     let mut parts = Vec::new();
-    match costly[..] {
-        [] => {}
-        [(arm, outcome)] => parts.push(format!("{} is costly, {}", name(run, arm), told(outcome))),
-        [least, .., most] => parts.push(format!(
-            "{} of {} arms are costly, from {} {} to {} {}",
-            costly.len(),
-            asked.len(),
-            name(run, least.0),
-            told(least.1),
-            name(run, most.0),
-            told(most.1)
-        )),
+    if !costly.is_empty() {
+        let shown: Vec<String> = ranks(costly.len())
+            .into_iter()
+            .map(|rank| match costly[rank] {
+                (arm, outcome) if costly.len() <= SAID_WITH_INTERVALS => {
+                    format!("{} {}", in_words(run, arm), told(outcome))
+                }
+                (arm, outcome) => format!("{} {}", in_words(run, arm), figures::brief(outcome)),
+            })
+            .collect();
+        let more = costly.len() - shown.len();
+        let more = if more > 0 { format!("; {more} more lie between") } else { String::new() };
+        parts.push(format!("costly are {}{more}", shown.join(", ")));
     }
     for (verdict, says) in [
         (Verdict::NoEffect, format!("no effect beyond ±{}", margin(run))),
@@ -80,7 +87,7 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     ] {
         let arms = of(verdict);
         if !arms.is_empty() {
-            let names: Vec<String> = arms.iter().map(|(arm, _)| name(run, arm)).collect();
+            let names: Vec<String> = arms.iter().map(|(arm, _)| in_words(run, arm)).collect();
             parts.push(format!("{says}: {}", names.join(", ")));
         }
     }
@@ -99,8 +106,9 @@ pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
         treatments(run).filter(|(_, o)| o.toll_pct.or(o.effect).is_some()).collect();
     let mut advice = Vec::new();
     // Load-latency curves share what there is to say of them, if the answer has not said it.
-    advice
-        .extend(run.charts.first().map(|curve| curve.note.clone()).filter(|note| !run.answer.contains(note)));
+    advice.extend(
+        charts::curves(run).map(|curve| curve.note.clone()).filter(|note| !run.answer.contains(note)),
+    );
     advice.extend(full_picture(run, &asked));
     advice.extend(least_cost(run, &asked));
     advice.extend(dominated(&asked));
@@ -132,11 +140,21 @@ pub fn judged_by<'a>(run: &'a RunResult, arm: &'a ArmResult) -> &'a str {
     arm.judged_by.as_ref().unwrap_or(&run.primary)
 }
 
-/// The arm's name, with what it was judged by where that is not what the others were.
-fn name(run: &RunResult, arm: &ArmResult) -> String {
+/// What the arm is, as its scenario says it, and its name; with what it was judged by where that is not what the
+/// others were.
+fn in_words(run: &RunResult, arm: &ArmResult) -> String {
     match judged_by(run, arm) {
-        name if name == run.primary => arm.name.clone(),
-        name => format!("{} ({})", arm.name, title(run, name)),
+        name if name == run.primary => format!("{} ({})", arm.title, arm.name),
+        name => format!("{} ({}, {})", arm.title, arm.name, title(run, name)),
+    }
+}
+
+/// Which of so many are named, by their place: the first, the last, and some between.
+fn ranks(count: usize) -> Vec<usize> {
+    if count <= SAID {
+        (0..count).collect()
+    } else {
+        (0..SAID).map(|i| i * (count - 1) / (SAID - 1)).collect()
     }
 }
 

@@ -180,7 +180,7 @@ pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
 }
 
 /// Position of the arm that an arm is compared with; `None`: it is a baseline itself.
-fn baseline_of(plan: &Plan, arm: usize, main: usize) -> Option<usize> {
+pub(super) fn baseline_of(plan: &Plan, arm: usize, main: usize) -> Option<usize> {
     if plan.arms[arm].role == Role::Baseline {
         return None;
     }

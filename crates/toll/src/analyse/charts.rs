@@ -6,8 +6,8 @@
 use super::advice::capitalised;
 use std::collections::BTreeMap;
 use toll_record::{
-    Aggregate, ArmResult, Axis, Chart, ChartKind, ChartSeries, Compare, Definition, LoadColumn, Plan, Source,
-    Workload,
+    Aggregate, ArmResult, Axis, Chart, ChartKind, ChartSeries, Compare, Definition, LoadColumn, Plan,
+    RunResult, Source, Workload,
 };
 
 /// Latency has left the flat part of its curve when it is this many times what it was at the
@@ -15,6 +15,8 @@ use toll_record::{
 const KNEE: f64 = 5.0;
 /// A rate is met when this share of it was achieved.
 const MET: f64 = 0.99;
+/// What the ids of curves begin with.
+const CURVES: &str = "load-";
 
 /// Load-latency curves, one chart for each outcome that says so, one series for each arm that was swept, or
 /// each way to the server.
@@ -42,7 +44,7 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
         .iter()
         .filter(|outcome| outcome.by_rate)
         .map(|outcome| Chart {
-            id: format!("load-{}", outcome.name),
+            id: format!("{CURVES}{}", outcome.name),
             title: format!("{} by rate", capitalised(outcome.head())),
             kind: ChartKind::Line,
             x: Axis { label: "rate asked for".into(), unit: "events/s".into(), ..Axis::default() },
@@ -64,6 +66,11 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
         })
         .filter(|chart| !chart.series.is_empty())
         .collect()
+}
+
+/// The first of the run's load-latency curves, whose note speaks of all.
+pub fn curves(run: &RunResult) -> Option<&Chart> {
+    run.charts.iter().find(|chart| chart.id.starts_with(CURVES))
 }
 
 fn way(workload: &Workload) -> String {

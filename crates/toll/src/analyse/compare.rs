@@ -61,6 +61,12 @@ pub struct Compared {
     interval: Option<Interval>,
 }
 
+impl Compared {
+    pub fn measure(&self) -> Compare {
+        self.measure
+    }
+}
+
 /// `arm` in outcome `definition`, against `baseline` (absent: `arm` is the baseline itself). `judged`: whether
 /// verdicts on the arm are drawn from it. `None` where no window of the arm has the outcome.
 pub fn compare(

@@ -24,6 +24,7 @@ pub enum Doubt {
     CarryOver { arm: String, differs: String, p: f64 },
     Dependence { arm: String, lag_1: f64, bound: f64 },
     SlowSettle { arm: String, pct: f64 },
+    OnSlope { arm: String, slope: Slope },
     Noisy { cv_pct: f64, finds: Option<String> },
     LowPower { finds: String, asked: String, rounds: Option<u32> },
     HostSteal { pct: f64 },
@@ -39,6 +40,18 @@ pub enum Doubt {
     SelfCostHigh { pct: f64 },
     NoSelfCost,
     UnknownSamples { lines: usize },
+}
+
+/// What changes between an arm's short windows and a later stretch; seconds are since it was switched on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slope {
+    /// What the toll is on.
+    pub what: String,
+    pub pct: f64,
+    pub ends_pct: [f64; 2],
+    /// Begin and end.
+    pub short_s: [f64; 2],
+    pub late_s: [f64; 2],
 }
 
 /// Some trials or windows, by arm and round.
@@ -76,6 +89,7 @@ impl Doubt {
             Doubt::CarryOver { .. } => "carry-over",
             Doubt::Dependence { .. } => "dependence",
             Doubt::SlowSettle { .. } => "slow-settle",
+            Doubt::OnSlope { .. } => "window-on-slope",
             Doubt::Noisy { .. } => "noisy",
             Doubt::LowPower { .. } => "low-power",
             Doubt::HostSteal { .. } => "host-steal",
@@ -104,6 +118,7 @@ impl Doubt {
             | Doubt::CarryOver { arm, .. }
             | Doubt::Dependence { arm, .. }
             | Doubt::SlowSettle { arm, .. }
+            | Doubt::OnSlope { arm, .. }
             | Doubt::LoadErrors { arm, .. }
             | Doubt::NothingCompleted { arm, .. }
             | Doubt::PacketsDropped { arm, .. }
@@ -184,6 +199,13 @@ impl Doubt {
             ),
             Doubt::SlowSettle { arm, pct } => {
                 format!("windows of {arm} begin {pct:+.1}% away from where they end up")
+            }
+            Doubt::OnSlope { arm, slope: Slope { what, pct, ends_pct: [low, high], short_s, late_s } } => {
+                format!(
+                    "{what} of {arm} is {pct:+.1}% [{low:+.1}, {high:+.1}] higher {:.1} to {:.1} s after it is switched on \
+                 than in its short windows, {:.1} to {:.1} s after",
+                    late_s[0], late_s[1], short_s[0], short_s[1]
+                )
             }
             Doubt::Noisy { cv_pct, finds } => {
                 let mut text = format!("the baseline's own windows vary by {cv_pct:.0}%");
@@ -278,6 +300,10 @@ impl Doubt {
             Doubt::CarryOver { .. } => "lengthen --settle until it goes, and read arms that follow it with care".into(),
             Doubt::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
             Doubt::SlowSettle { .. } => "lengthen --settle: the window should begin on the plateau".into(),
+            Doubt::OnSlope { slope, .. } => format!(
+                "its steady toll is the later one: let it settle, `settle = \"{:.0}s\"` in the arm, or --settle",
+                slope.late_s[0]
+            ),
             Doubt::Noisy { .. } => "quieten the host, or use longer windows and more rounds".into(),
             Doubt::LowPower { rounds, .. } => match rounds {
                 Some(rounds) => format!("run with --rounds {rounds} to find effects as small as that"),

@@ -9,11 +9,13 @@ mod artefacts;
 mod charts;
 mod checks;
 mod compare;
+mod course;
 mod coverage;
 mod doubt;
 mod enough;
 mod outcomes;
 mod own_end;
+mod precision;
 mod recorded;
 mod recovery;
 mod restart;
@@ -78,6 +80,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     doubts.extend(aa.as_ref().and_then(|(i, check)| checks::aa_doubt(judging(plan, *i), check, judged(*i)?)));
     doubts.extend(controls.iter().filter_map(checks::control_doubt));
     scan::order(plan, &arms, &compared, &mut doubts);
+    course::on_slope(recorded, &trials.windows, &mut doubts);
     scan::load(recorded, &trials.windows, &arms, &mut doubts);
     let artefacts = artefacts::by_arm(recorded, &trials.windows);
     scan::artefacts(recorded, &arms, &artefacts, &mut doubts);
@@ -86,6 +89,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         doubts.push(Doubt::UnknownSamples { lines: recorded.unknown });
     }
 
+    let precision = precision::chart(plan, &trials.windows, &compared);
     let mut result = RunResult {
         format: FORMAT,
         toll_version: plan.toll_version.clone(),
@@ -123,6 +127,8 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         charts: Vec::new(),
     };
     result.charts = charts::charts(plan, &result.arms);
+    result.charts.extend(course::chart(recorded, &trials.windows, &arms));
+    result.charts.extend(precision);
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result
@@ -209,6 +215,7 @@ fn completeness(
                 && recorded.seconds.is_empty(),
             "load in samples.ndjson",
         ),
+        (trials.windows.iter().any(|window| window.on_us.is_none()), "step `ready` of every trial"),
     ]
     .iter()
     .filter_map(|&(gone, name)| gone.then_some(name))

@@ -26,6 +26,8 @@ pub struct Window {
     pub round: u32,
     /// Position in the plan's arms.
     pub arm: usize,
+    /// When the arm was on: the window's begin where its command begins with it. Absent where the line is lost.
+    pub on_us: Option<u64>,
     pub begin_us: u64,
     pub end_us: u64,
     /// CPU spent in the window, by party; absent where it was not read at both ends.
@@ -147,6 +149,10 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
                 trial,
                 round,
                 arm,
+                on_us: match plan.arms[arm].window {
+                    toll_record::Window::Done { .. } => Some(begin.mono_us),
+                    _ => step(Step::Ready).map(|ready| ready.mono_us).filter(|on_us| *on_us <= begin.mono_us),
+                },
                 begin_us: begin.mono_us,
                 end_us: end.mono_us,
                 cpu: begin.cpu.zip(end.cpu).map(|(begin, end)| spent(begin, end)),

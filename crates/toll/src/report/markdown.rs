@@ -20,11 +20,12 @@ pub fn markdown(run: &RunResult) -> String {
 fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     writeln!(
         out,
-        "## {} ({})\n\n{}\n\n**{}**\n",
+        "## {} ({})\n\n{}\n\n**{}** {}\n",
         run.scenario,
         run.profile,
         safe(&run.question),
-        safe(&run.answer)
+        safe(&run.answer),
+        safe(&trust::resolution(run))
     )?;
     let table = Table::of(run);
     if table.rows.is_empty() {

@@ -26,6 +26,7 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     let heading = format!("{} ({}): {}", run.scenario, run.profile, run.question);
     line(&mut out, &paint(ink, BOLD, &clip(&heading, WIDTH)));
     paragraph(&mut out, "", &run.answer);
+    paragraph(&mut out, "", &trust::resolution(run));
     if !run.complete {
         line(&mut out, &paint(ink, YELLOW, "This run is not whole: see the warnings."));
     }

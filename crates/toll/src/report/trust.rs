@@ -17,7 +17,6 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
         facts.push(("control", no_control(run)));
     }
     facts.extend(run.controls.iter().map(|control| ("control", control.text.clone())));
-    facts.push(("finds", power(run)));
     facts.push((
         "measured",
         format!(
@@ -91,13 +90,20 @@ fn windows(run: &RunResult) -> String {
     }
 }
 
-fn power(run: &RunResult) -> String {
-    let Some(mde) = &run.mde else { return "nothing can be said: too few rounds".to_owned() };
+/// How small an effect this run finds, a sentence.
+pub fn resolution(run: &RunResult) -> String {
+    let Some(mde) = &run.mde else {
+        return "How small an effect this run finds cannot be said: too few rounds.".to_owned();
+    };
     let unit = definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
     let achieved = mde.achieved_pct.map(|pct| format!("{pct:.1}%"));
     let mut text = match achieved.or_else(|| Some(figures::absolute(mde.achieved?, unit))) {
-        Some(size) => format!("effects of {size} and more on {}, four times in five", run.primary),
-        None => "too few rounds to say".to_owned(),
+        Some(size) => {
+            let outcome = definition(&run.definitions, &run.primary);
+            let title = outcome.map_or(run.primary.as_str(), |outcome| &outcome.title);
+            format!("This run finds effects of {size} and more on {title}, four times in five")
+        }
+        None => "How small an effect this run finds cannot be said: too few rounds".to_owned(),
     };
     if let Some(planned) = mde.planned_pct {
         text += &format!(" (foretold: {planned:.1}%)");
@@ -105,7 +111,7 @@ fn power(run: &RunResult) -> String {
     if let Some(rounds) = mde.rounds_for_margin {
         text += &format!("; {} would take {}", margin(run), counted(rounds.into(), "round"));
     }
-    text
+    text + "."
 }
 
 fn host(run: &RunResult) -> String {

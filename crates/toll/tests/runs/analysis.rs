@@ -50,6 +50,50 @@ fn controls_are_found_as_expected() {
 }
 
 #[test]
+fn a_toll_that_grows_after_the_short_windows_is_told_and_drawn() {
+    let mut log = SyntheticArm::new("log", Role::Treatment, 1.05);
+    log.later = Some((2.0, 1.10));
+    let flat = SyntheticArm::new("flat", Role::Treatment, 1.15);
+    let arms = vec![log, flat, SyntheticArm::new("none-2", Role::Aa, 1.0)];
+    let mut host = Synthetic::with(5, 40, arms);
+    (host.window_s, host.long) = (0.5, Some((4, 4.0)));
+    let run = analyse::analyse(&host.record());
+    let told: Vec<_> = run.warnings.iter().filter(|w| w.code == "window-on-slope").collect();
+    let [of_log] = told[..] else { panic!("{told:#?}") };
+    assert_eq!(of_log.arm.as_deref(), Some("log"));
+    assert!(of_log.advice.contains("settle = \"3s\""), "{}", of_log.advice);
+
+    let course = run.charts.iter().find(|chart| chart.id == "course").unwrap();
+    let of_log = course.series.iter().find(|series| series.name == "log").unwrap();
+    for (at_s, truth) in [(1.0, 5.0), (3.5, 100.0 * (1.05 * 1.10 - 1.0))] {
+        let nearest = |a: &&toll_record::ChartPoint| (a.0 - at_s).abs();
+        let point = of_log.points.iter().min_by(|a, b| nearest(a).total_cmp(&nearest(b))).unwrap();
+        assert!(point.2 < Some(truth) && Some(truth) < point.3, "{at_s} s: {point:?}, {truth:.1}% is true");
+    }
+    // Windows of one length cannot say what comes after them.
+    host.long = None;
+    let run = analyse::analyse(&host.record());
+    assert!(!warned(&run).contains(&"window-on-slope"), "{:#?}", run.warnings);
+}
+
+#[test]
+fn the_width_of_intervals_is_drawn_by_time_and_ends_as_reported() {
+    let run = analyse::analyse(&Synthetic::with(11, 30, SyntheticArm::usual()).record());
+    let chart = run.charts.iter().find(|chart| chart.id == "precision").unwrap();
+    let [so_far, then] = &chart.series[..] else { panic!("{:?}", chart.series) };
+    let half = |name: &str| {
+        let [low, high] = arm(&run, name).outcomes["qps"].ci95_pct.unwrap();
+        (high - low) / 2.0
+    };
+    let mut halves = [half("B"), half("C"), half("K")];
+    halves.sort_by(f64::total_cmp);
+    let (first, last) = (so_far.points[0], so_far.points[so_far.points.len() - 1]);
+    assert!((last.1 - halves[1]).abs() < 1e-9, "{last:?} {halves:?}");
+    assert!(first.0 < last.0 && first.1 > last.1, "{:?}", so_far.points);
+    assert!(then.points[1].1 < last.1 && (then.points[1].0 - last.0 - 10.0).abs() < 1e-9);
+}
+
+#[test]
 fn a_control_that_burns_nothing_is_missed() {
     let mut fake = SyntheticArm::new("burn", Role::PositiveControl, 1.0);
     fake.burn_share = Some(0.5);

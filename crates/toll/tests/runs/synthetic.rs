@@ -27,12 +27,23 @@ pub struct SyntheticArm {
     /// Begin within each window, and length, of a stretch in which nothing completes.
     pub stall: Option<(f64, f64)>,
     pub burn_share: Option<f64>,
+    /// From so many seconds after it is switched on, so many times the cost.
+    pub later: Option<(f64, f64)>,
     pub unavailable: Option<&'static str>,
 }
 
 impl SyntheticArm {
     pub fn new(name: &'static str, role: Role, cost: f64) -> Self {
-        SyntheticArm { name, role, cost, caught: None, stall: None, burn_share: None, unavailable: None }
+        SyntheticArm {
+            name,
+            role,
+            cost,
+            caught: None,
+            stall: None,
+            burn_share: None,
+            later: None,
+            unavailable: None,
+        }
     }
 
     /// Something of everything: a cheap capture, a dear one that stalls, an arm that cannot run, controls.
@@ -64,6 +75,8 @@ pub struct Synthetic {
     pub seed: u64,
     pub rounds: u32,
     pub window_s: f64,
+    /// Every so many rounds, windows last so many seconds instead.
+    pub long: Option<(u32, f64)>,
     pub settle_s: f64,
     pub gap_s: f64,
     /// Statements a second of the undisturbed host.
@@ -83,6 +96,7 @@ impl Synthetic {
             seed,
             rounds,
             window_s: 3.0,
+            long: None,
             settle_s: 0.5,
             gap_s: 0.3,
             qps: 8_000.0,
@@ -236,6 +250,8 @@ struct Clockwork<'a> {
     of: &'a Synthetic,
     draws: Draws,
     now_us: u64,
+    /// When the arm was switched on.
+    on_us: u64,
     level: f64,
     phase: f64,
     cpu: Cpu,
@@ -256,6 +272,7 @@ impl<'a> Clockwork<'a> {
             of,
             draws,
             now_us: 1_000_000_000,
+            on_us: 0,
             level: 0.0,
             phase,
             cpu: Cpu::default(),
@@ -271,13 +288,16 @@ impl<'a> Clockwork<'a> {
     fn trial(&mut self, trial: u32, round: u32, arm: &SyntheticArm) {
         self.step(trial, round, arm, Step::Start);
         self.step(trial, round, arm, Step::Ready);
+        self.on_us = self.now_us;
+        let long = self.of.long.filter(|(every, _)| round % every == every - 1);
+        let window_s = long.map_or(self.of.window_s, |(_, window_s)| window_s);
         let jitter = (self.draws.fraction() * 0.2 * self.of.window_s * 10.0) as u64;
         self.bins((self.of.settle_s * 10.0) as u64 + jitter, arm, None);
         self.written = 0.0;
         self.step(trial, round, arm, Step::WindowBegin);
         let begin = self.now_us;
         let mut histogram = latency_histogram();
-        let executed = self.bins((self.of.window_s * 10.0) as u64, arm, Some(&mut histogram));
+        let executed = self.bins((window_s * 10.0) as u64, arm, Some(&mut histogram));
         self.step(trial, round, arm, Step::WindowEnd);
         self.step(trial, round, arm, Step::Stopped);
         if self.of.driver == "toll" {
@@ -352,7 +372,10 @@ impl<'a> Clockwork<'a> {
         self.level = 0.99 * self.level + sd * (1.0_f64 - 0.99 * 0.99).sqrt() * self.normal();
         let slow = wave * (self.now_us as f64 / 1e6 / 97.0 + self.phase).sin();
         let speed = (self.level + slow).exp();
-        let mean = if stalled.is_some() { 0.0 } else { self.of.qps / 10.0 * speed / arm.cost };
+        let since_s = self.now_us.saturating_sub(self.on_us) as f64 / 1e6;
+        let cost =
+            arm.cost * arm.later.filter(|(from_s, _)| since_s >= *from_s).map_or(1.0, |(_, times)| times);
+        let mean = if stalled.is_some() { 0.0 } else { self.of.qps / 10.0 * speed / cost };
         let statements = (mean + mean.sqrt() * self.normal()).round().max(0.0) as u64;
         let events = statements / STATEMENTS;
         let latency_us = if events == 0 { 0.0 } else { 8.0 * BIN_US as f64 / events as f64 };
