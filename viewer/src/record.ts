@@ -117,7 +117,7 @@ packets: PacketCounts | null, window_packets: PacketCounts | null,
  */
 queries: QueryCount | null, 
 /**
- * The same by pt-query-digest over the whole artefact.
+ * Queries that pt-query-digest finds in a stretch of another artefact of the arm, written after the last window.
  */
 pt_query_digest: QueryCount | null, 
 /**
@@ -507,7 +507,11 @@ bytes_read: number,
 /**
  * Statements executed over the very stretch that was counted, where it is not the window.
  */
-executed: number | null, };
+executed: number | null, 
+/**
+ * Queries that toll finds in the same bytes, where it is not toll that counted.
+ */
+by_toll?: number | null, };
 
 /**
  * One thing that stands around the subject.

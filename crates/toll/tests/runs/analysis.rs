@@ -150,6 +150,7 @@ fn where_only_pt_query_digest_counts_its_share_stands_and_says_whose_it_is() {
             by: "pt-query-digest".into(),
             bytes_read: 1_000_000,
             executed: Some(1_000),
+            by_toll: None,
         });
     }
     let run = analyse::analyse(&recorded);

@@ -306,6 +306,7 @@ impl<'a> Clockwork<'a> {
                     by: "toll".into(),
                     bytes_read: self.written as u64,
                     executed: None,
+                    by_toll: None,
                 }),
                 pt_query_digest: None,
                 encrypted: false,
