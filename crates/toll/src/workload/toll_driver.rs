@@ -42,6 +42,12 @@ pub fn command(
     ] {
         command.args([name, &value.to_string()]);
     }
+    if let Some(workers) = workload.workers {
+        command.args(["--workers", &workers.to_string()]);
+    }
+    if let Some(percent) = workload.delay_pct {
+        command.args(["--delay", &format!("{percent}%")]);
+    }
     if let Some(rate) = workload.rate_per_s {
         command.args(["--rate", &rate.to_string()]);
     }
