@@ -54,7 +54,7 @@ curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, nee
  */
 unavailable: string | null, 
 /**
- * Share of one CPU that a positive control is known to burn (0.25 = a quarter of one CPU).
+ * CPUs that a positive control is told to burn (0.25 = a quarter of one CPU).
  */
 burn_share: number | null, 
 /**
@@ -117,7 +117,7 @@ packets: PacketCounts | null, window_packets: PacketCounts | null,
  */
 queries: QueryCount | null, 
 /**
- * The same by pt-query-digest over the whole artefact.
+ * Queries that pt-query-digest finds in a stretch of another artefact of the arm, written after the last window.
  */
 pt_query_digest: QueryCount | null, 
 /**
@@ -244,6 +244,57 @@ margin?: number | null,
  * Whether it is drawn over the rate where arms ran at several rates.
  */
 by_rate?: boolean, };
+
+/**
+ * An arm whose truth is known.
+ */
+export type Dose = { arm: string, 
+/**
+ * Percent of the host's CPU time, or of the response time, that it was told to take.
+ */
+told_pct: number | null, 
+/**
+ * What it took of that, where that can be seen.
+ */
+took_pct: number | null, 
+/**
+ * By how much the outcome must change by what it took, percent.
+ */
+given_pct: number, found_pct: number | null, ci95_pct: [number, number] | null, };
+
+/**
+ * What kind of cost is known beforehand.
+ */
+export type DoseKind = "cpu" | "delay";
+
+/**
+ * Doses of one kind: what was given, what was found.
+ */
+export type DoseLine = { kind: DoseKind, 
+/**
+ * The outcome that they must be found in.
+ */
+outcome: string, 
+/**
+ * From the smallest to the largest.
+ */
+doses: Array<Dose>, 
+/**
+ * Found over given, the mean of the rounds: 1 is right.
+ */
+slope: number | null, 
+/**
+ * Around `slope`; absent with fewer rounds than an interval needs.
+ */
+ci95: [number, number] | null, 
+/**
+ * Whether 1 lies inside `ci95`.
+ */
+ok: boolean | null, 
+/**
+ * The smallest change of the outcome that was given and, like all larger ones, told from none, percent.
+ */
+resolution_pct: number | null, };
 
 /**
  * What holds the processes of a treatment, and knows what they used.
@@ -507,7 +558,11 @@ bytes_read: number,
 /**
  * Statements executed over the very stretch that was counted, where it is not the window.
  */
-executed: number | null, };
+executed: number | null, 
+/**
+ * Queries that toll finds in the same bytes, where it is not toll that counted.
+ */
+by_toll?: number | null, };
 
 /**
  * One thing that stands around the subject.
@@ -581,7 +636,11 @@ held_in?: HeldIn | null, workload: Workload,
 /**
  * In the order of the plan.
  */
-arms: Array<ArmResult>, aa: AaCheck | null, controls: Array<ControlCheck>, mde: Mde | null, stalls: Array<StallSpan>, self_cost: SelfCost, warnings: Array<Warning>, advice: Array<string>, 
+arms: Array<ArmResult>, aa: AaCheck | null, controls: Array<ControlCheck>, 
+/**
+ * Arms whose truth is known, one line for each kind of dose.
+ */
+doses?: Array<DoseLine>, mde: Mde | null, stalls: Array<StallSpan>, self_cost: SelfCost, warnings: Array<Warning>, advice: Array<string>, 
 /**
  * Scenario-specific figures; whoever draws needs to know nothing of the scenario.
  */
@@ -770,6 +829,14 @@ prepared: boolean,
  * Events after which a connection is made anew; 0: never.
  */
 reconnect_every: number, 
+/**
+ * Threads of toll's own driver that share its connections; absent: as the driver chooses.
+ */
+workers?: number | null, 
+/**
+ * Each reply is held back for this share of its response time, percent: a positive control.
+ */
+delay_pct?: number | null, 
 /**
  * Intended events a second; absent: closed loop.
  */

@@ -26,7 +26,7 @@ pub struct Artefact {
     /// Queries in the artefact that completed within the window.
     #[serde(default)]
     pub queries: Option<QueryCount>,
-    /// The same by pt-query-digest over the whole artefact.
+    /// Queries that pt-query-digest finds in a stretch of another artefact of the arm, written after the last window.
     #[serde(default)]
     pub pt_query_digest: Option<QueryCount>,
     /// Statements the driver completed within the window: the ground truth.
@@ -59,4 +59,7 @@ pub struct QueryCount {
     /// Statements executed over the very stretch that was counted, where it is not the window.
     #[serde(default)]
     pub executed: Option<u64>,
+    /// Queries that toll finds in the same bytes, where it is not toll that counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_toll: Option<u64>,
 }

@@ -32,8 +32,8 @@ pub use plan::{
     Signal, Treatment, Window, Workload,
 };
 pub use result::{
-    AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, ControlCheck, Mde,
-    Outcome, RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
+    AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, ControlCheck, Dose,
+    DoseKind, DoseLine, Mde, Outcome, RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
 };
 pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
 pub use setup::{DataSetup, RigStep, SandboxServer, SandboxSetup, Setup};

@@ -103,7 +103,7 @@ pub struct Arm {
     /// Why this arm cannot run here; such an arm is in no round's order.
     #[serde(default)]
     pub unavailable: Option<String>,
-    /// Share of one CPU that a positive control is known to burn (0.25 = a quarter of one CPU).
+    /// CPUs that a positive control is told to burn (0.25 = a quarter of one CPU).
     #[serde(default)]
     pub burn_share: Option<f64>,
     /// Options of the server that this arm is measured on, beyond those of the plan's other servers.
@@ -356,6 +356,12 @@ pub struct Workload {
     /// Events after which a connection is made anew; 0: never.
     #[serde(default)]
     pub reconnect_every: u64,
+    /// Threads of toll's own driver that share its connections; absent: as the driver chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<u32>,
+    /// Each reply is held back for this share of its response time, percent: a positive control.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_pct: Option<f64>,
     /// Intended events a second; absent: closed loop.
     #[serde(default)]
     pub rate_per_s: Option<f64>,

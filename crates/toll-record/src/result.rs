@@ -50,6 +50,9 @@ pub struct RunResult {
     pub arms: Vec<ArmResult>,
     pub aa: Option<AaCheck>,
     pub controls: Vec<ControlCheck>,
+    /// Arms whose truth is known, one line for each kind of dose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doses: Vec<DoseLine>,
     pub mde: Option<Mde>,
     pub stalls: Vec<StallSpan>,
     pub self_cost: SelfCost,
@@ -218,6 +221,51 @@ pub struct ControlCheck {
     pub ci95: Option<[f64; 2]>,
     pub ok: bool,
     pub text: String,
+}
+
+/// What kind of cost is known beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum DoseKind {
+    /// A process burns a share of the host's CPU time.
+    Cpu,
+    /// The driver holds replies back for a share of their response time.
+    Delay,
+}
+
+/// Doses of one kind: what was given, what was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct DoseLine {
+    pub kind: DoseKind,
+    /// The outcome that they must be found in.
+    pub outcome: String,
+    /// From the smallest to the largest.
+    pub doses: Vec<Dose>,
+    /// Found over given, the mean of the rounds: 1 is right.
+    pub slope: Option<f64>,
+    /// Around `slope`; absent with fewer rounds than an interval needs.
+    pub ci95: Option<[f64; 2]>,
+    /// Whether 1 lies inside `ci95`.
+    pub ok: Option<bool>,
+    /// The smallest change of the outcome that was given and, like all larger ones, told from none, percent.
+    pub resolution_pct: Option<f64>,
+}
+
+/// An arm whose truth is known.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Dose {
+    pub arm: String,
+    /// Percent of the host's CPU time, or of the response time, that it was told to take.
+    pub told_pct: Option<f64>,
+    /// What it took of that, where that can be seen.
+    pub took_pct: Option<f64>,
+    /// By how much the outcome must change by what it took, percent.
+    pub given_pct: f64,
+    pub found_pct: Option<f64>,
+    pub ci95_pct: Option<[f64; 2]>,
 }
 
 /// Minimal detectable effect on the primary outcome, at 80% power.

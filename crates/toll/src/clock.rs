@@ -1,4 +1,4 @@
-//! What time is it, on the two clocks that a run is written in?
+//! What time is it, on the two clocks that a run is written in, and what has a thread used of it?
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
@@ -13,6 +13,11 @@ pub fn wall_us() -> u64 {
     micros(ClockId::CLOCK_REALTIME)
 }
 
+/// What the calling thread has used of the CPU, user and system, in microseconds.
+pub fn cpu_of_thread_us() -> u64 {
+    micros(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Sleeps until a moment of [`mono_us`]; returns at once if it has passed.
 pub fn sleep_until(moment_us: u64) {
     let now = mono_us();
@@ -22,6 +27,6 @@ pub fn sleep_until(moment_us: u64) {
 }
 
 fn micros(clock: ClockId) -> u64 {
-    // Neither clock can fail on Linux; a zero would show at once in every sample.
+    // No clock can fail on Linux; a zero would show at once in every sample.
     clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000 + t.tv_nsec() as u64 / 1000)
 }

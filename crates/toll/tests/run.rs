@@ -82,6 +82,59 @@ fn a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
 }
 
 #[test]
+fn pt_query_digest_counts_prepared_statements_in_the_stretch_where_toll_counts_them() {
+    let lab = Lab::new();
+    if !lab.is_root {
+        eprintln!("SKIPPED: captures need root");
+        return;
+    }
+    let out = lab.path("run");
+    // At a pace at which no packet is lost. The log's arm says that logs are counted too.
+    let arms = r#"
+[[arm]]
+name = "tcpdump"
+title = "tcpdump -w file"
+command = "tcpdump -s 65535 -B 65536 -i any -Z root -w {artefact} 'port {port}'"
+artefact = "pcap"
+ready = "listening on"
+requires_root = true
+[[arm]]
+name = "text"
+title = "tcpdump as text"
+command = "tcpdump -s 65535 -x -nn -q -tttt -B 65536 -i any 'port {port}'"
+stdout = "{artefact}"
+artefact = "tcpdump-text"
+ready = "listening on"
+requires_root = true
+[[arm]]
+name = "general"
+title = "general log"
+artefact = "general-log"
+set = { log_output = "FILE", general_log_file = "{artefact}", general_log = "1" }
+"#;
+    let scenario = scenario(1, arms).replace("[workload]\n", "[workload]\nrate = 20.0\n");
+    let scenario = lab.write("second.toml", &scenario);
+    let run = lab.toll(&["run", &scenario, "--seed", "5", "--out", &out]);
+    assert!(run.status.success(), "{}", lab::said(&run));
+    let result = result_of(&out);
+    assert_eq!(result["workload"]["prepared"], true);
+    for name in ["tcpdump", "text", "general"] {
+        let count = &arm(&result, name)["artefact"]["pt_query_digest"];
+        let number = |key: &str| count[key].as_u64().unwrap_or_else(|| panic!("{name}: no {key} in {count}"));
+        let (found, by_toll, executed) = (number("queries"), number("by_toll"), number("executed"));
+        assert!(executed > 20, "{name}: {count}");
+        // Either may end a statement at an edge on the other side of it, and toll may be late for the edge of a log.
+        let near = |a: u64, b: u64| a.abs_diff(b) as f64 <= 4.0 + 0.05 * b as f64;
+        assert!(near(found, by_toll), "{name}: {count}");
+        assert!(name == "general" || near(found, executed), "{name}: {count}");
+    }
+    // Of what was on once more for it, nothing else is in the run.
+    let trials = std::fs::read_to_string(Path::new(&out).join("trials.ndjson")).unwrap();
+    assert_eq!(trials.lines().filter(|line| line.contains("window-begin")).count(), 4, "{trials}");
+    lab.assert_nothing_left();
+}
+
+#[test]
 fn an_arm_that_cannot_run_is_shown_with_its_reason() {
     let lab = Lab::new();
     let mine = lab.write(

@@ -373,6 +373,7 @@ mod tests {
             workers: 2,
             prepared: true,
             reconnect_every: 0,
+            delay: 0.0,
             time: None,
             warmup: Duration::ZERO,
             bins: BinGrid::Clock(Duration::from_nanos(100)),

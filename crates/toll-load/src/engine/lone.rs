@@ -96,6 +96,12 @@ impl Lone {
         let event = self.mix.pick(due.number, &mut self.rng);
         let mut progress = self.slot.begin(&self.mix, event, due.intended_ns, now, &mut self.rng);
         loop {
+            if let (Progress::Done, Some(hold)) = (&progress, self.shared.hold)
+                && !hold.wait(due.intended_ns, &self.shared)
+            {
+                // Stays under way: that is how it is counted at the end.
+                return now_ns();
+            }
             if !matches!(progress, Progress::Blocked)
                 && let Some(free) = self.note(&progress)
             {

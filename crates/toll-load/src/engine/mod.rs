@@ -2,6 +2,7 @@
 
 mod account;
 mod collect;
+mod hold;
 mod ledger;
 mod lone;
 mod poller;
@@ -21,6 +22,7 @@ use crate::schedule::{Due, Pace, Schedule};
 use crate::target::Target;
 use account::Watch;
 use collect::Collector;
+use hold::Hold;
 use ledger::{Report, Times};
 use lone::Lone;
 use session::{Access, Session};
@@ -51,6 +53,9 @@ pub struct Plan {
     pub prepared: bool,
     /// Events after which a connection is made anew; 0: never. Then each needs a worker of its own.
     pub reconnect_every: u64,
+    /// Each event's last reply is held back for this share of the time since the event was due, and counts as done
+    /// only then: 0.02 makes every response time 2% longer. 0: none is.
+    pub delay: f64,
     /// How long events begin, warm-up included; `None`: until stopped, and a recording until each of its
     /// events has begun, however late.
     pub time: Option<Duration>,
@@ -94,6 +99,7 @@ pub struct Shared {
     access: Access,
     /// Events after which a connection is made anew; 0: never.
     reconnect_every: u64,
+    hold: Option<Hold>,
     schedule: Option<Mutex<Schedule>>,
     /// Events of a recording that have not begun; absent where something else ends the run.
     to_begin: Option<AtomicU64>,
@@ -205,6 +211,7 @@ pub fn run(
         stop: stop.clone(),
         times,
         reconnect_every: plan.reconnect_every,
+        hold: Hold::of(plan.delay),
         schedule: schedule.clone().map(Mutex::new),
         to_begin,
         sequence: plan.mix.sequence.is_some().then(AtomicU64::default),
@@ -290,6 +297,9 @@ fn check(plan: &Plan) -> Result<(), RunError> {
         && !(rate_per_s.is_finite() && rate_per_s > 0.0)
     {
         return bad("the rate must be a number above 0: give events a second as --rate");
+    }
+    if !(plan.delay.is_finite() && plan.delay >= 0.0) {
+        return bad("the delay must be a share of the response time, such as 2%");
     }
     if plan.time.is_some_and(|time| time <= plan.warmup) {
         return bad("nothing is left after the warm-up: raise the time");

@@ -15,6 +15,10 @@ pub enum State {
     /// The kernel has taken only part of the request.
     Sending,
     Waiting,
+    /// All is answered, and the event is not done before this moment.
+    Held {
+        until_ns: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -166,7 +170,7 @@ impl Slot {
             wire.consume(consumed);
             match end {
                 Scan::Incomplete => {}
-                _ if self.state == State::Idle => {
+                _ if matches!(self.state, State::Idle | State::Held { .. }) => {
                     // What nobody asked for is the server's farewell.
                     let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the server said goodbye");
                     return self.lost(Error::Lost { doing: "idle", cause });

@@ -4,6 +4,7 @@
 //! A worker owns its connections, its random stream and its ledger; with others it shares only the
 //! schedule. It waits in epoll.
 
+use super::hold::WAKE_NS;
 use super::ledger::{Ledger, Report};
 use super::poller::Poller;
 use super::reconnect::{Answer, Request};
@@ -13,6 +14,8 @@ use super::{DRAIN_NS, LONGEST_WAIT_NS, RunError, Shared};
 use crate::clock::{now_ns, sleep_until};
 use crate::mix::{Mix, Rng};
 use crate::schedule::Due;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 
@@ -24,6 +27,8 @@ pub struct Worker {
     mix: Arc<Mix>,
     slots: Vec<Slot>,
     idle: Vec<usize>,
+    /// Events that are held back, by when they are done; one whose connection broke meanwhile is no longer.
+    held: BinaryHeap<Reverse<(u64, usize)>>,
     down: usize,
     rng: Rng,
     poller: Poller,
@@ -53,6 +58,7 @@ impl Worker {
             mix: shared.access.mix.clone(),
             shared,
             slots,
+            held: BinaryHeap::new(),
             down: 0,
             rng,
             reports,
@@ -79,6 +85,7 @@ impl Worker {
         let mut over = false;
         loop {
             self.roll(now);
+            now = self.release_held(now)?;
             if !over && self.shared.is_over(now) {
                 over = true;
                 deadline_ns = now + DRAIN_NS;
@@ -121,6 +128,9 @@ impl Worker {
         if self.down > 0 {
             until = until.min(now + LOOK_FOR_SESSIONS_NS);
         }
+        if let Some(Reverse((done_ns, _))) = self.held.peek() {
+            until = until.min(done_ns.saturating_sub(WAKE_NS));
+        }
         if !self.idle.is_empty()
             && !over
             && let Some(due) = self.reserved
@@ -161,8 +171,31 @@ impl Worker {
         self.note(key, progress, now)
     }
 
+    /// Counts the events whose time has come; answers what time it is then.
+    fn release_held(&mut self, mut now: u64) -> Result<u64, RunError> {
+        while let Some(&Reverse((until_ns, key))) = self.held.peek()
+            && until_ns <= now
+        {
+            self.held.pop();
+            if (self.slots[key].state == State::Held { until_ns }) {
+                self.slots[key].state = State::Idle;
+                self.ledger.note(&Progress::Done, &self.slots[key], now);
+                self.next_on(key, now)?;
+                now = now_ns();
+                self.roll(now);
+            }
+        }
+        Ok(now)
+    }
+
     #[inline]
     fn note(&mut self, key: usize, progress: Progress, now: u64) -> Result<(), RunError> {
+        if let (Progress::Done, Some(hold)) = (&progress, self.shared.hold) {
+            let until_ns = hold.until_ns(self.slots[key].intended_ns, now);
+            self.slots[key].state = State::Held { until_ns };
+            self.held.push(Reverse((until_ns, key)));
+            return Ok(());
+        }
         self.ledger.note(&progress, &self.slots[key], now);
         match progress {
             Progress::Blocked | Progress::Answered | Progress::RollingBack(_) => {}
@@ -231,6 +264,6 @@ impl Worker {
 
 /// Intended times of the events under way.
 fn begun(slots: &[Slot]) -> impl Iterator<Item = u64> {
-    let busy = slots.iter().filter(|slot| matches!(slot.state, State::Sending | State::Waiting));
+    let busy = slots.iter().filter(|slot| !matches!(slot.state, State::Down | State::Idle));
     busy.map(|slot| slot.intended_ns)
 }

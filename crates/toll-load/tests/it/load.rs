@@ -22,6 +22,7 @@ pub fn plan(target: Target, mix: Mix) -> Plan {
         workers: 2,
         prepared: true,
         reconnect_every: 0,
+        delay: 0.0,
         time: None,
         warmup: Duration::ZERO,
         bins: BinGrid::Clock(Duration::from_millis(50)),
@@ -90,6 +91,24 @@ fn wait_until_alone(root: &mut Connection) -> u64 {
         std::thread::sleep(Duration::from_millis(10));
     }
     0
+}
+
+#[test]
+fn a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one_loop() {
+    let Some(server) = server_with_tables() else { return };
+    let open = Pace::Open { rate_per_s: 40.0, arrivals: Arrivals::Uniform };
+    for (pace, workers) in [(Pace::Closed, 4), (Pace::Closed, 1), (open.clone(), 4), (open, 1)] {
+        let fastest = |delay: f64| {
+            let mix = one_statement("DO SLEEP(0.02)");
+            let plan = Plan { pace: pace.clone(), workers, delay, ..plan(server.unix(), mix) };
+            run(plan).unwrap().totals.latency.min() as f64 / 1e6
+        };
+        let (plain, delayed) = (fastest(0.0), fastest(0.5));
+        // The server answers none sooner than that; a histogram keeps three digits.
+        assert!(plain >= 19.9 && delayed >= 29.9, "{pace:?}, {workers}: {plain} and {delayed} ms");
+        // Of so many events one at least is answered in time.
+        assert!(plain < 29.0, "{pace:?}, {workers}: {plain} ms");
+    }
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
             ci95: None,
             ok: true,
         }),
+        doses: Vec::new(),
         controls: vec![
             control("sleep", 0.0, toll("sleep"), "a process that does nothing costs nothing"),
             control("burn", 25.0 * shape.effect, toll("burn"), "half of one CPU must be found"),

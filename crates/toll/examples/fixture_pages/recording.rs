@@ -124,6 +124,7 @@ impl Making {
                 by: "toll".into(),
                 bytes_read: (made.bytes_per_s * shape.window_s) as u64,
                 executed: None,
+                by_toll: None,
             });
             let packets = (kind == ArtefactKind::Pcap).then(|| PacketCounts {
                 captured: executed * 2,

@@ -132,6 +132,8 @@ fn workload() -> Workload {
         rows: 100_000,
         prepared: true,
         reconnect_every: 0,
+        workers: None,
+        delay_pct: None,
         rate_per_s: None,
     }
 }

@@ -97,6 +97,7 @@ fn pt_query_digest<'a>(lines: impl Iterator<Item = &'a Artefact>) -> Option<Quer
         by,
         bytes_read: counts.iter().map(|(_, count)| count.bytes_read).sum(),
         executed: counts.iter().map(|(_, count)| count.executed).sum(),
+        by_toll: counts.iter().map(|(_, count)| count.by_toll).sum(),
     })
 }
 
@@ -112,8 +113,10 @@ pub fn note(artefact: &ArtefactResult) -> Option<String> {
     }
     let count = artefact.pt_query_digest.as_ref()?;
     let (executed, share) = (count.executed?, share(count)?);
+    let beside =
+        count.by_toll.map_or_else(String::new, |queries| format!(", toll {queries} in the same bytes"));
     Some(format!(
-        "{} finds {} queries where {executed} were executed ({:.1}%)",
+        "{} finds {} queries where {executed} were executed ({:.1}%){beside}",
         count.by,
         count.queries,
         100.0 * share

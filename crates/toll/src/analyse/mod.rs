@@ -11,6 +11,7 @@ mod checks;
 mod compare;
 mod course;
 mod coverage;
+mod doses;
 mod doubt;
 mod enough;
 mod outcomes;
@@ -24,6 +25,7 @@ mod stalls;
 mod windows;
 
 pub use advice::{harm, judged, judged_by, margin};
+pub use doses::summary;
 pub use enough::enough;
 pub use recorded::Recorded;
 
@@ -56,13 +58,9 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     let aa = of_role(Role::Aa).find_map(|(i, arm)| Some((i, checks::aa(arm, &judged(i)?.outcome))));
     let placebos = of_role(Role::Placebo)
         .filter_map(|(i, arm)| Some(checks::placebo(judging(plan, i), arm, &judged(i)?.outcome)));
-    let burnt = plan.outcomes.iter().find(|outcome| checks::tells_what_burns(outcome));
-    let burns = of_role(Role::PositiveControl).filter_map(|(i, arm)| {
-        let cpu = burnt?;
-        let found = compared[i].get(cpu.name.as_str())?;
-        checks::burn(&cpu.name, arm, arm.burn_share?, &arms.windows[i], &found.outcome)
-    });
-    let controls: Vec<_> = placebos.chain(burns).collect();
+    let given = doses::given(recorded, &arms, &compared);
+    let controls: Vec<_> = placebos.chain(given.iter().map(|dose| dose.check(plan))).collect();
+    let doses = doses::lines(plan, &given);
     let with_primary: Vec<(Role, &Compared)> = plan
         .arms
         .iter()
@@ -119,6 +117,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         arms: arm_results(recorded, &trials, &arms, compared, artefacts),
         aa: aa.map(|(_, check)| check),
         controls,
+        doses,
         mde,
         stalls: arms.stalls.spans.clone(),
         self_cost,
@@ -129,6 +128,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     result.charts = charts::charts(plan, &result.arms);
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));
     result.charts.extend(precision);
+    result.charts.extend(doses::charts(&result.doses));
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result

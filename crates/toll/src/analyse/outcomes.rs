@@ -24,8 +24,10 @@ pub struct Measured<'a> {
     pub errors_by_code: BTreeMap<u16, u64>,
     /// Time that the window's bins cover; with a driver that keeps its own beat, not quite the window.
     pub covered_s: f64,
-    /// CPUs that were busy on this host, on average.
-    pub busy_cpus: Option<f64>,
+    /// What was spent on this host, by party; absent where it was not read.
+    pub cpu: Option<Spent>,
+    /// The window's length.
+    pub seconds: f64,
     /// How far the window's beginning lies from the rest of it, ln of the ratio of throughputs.
     pub start_log_ratio: Option<f64>,
     /// Quantiles that too few events supported.
@@ -35,6 +37,18 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
+    /// CPU time of a party for each statement, in microseconds.
+    pub fn cpu_us_per_query(&self, party: Party) -> Option<f64> {
+        let per_s = spent_us(self.cpu.as_ref()?, party)? as f64 / self.seconds;
+        let qps = self.statements as f64 / self.covered_s;
+        (qps > 0.0).then(|| per_s / qps)
+    }
+
+    /// CPUs that a party kept busy, on average.
+    pub fn busy_cpus(&self, party: Party) -> Option<f64> {
+        Some(spent_us(self.cpu.as_ref()?, party)? as f64 / 1e6 / self.seconds)
+    }
+
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.get(name).copied()
     }
@@ -81,7 +95,8 @@ pub fn measure<'a>(recorded: &'a Recorded, window: &Window, known: Known) -> Mea
         errors_by_code: summed(bins.iter().map(|b| &b.errors_by_code)),
         start_log_ratio: start_log_ratio(bins),
         covered_s: bins.iter().map(|b| b.width_us).sum::<u64>() as f64 / 1e6,
-        busy_cpus: window.cpu.map(|cpu| here_us(&cpu) as f64 / 1e6 / window.seconds()),
+        cpu: window.cpu,
+        seconds: window.seconds(),
         ..Measured::default()
     };
     let readings = Readings {

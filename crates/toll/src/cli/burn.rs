@@ -2,33 +2,45 @@
 
 use crate::child;
 use crate::clock;
-use crate::treatment::cpu_of_process_us;
+use crate::host;
+use crate::scenario::Percent;
+use anyhow::Context;
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub struct Burn {
-    /// Share of one CPU to use, above 0 and at most 1
-    #[arg(long, value_parser = share)]
-    share: f64,
+    /// Share of the host's CPU time to use, above 0% and at most 100%: 5%
+    #[arg(value_name = "SHARE", value_parser = dose)]
+    dose: Percent,
 }
 
 /// Long against a scheduler's slice, short against any window.
 const PERIOD_US: u64 = 20_000;
 
-/// Spins until this process has had its share of the time gone by, then sleeps a little.
+/// As many threads as the dose needs CPUs, each with its part of it.
+pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
+    // Threads inherit it.
+    raise_priority(std::process::id());
+    let cpus = arguments.dose.0 / 100.0 * host::cpus();
+    let threads = cpus.ceil().max(1.0);
+    let share = cpus / threads;
+    for _ in 1..threads as usize {
+        std::thread::Builder::new().spawn(move || burn(share)).context("cannot start a thread")?;
+    }
+    burn(share)
+}
+
+/// Spins until this thread has had its share of the time gone by, then sleeps a little.
 ///
 /// What was missed while others ran is made up for, so the share holds over any window, as long
 /// as the scheduler grants it: with root it asks for precedence.
-pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
-    let own = std::process::id();
-    raise_priority(own);
-    let begun = clock::mono_us();
-    let used_at_begin = cpu_of_process_us(own);
+fn burn(share: f64) -> ! {
+    let (begun, used_at_begin) = (clock::mono_us(), clock::cpu_of_thread_us());
     loop {
-        let due = ((clock::mono_us() - begun) as f64 * arguments.share) as u64;
-        while cpu_of_process_us(own) - used_at_begin < due {
+        let due = ((clock::mono_us() - begun) as f64 * share) as u64;
+        while clock::cpu_of_thread_us() - used_at_begin < due {
             std::hint::spin_loop();
         }
         std::thread::sleep(Duration::from_micros(PERIOD_US));
@@ -44,9 +56,9 @@ fn raise_priority(own: u32) {
         .status();
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(share) if share > 0.0 && share <= 1.0 => Ok(share),
-        _ => Err("a share lies above 0 and is at most 1, such as 0.25".into()),
+fn dose(text: &str) -> Result<Percent, String> {
+    match text.parse::<Percent>() {
+        Ok(dose) if dose.0 > 0.0 && dose.0 <= 100.0 => Ok(dose),
+        _ => Err("a dose lies above 0% and is at most 100% of the host's CPU time, such as 5%".into()),
     }
 }

@@ -59,6 +59,9 @@ pub struct Load {
     /// How long to run after the warm-up: 60s, 5m, 500ms; 0: until a signal, or a recording's end [default: 10s, or a recording's end]
     #[arg(long, value_parser = units::duration)]
     time: Option<Duration>,
+    /// Hold each event's last reply back for this share of its response time, such as 2%: a cost that is known
+    #[arg(long, value_name = "SHARE", value_parser = units::percent, default_value = "0%", hide_default_value = true)]
+    delay: f64,
     /// Run this long before counting
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     warmup: Duration,
@@ -214,6 +217,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         workers: workers.min(connections),
         prepared: !arguments.text,
         reconnect_every: arguments.reconnect,
+        delay: arguments.delay / 100.0,
         time,
         warmup: arguments.warmup,
         bins,

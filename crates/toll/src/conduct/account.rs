@@ -41,14 +41,6 @@ impl Real<'_> {
             Ok(count) => line.queries = count,
             Err(error) => line.note = Some(format!("not counted: {error:#}")),
         }
-        let mut cut = None;
-        if let (0, Some(path), Some(port)) = (place.round, treatment.artefact_path(), port) {
-            let (stretch, executed) = first_stretch(row, window, line.window_bytes);
-            match Cut::take(path, stretch, executed, &line, port, &self.stage.work_dir) {
-                Ok(taken) => cut = taken,
-                Err(error) => line.note = Some(format!("no stretch for pt-query-digest: {error:#}")),
-            }
-        }
         if self.keep_artefacts {
             match treatment.keep(&self.stage.bench(&arm.name)) {
                 Ok(file) => line.file = file,
@@ -57,13 +49,28 @@ impl Real<'_> {
         } else {
             self.let_go(treatment);
         }
-        // What is written of it later must not forget what is known now.
-        self.cuts.extend(cut.map(|cut| cut.told(&line)));
+        self.of_arm.entry(arm.name.clone()).or_insert_with(|| line.clone());
         self.recorder.artefact(line);
     }
 
+    /// Sets a stretch of the artefact aside for pt-query-digest, and lets the rest go.
+    pub(super) fn set_aside(&mut self, arm: &Arm, treatment: &Treatment, window: &Closed) {
+        let port = self.stage.server_of(&arm.name).map(|standing| standing.port);
+        if let (Some(line), Some(path), Some(port)) =
+            (self.of_arm.get_mut(&arm.name), treatment.artefact_path(), port)
+        {
+            let (stretch, executed) =
+                first_stretch(artefacts::of(line.kind), window, self.load_began_wall_us);
+            match Cut::take(path, stretch, executed, line, port, &self.stage.work_dir) {
+                Ok(taken) => self.cuts.extend(taken),
+                Err(error) => self.progress.say(&format!("no stretch of arm {}: {error:#}", arm.name)),
+            }
+        }
+        treatment.discard(&self.stage.journal);
+    }
+
     /// Whether the driver's sessions are encrypted, by the arm's way to the server or by the server's address.
-    fn is_tls(&self, arm: &Arm) -> bool {
+    pub(super) fn is_tls(&self, arm: &Arm) -> bool {
         let Some(standing) = self.stage.server_of(&arm.name) else { return false };
         standing.endpoints.target(&arm.workload.transport).is_ok_and(|target| target.tls != Tls::Off)
     }
@@ -99,13 +106,14 @@ fn count_queries(
                 by: "server".into(),
                 bytes_read: 0,
                 executed: None,
+                by_toll: None,
             }));
         }
         // Without a server nobody can say which of the packets are queries.
         Counted::Digest(_) if row.is_of_the_wire && port.is_none() => return Ok(None),
         Counted::Digest(_) | Counted::Lines => {}
     }
-    let mut sum = QueryCount { queries: 0, by: "toll".into(), bytes_read: 0, executed: None };
+    let mut sum = QueryCount { queries: 0, by: "toll".into(), bytes_read: 0, executed: None, by_toll: None };
     // Where one file of a series ends and the next begins, by its place in all of it.
     let mut before = 0;
     for path in treatment.artefact_files() {
@@ -126,21 +134,24 @@ fn count_queries(
     Ok(Some(sum))
 }
 
-/// As many whole bins from the window's begin as make a stretch of about [`CUT_BYTES`].
-fn first_stretch(row: &artefacts::Row, window: &Closed, window_bytes: u64) -> (Stretch, u64) {
+/// As many whole bins from the window's begin as make a stretch of about [`CUT_BYTES`] with what led up to it since
+/// the load connected, but one at least.
+fn first_stretch(row: &artefacts::Row, window: &Closed, connected_wall_us: u64) -> (Stretch, u64) {
     let load = window.load.as_ref();
+    let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
+    let (begin, end) = (bytes(&window.at_begin), bytes(&window.at_end));
     if row.found == Found::ByBytes {
-        let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
-        let stretch = Stretch::Bytes { begin: bytes(&window.at_begin), end: bytes(&window.at_end) };
-        return (stretch, load.map_or(0, |load| load.statements));
+        return (Stretch::Bytes { begin, end }, load.map_or(0, |load| load.statements));
     }
     let length_us = window.end_wall_us.saturating_sub(window.begin_wall_us).max(1);
-    let share = (CUT_BYTES as f64 / window_bytes.max(1) as f64).min(1.0);
-    let wanted_us = (length_us as f64 * share) as u64;
+    let led_up_us = window.begin_wall_us.saturating_sub(connected_wall_us);
+    let share = CUT_BYTES as f64 / end.saturating_sub(begin).max(1) as f64;
+    let wanted_us = ((length_us as f64 * share) as u64).saturating_sub(led_up_us);
     let bins = load.map_or(&[][..], |load| &load.first_bins);
     let fits = |(end, _): &&(u64, u64)| end.saturating_sub(window.begin_mono_us) <= wanted_us;
     let last = bins.iter().rev().find(fits).or(bins.first()).copied();
     let (end_mono_us, executed) = last.unwrap_or((window.begin_mono_us, 0));
-    let end_us = window.begin_wall_us + end_mono_us.saturating_sub(window.begin_mono_us);
-    (Stretch::Wall { begin_us: window.begin_wall_us, end_us }, executed)
+    let since_us = window.begin_wall_us;
+    let end_us = since_us + end_mono_us.saturating_sub(window.begin_mono_us);
+    (Stretch::Wall { begin_us: connected_wall_us, since_us, end_us }, executed)
 }

@@ -209,6 +209,14 @@ impl World for Pretended {
         self.done.push(format!("{} {}", if window.is_some() { "count" } else { "discard" }, arm.name));
     }
 
+    fn wants_second_opinion(&self, arm: &Arm) -> bool {
+        arm.artefact.is_some()
+    }
+
+    fn seek_second_opinion(&mut self, on: bool) {
+        self.rehearsing = on;
+    }
+
     fn wait_until_calm(&mut self) -> Waited {
         Waited::Calm
     }

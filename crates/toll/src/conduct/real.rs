@@ -5,6 +5,7 @@ use super::second_opinion::Cut;
 use super::trial::{Closed, Place};
 use super::world::{Meter, Off, World};
 use super::{Interrupt, Progress, StaysOn, readings};
+use crate::artefacts;
 use crate::clock;
 use crate::host::memory;
 use crate::recorder::Recorder;
@@ -13,16 +14,17 @@ use crate::treatment::{Bench, NotPutBack, Pausable, Reading, Treatment};
 use crate::workload::{Counter, Driver, Feed, Ground, Live, WindowLoad};
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Arm, Cpu, TrialLine};
+use toll_record::{Arm, Artefact, Cpu, TrialLine};
 
 /// The stage of a run with what plays on it now.
 pub struct Real<'a> {
     pub(super) stage: &'a mut Stage,
     pub(super) recorder: &'a Recorder,
     interrupt: &'a Interrupt,
-    progress: &'a Progress,
+    pub(super) progress: &'a Progress,
     /// All randomness of the load comes from it.
     seed: u64,
     pub(super) keep_artefacts: bool,
@@ -32,6 +34,12 @@ pub struct Real<'a> {
     not_put_back: Option<(String, NotPutBack)>,
     /// Known after the pilot.
     calm: Option<Calm>,
+    /// What is known of each arm's first artefact.
+    pub(super) of_arm: BTreeMap<String, Artefact>,
+    /// The trial that goes on is for a second opinion.
+    seeking: bool,
+    /// When the load that runs began to connect.
+    pub(super) load_began_wall_us: u64,
     pub(super) cuts: Vec<Cut>,
     /// Where the files of the rehearsal go that is going on.
     rehearsal: Option<PathBuf>,
@@ -63,13 +71,16 @@ impl<'a> Real<'a> {
             treatment: Treatment::default(),
             not_put_back: None,
             calm: None,
+            of_arm: BTreeMap::new(),
+            seeking: false,
+            load_began_wall_us: 0,
             cuts: Vec::new(),
             rehearsal: None,
         }
     }
 
     /// Has pt-query-digest count the stretches that were set aside; no load may run any more.
-    pub fn second_opinions(&mut self) {
+    pub fn count_second_opinions(&mut self) {
         if self.cuts.is_empty() {
             return;
         }
@@ -142,6 +153,7 @@ impl World for Real<'_> {
     fn ready_meter(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
         if fresh || !self.counts_for(arm)? {
             self.stop_load()?;
+            self.load_began_wall_us = clock::wall_us();
             self.meter = match &arm.meter {
                 toll_record::Meter::Driver => {
                     let workload = &arm.workload;
@@ -232,10 +244,23 @@ impl World for Real<'_> {
 
     fn account(&mut self, arm: &Arm, place: Place, window: Option<&Closed>) {
         let treatment = std::mem::take(&mut self.treatment);
-        match window.filter(|_| self.rehearsal.is_none()) {
-            Some(window) => self.count(arm, place, &treatment, window),
-            None => self.let_go(&treatment),
+        match window {
+            Some(window) if self.seeking => self.set_aside(arm, &treatment, window),
+            Some(window) if self.rehearsal.is_none() => self.count(arm, place, &treatment, window),
+            _ => self.let_go(&treatment),
         }
+    }
+
+    fn wants_second_opinion(&self, arm: &Arm) -> bool {
+        let Some(row) = self.of_arm.get(&arm.name).map(|line| artefacts::of(line.kind)) else { return false };
+        // Under TLS neither of the two reads a thing; a command that ends by itself ends before the load is back.
+        let is_read = row.pt_type.is_some() && !(row.is_of_the_wire && self.is_tls(arm));
+        is_read && !arm.window.is_until_done()
+    }
+
+    fn seek_second_opinion(&mut self, on: bool) {
+        self.rehearse(on);
+        self.seeking = on;
     }
 
     fn wait_until_calm(&mut self) -> Waited {

@@ -1,11 +1,17 @@
-//! How many queries does pt-query-digest find in a stretch of the same artefact?
+//! How many queries does pt-query-digest find in what an arm writes, and how many does toll find there?
 //!
-//! It reads a few megabytes a second, so it is given a stretch cut out of one window of each arm,
-//! and only after the last window of the run.
+//! pt-query-digest reads a few megabytes a second, and knows neither sessions nor prepared statements that began
+//! before a capture did. So each arm is on once more after the last window, unmeasured: the load connects once the
+//! arm is on, and both count the same short stretch of that.
 
+use super::trial::Place;
+use super::world::World;
+use super::{Conductor, StaysOn};
 use crate::artefacts;
 use crate::child;
+use crate::digest::count::{self, CountWindow};
 use crate::journal::Journal;
+use crate::plan::no_program;
 use crate::signals;
 use anyhow::Context;
 use std::fs::File;
@@ -13,12 +19,58 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use toll_record::{Artefact, ArtefactKind, QueryCount};
+use toll_record::{Artefact, ArtefactKind, QueryCount, Window};
+
+/// Who gives the second opinion.
+const COUNTER: &str = "pt-query-digest";
+/// Several bins of any driver but sysbench's, which come once a second.
+const WINDOW_S: f64 = 0.5;
+
+impl<W: World> Conductor<'_, W> {
+    /// Has each arm on once more, for as long as it takes to set a stretch of what it writes aside.
+    ///
+    /// # Errors
+    /// A treatment stays on; what else goes wrong here costs the arm its second opinion, and is told.
+    pub fn second_opinions(&mut self) -> anyhow::Result<()> {
+        let asked = self.plan.arms.iter().filter(|arm| self.world.wants_second_opinion(arm));
+        let asked: Vec<_> = asked.cloned().collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        if let Some(why) = no_program(COUNTER) {
+            self.world.say(&format!("no second opinion: {why}"));
+            return Ok(());
+        }
+        self.world.say("each arm whose artefact pt-query-digest can read is on once more, unmeasured");
+        let measured: usize = self.plan.order.iter().map(Vec::len).sum();
+        for (nth, mut arm) in asked.into_iter().enumerate() {
+            arm.treatment.fresh_sessions = true;
+            arm.window = Window::Time { s: WINDOW_S };
+            let place = Place { trial: (measured + nth) as u32, ..Place::default() };
+            self.world.seek_second_opinion(true);
+            let tried = self.trial(&arm, place);
+            self.world.seek_second_opinion(false);
+            match tried {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    let name = &arm.name;
+                    self.world.say(&format!("no second opinion on arm {name}: {error:#}"));
+                    if error.downcast_ref::<StaysOn>().is_some() {
+                        self.world.put_back().with_context(|| format!("arm {name} stays on"))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
 
 /// A stretch of an artefact that waits to be counted.
 #[derive(Debug)]
 pub struct Cut {
     file: PathBuf,
+    stretch: Stretch,
     line: Artefact,
     /// The server's.
     port: u16,
@@ -26,12 +78,14 @@ pub struct Cut {
     executed: u64,
 }
 
-/// What part of an artefact to cut out.
+/// What part of an artefact to cut out, and to count.
 #[derive(Debug, Clone, Copy)]
 pub enum Stretch {
-    /// Packets between two moments, Unix time in microseconds.
+    /// Packets between two moments, Unix time in microseconds. Sessions begin at the first; what is counted ended
+    /// at or after `since_us`.
     Wall {
         begin_us: u64,
+        since_us: u64,
         end_us: u64,
     },
     Bytes {
@@ -66,10 +120,10 @@ impl Cut {
         let source = File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()))?;
         let target = BufWriter::new(File::create(&file)?);
         let whole = match (line.kind, stretch) {
-            (ArtefactKind::Pcap, Stretch::Wall { begin_us, end_us }) => {
+            (ArtefactKind::Pcap, Stretch::Wall { begin_us, end_us, .. }) => {
                 cut_pcap(source, target, begin_us, end_us)?
             }
-            (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us }) => {
+            (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us, .. }) => {
                 cut_text(source, target, begin_us, end_us)?
             }
             (_, Stretch::Bytes { begin, end }) => cut_bytes(source, target, begin, end)?,
@@ -79,18 +133,14 @@ impl Cut {
             std::fs::remove_file(&file)?;
             return Ok(None);
         }
-        Ok(Some(Self { file, line: line.clone(), port, executed }))
-    }
-
-    /// With what has become known of the artefact since.
-    pub fn told(self, line: &Artefact) -> Self {
-        Self { line: line.clone(), ..self }
+        Ok(Some(Self { file, stretch, line: line.clone(), port, executed }))
     }
 
     /// Counts; the cut is gone afterwards.
     pub fn count(self, journal: &Journal) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
-        let counted = pt_query_digest(&self.file, self.line.kind, self.port, journal);
+        let counted = pt_query_digest(&self, journal);
+        let by_toll = self.by_toll();
         // The directory goes after the run; a file left in it goes with it.
         let _ = std::fs::remove_file(&self.file);
         let mut line = self.line;
@@ -98,9 +148,10 @@ impl Cut {
             Ok(queries) => {
                 line.pt_query_digest = Some(QueryCount {
                     queries,
-                    by: "pt-query-digest".into(),
+                    by: COUNTER.into(),
                     bytes_read,
                     executed: Some(self.executed),
+                    by_toll,
                 });
             }
             Err(error) => {
@@ -110,6 +161,33 @@ impl Cut {
         }
         line
     }
+
+    /// What toll's own digest finds in the same bytes.
+    fn by_toll(&self) -> Option<u64> {
+        let over = match self.stretch {
+            Stretch::Wall { since_us, end_us, .. } => {
+                CountWindow::Time { since_ns: since_us * 1000, until_ns: end_us * 1000 }
+            }
+            Stretch::Bytes { .. } => CountWindow::Whole,
+        };
+        count::count(&self.file, self.line.kind, over, &[self.port]).ok().map(|count| count.queries)
+    }
+}
+
+/// As pt-query-digest writes the time of a packet that tcpdump printed: local, with two digits of the year.
+fn pt_stamp(us: u64) -> anyhow::Result<String> {
+    let moment = jiff::Timestamp::from_microsecond(us as i64)?.to_zoned(jiff::tz::TimeZone::system());
+    Ok(moment.strftime("%y%m%d %H:%M:%S%.6f").to_string())
+}
+
+/// Perl that is true of a query that ended in the stretch: no login, and neither the preparing of a statement nor its
+/// reset, of which toll's own count and the driver's know nothing either.
+fn pt_filter(since_us: u64, end_us: u64) -> anyhow::Result<String> {
+    let (since, end) = (pt_stamp(since_us)?, pt_stamp(end_us)?);
+    Ok(format!(
+        "$event->{{cmd}} eq 'Query' && $event->{{ts}} ge '{since}' && $event->{{ts}} lt '{end}' \
+         && (!defined $event->{{Statement_id}} || $event->{{arg}} =~ m/^EXECUTE /)"
+    ))
 }
 
 /// Little-endian microsecond pcap, as tcpdump writes on the machines toll runs on; others: false.
@@ -191,15 +269,20 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
     Ok(true)
 }
 
-fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16, journal: &Journal) -> anyhow::Result<u64> {
+fn pt_query_digest(cut: &Cut, journal: &Journal) -> anyhow::Result<u64> {
+    let Cut { file, stretch, line: Artefact { kind, .. }, port, .. } = cut;
+    let kind = *kind;
     let server = format!("127.0.0.1:{port}");
-    let mut command = child::command("pt-query-digest");
+    let mut command = child::command(COUNTER);
     // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
     command.env("PERCONA_TOOLKIT_TCP_ERRORS_FILE", "/dev/null");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
     command.args(["--type", artefacts::of(kind).pt_type.context("it cannot read this kind")?]);
     if artefacts::of(kind).is_of_the_wire {
         command.args(["--watch-server", &server]);
+    }
+    if let Stretch::Wall { since_us, end_us, .. } = stretch {
+        command.args(["--filter", &pt_filter(*since_us, *end_us)?]);
     }
     let mut decoder = None;
     if kind == ArtefactKind::Pcap {
@@ -223,8 +306,8 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16, journal: &Journal
     // One JSON document, perhaps with lines of complaint before it.
     let output = output?;
     let Some(start) = output.iter().position(|&b| b == b'{') else {
-        // Sessions that were open before the capture began, with prepared statements, are nothing
-        // to it: it then ends well and prints no document at all.
+        // It found no query at all, such as where the packets of every login were lost: it then ends well and prints
+        // no document.
         return Ok(0);
     };
     let json: serde_json::Value = serde_json::Deserializer::from_slice(&output[start..])
@@ -238,9 +321,8 @@ fn pt_query_digest(file: &Path, kind: ArtefactKind, port: u16, journal: &Journal
 /// Standard output of a command that is ended when it takes too long.
 fn bounded_output(command: &mut Command, journal: &Journal) -> anyhow::Result<Vec<u8>> {
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let (mut child, undo) = journal
-        .spawn(command, "pt-query-digest", None, STOP_WITHIN)
-        .context("is percona-toolkit installed?")?;
+    let (mut child, undo) =
+        journal.spawn(command, COUNTER, None, STOP_WITHIN).context("it cannot be started")?;
     let mut stdout = child.stdout.take().context("no standard output")?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();

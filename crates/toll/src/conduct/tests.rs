@@ -182,6 +182,37 @@ fn what_cannot_be_put_back_ends_the_run_there() {
 }
 
 #[test]
+fn for_a_second_opinion_each_capture_is_on_once_more_with_new_sessions_and_nothing_reaches_the_run() {
+    let mut capture = timed("tool");
+    capture.artefact = Some(toll_record::ArtefactKind::Pcap);
+    let plan = plan(vec![timed("none"), capture], 2);
+    let mut world = Pretended::new(Fault::None);
+    run(&plan, &mut world).unwrap();
+    let (lines, done) = (world.lines.len(), world.done.len());
+    let mut enough = || Ok(false);
+    Conductor { plan: &plan, world: &mut world, enough: &mut enough }.second_opinions().unwrap();
+    // Under a number that no trial of the plan has.
+    let after = ["load tool", "on tool 4", "load tool anew", "off tool", "count tool"];
+    assert_eq!(world.done[done..], after);
+    assert_eq!(world.lines.len(), lines);
+}
+
+#[test]
+fn a_second_opinion_that_cannot_be_had_is_no_failure_but_a_treatment_that_stays_on_is() {
+    let mut capture = timed("tool");
+    capture.artefact = Some(toll_record::ArtefactKind::Pcap);
+    let plan = plan(vec![timed("none"), capture], 1);
+    let mut enough = || Ok(false);
+    let mut opinion = |fault| {
+        let mut world = Pretended::new(fault);
+        Conductor { plan: &plan, world: &mut world, enough: &mut enough }.second_opinions()
+    };
+    assert!(opinion(Fault::Start("tool")).is_ok());
+    let error = opinion(Fault::StaysOn("tool")).unwrap_err();
+    assert!(format!("{error:#}").starts_with("arm tool stays on"), "{error:#}");
+}
+
+#[test]
 fn a_restart_is_not_the_arms_failure() {
     // The looks: before each trial, and after a failure.
     let plan = plan(vec![timed("none"), timed("tool")], 3);

@@ -45,6 +45,10 @@ pub trait World {
     fn put_back(&mut self) -> anyhow::Result<()>;
     /// Counts what the artefact holds, keeps it or lets it go; `None`: no window came of the trial.
     fn account(&mut self, arm: &Arm, place: Place, window: Option<&Closed>);
+    /// Whether another program could count what this arm writes.
+    fn wants_second_opinion(&self, arm: &Arm) -> bool;
+    /// While on, a trial is a rehearsal of which a stretch of the artefact is set aside, to be counted later.
+    fn seek_second_opinion(&mut self, on: bool);
 
     /// Returns once the host is as calm as under the baseline, or will not be.
     fn wait_until_calm(&mut self) -> Waited;

@@ -13,3 +13,8 @@ pub mod readiness;
 pub mod tools;
 
 pub use facts::facts;
+
+/// CPUs that programs may use here.
+pub fn cpus() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
+}

@@ -72,7 +72,7 @@ pub fn pilot(length: Duration) -> Noise {
     }
     let seconds = begun.elapsed().as_secs_f64();
     let (steal_pct, busy_pct) = steal_and_busy_pct(CpuTicks::read().minus(before));
-    let own_pct = units.iter().sum::<f64>() / (seconds * 1e6) / cpus() * 100.0;
+    let own_pct = units.iter().sum::<f64>() / (seconds * 1e6) / super::cpus() * 100.0;
     units.sort_by(f64::total_cmp);
     late.sort_by(f64::total_cmp);
     Noise {
@@ -87,10 +87,6 @@ pub fn pilot(length: Duration) -> Noise {
         steal_pct,
         busy_pct: (busy_pct - own_pct).max(0.0),
     }
-}
-
-fn cpus() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
 }
 
 /// Rounds of work that take about [`UNIT`] here; the best of five, so that a disturbance does not

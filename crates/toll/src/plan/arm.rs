@@ -1,7 +1,8 @@
 //! How does an arm as written become one in which nothing is left open?
 
 use crate::artefacts::{self, Shape, Writer};
-use crate::scenario::{self, Ends, Profile as Times, Seconds, Until};
+use crate::host;
+use crate::scenario::{self, Ends, Percent, Profile as Times, Seconds, Until};
 use crate::secrets;
 use crate::treatment::{Definitions, Fill};
 use std::collections::BTreeMap;
@@ -20,6 +21,11 @@ pub fn resolved(
         Err(error) => (Treatment::default(), Some(format!("{error:#}"))),
     };
     let has_load = workload.driver != "none";
+    let holds_none_back = || {
+        let is_asked = workload.delay_pct.is_some() && workload.driver != "toll";
+        is_asked.then(|| format!("{} holds no reply back: leave --driver out", workload.driver))
+    };
+    let unavailable = unavailable.or_else(holds_none_back);
     let default_meter = if has_load { Meter::Driver } else { Meter::None };
     Arm {
         name: written.name.clone(),
@@ -42,7 +48,7 @@ pub fn resolved(
         },
         server_options: BTreeMap::new(),
         unavailable,
-        burn_share: written.burn_share,
+        burn_share: written.burn.map(|Percent(percent)| percent / 100.0 * host::cpus()),
     }
 }
 

@@ -17,8 +17,8 @@ pub use hidden::{check_whole, hidden};
 use crate::catalogue::CATALOGUE;
 use crate::clock;
 use crate::scenario::{
-    Arm, Ends, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
-    check_rate,
+    Arm, Ends, Percent, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written,
+    check_load, check_rate,
 };
 use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
@@ -270,6 +270,8 @@ fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> 
         rows: 100_000,
         prepared: true,
         reconnect_every: 0,
+        workers: None,
+        delay_pct: None,
         rate_per_s: None,
     };
     let mut workload = overlay(&base, &scenario.workload);
@@ -293,6 +295,8 @@ fn overlay(base: &Workload, over: &Written) -> Workload {
         rows: over.rows.unwrap_or(base.rows),
         prepared: over.prepared.unwrap_or(base.prepared),
         reconnect_every: over.reconnect.unwrap_or(base.reconnect_every),
+        workers: over.workers.or(base.workers),
+        delay_pct: over.delay.map(|Percent(percent)| percent).or(base.delay_pct),
         rate_per_s: match over.rate {
             Some(Rate::PerSecond(rate)) => Some(rate),
             _ => base.rate_per_s,

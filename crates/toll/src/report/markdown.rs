@@ -2,9 +2,9 @@
 //!
 //! The same facts as the terminal's, in CommonMark with one GitHub table.
 
-use super::notes;
 use super::table::{LEADING, Table, WHOLE, or_another};
 use super::trust;
+use super::{doses, notes};
 use crate::analyse::margin;
 use std::fmt::Write;
 use toll_record::RunResult;
@@ -57,6 +57,13 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
         for sentence in &run.advice {
             writeln!(out, "- {}", safe(sentence))?;
         }
+    }
+    let doses = doses::lines(run);
+    if !doses.is_empty() {
+        writeln!(out, "\n### Doses\n")?;
+    }
+    for (arm, dose) in doses {
+        writeln!(out, "- {}: {}", safe(arm), safe(&dose))?;
     }
     let notes = notes::notes(run);
     if !notes.is_empty() {

@@ -2,6 +2,7 @@
 
 pub mod bound;
 mod command;
+mod doses;
 pub mod html;
 pub mod json;
 pub mod markdown;

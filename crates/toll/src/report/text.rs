@@ -2,9 +2,9 @@
 //!
 //! At most 120 columns. Never reads the environment: whether to paint is for the caller to say.
 
-use super::notes;
 use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::trust;
+use super::{doses, notes};
 use crate::analyse::margin;
 use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
@@ -33,6 +33,7 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     out.push('\n');
     table(&mut out, run, ink);
     section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
+    section(&mut out, ink, "Doses", doses::lines(run).into_iter());
     let notes = notes::notes(run).into_iter().map(|(arms, note)| ("-", format!("{arms}: {note}")));
     section(&mut out, ink, "Notes", notes);
     section(&mut out, ink, "Trust", trust::facts(run).into_iter());
@@ -131,7 +132,7 @@ fn painted(row: &Row, widths: &[usize], ink: Ink) -> Vec<String> {
     cells
 }
 
-fn section(out: &mut String, ink: Ink, title: &str, items: impl Iterator<Item = (&'static str, String)>) {
+fn section<'a>(out: &mut String, ink: Ink, title: &str, items: impl Iterator<Item = (&'a str, String)>) {
     let items: Vec<(&str, String)> = items.collect();
     if items.is_empty() {
         return;

@@ -69,10 +69,18 @@ pub(super) fn trials(
         };
         toll_record::write_json(dir, "plan.json", &plan::hidden(&plan)).context("cannot write plan.json")?;
         let mut enough = || Ok(analyse::enough(&analyse::run(&RunDir::open(dir)?)?));
-        Conductor { plan: &plan, world: &mut world, enough: &mut enough }.run()
+        let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
+        let ending = conductor.run()?;
+        if !matches!(ending, Ending::Done | Ending::Early) {
+            return Ok(ending);
+        }
+        Ok(match conductor.second_opinions() {
+            Ok(()) => ending,
+            Err(error) => Ending::Cut(format!("{error:#}")),
+        })
     })();
     let stopped = world.stop_load();
-    world.second_opinions();
+    world.count_second_opinions();
     progress.finish();
     ending.and_then(|ending| stopped.map(|()| ending))
 }

@@ -2,7 +2,7 @@
 //!
 //! Each refusal quotes what was written and says what is allowed. Never looks at the host.
 
-use super::{Define, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload};
+use super::{Define, Percent, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload};
 use crate::catalogue::{definition, names};
 use crate::stage::rig;
 use crate::treatment::{BUILT_IN, is_name};
@@ -18,6 +18,8 @@ const DRIVERS: [&str; 3] = ["toll", "sysbench", "none"];
 pub const MOST_ROUNDS: u32 = 10_000;
 /// Longest window, settle, gap or pilot, seconds.
 pub const LONGEST_S: f64 = 86_400.0;
+/// A reply that is held back for longer than it took is a control that nobody can miss.
+const LONGEST_DELAY_PCT: f64 = 100.0;
 /// A margin of so many percent calls nearly everything no effect.
 const WIDEST_MARGIN_PCT: f64 = 1_000.0;
 
@@ -40,6 +42,10 @@ impl Scenario {
             self.margin_pct
         );
         self.workload.check().context("in [workload]")?;
+        ensure!(
+            self.workload.delay.is_none(),
+            "`delay` is an arm's own: without it, there is nothing to compare with"
+        );
         self.check_definitions()?;
         self.check_what_stands()?;
         let mut names = BTreeSet::new();
@@ -51,6 +57,10 @@ impl Scenario {
                 bail!("two arms are named `{}`: names must differ", arm.name);
             }
             arm.check(&self.define).with_context(|| format!("arm `{}`", arm.name))?;
+            let driver = arm.workload.driver.as_ref().or(self.workload.driver.as_ref());
+            if let (Some(driver), Some(_)) = (driver.filter(|driver| *driver != "toll"), arm.workload.delay) {
+                bail!("arm `{}`: {driver} holds no reply back: `delay` takes driver = \"toll\"", arm.name);
+            }
         }
         self.check_references(&names)?;
         if let Some(sweep) = &self.sweep {
@@ -212,8 +222,15 @@ impl Workload {
                 known.join(", ")
             );
         }
+        if let Some(Percent(percent)) = self.delay {
+            ensure!(
+                percent > 0.0 && percent <= LONGEST_DELAY_PCT,
+                "delay = \"{percent}%\" lies above 0% and is at most {LONGEST_DELAY_PCT}% of the response time"
+            );
+        }
         let counts = [
             ("threads", self.threads.map(u64::from)),
+            ("workers", self.workers.map(u64::from)),
             ("tables", self.tables.map(u64::from)),
             ("rows", self.rows),
         ];
@@ -344,7 +361,19 @@ mod tests {
             ("", "", "command = \" \"", "the command is empty"),
             ("", "", "command = \"sleep 9\"\nagainst = \"it\"", "compared with itself (it -> it)"),
             ("", "", "command = \"sleep 9\"\nagainst = \"nix\"", "`nix`, which does not exist"),
-            ("", "", "command = \"sleep 9\"\nburn_share = nan", "burn_share = NaN must be above 0"),
+            ("", "", "role = \"positive-control\"\nburn = \"0%\"", "burn = \"0%\" lies above 0%"),
+            ("", "", "role = \"positive-control\"\nburn = \"2\"", "\"2\" is no share: write it as 2%"),
+            ("", "", "role = \"positive-control\"\nburn = \"2%\"\ncommand = \"x\"", "`burn` is the process"),
+            ("", "", "role = \"positive-control\"\ncommand = \"x\"", "a positive control has a dose"),
+            ("", "", "burn = \"2%\"", "a positive control has a dose that is to be found, and nothing else"),
+            ("", "delay = \"2%\"", runs, "`delay` is an arm's own"),
+            (
+                "",
+                "driver = \"sysbench\"",
+                "role = \"positive-control\"\nworkload = { delay = \"2%\" }",
+                "sysbench holds no reply back",
+            ),
+            ("", "workers = 0", runs, "workers = 0: one is the least"),
             (
                 "",
                 "",

@@ -1,7 +1,7 @@
 //! Does an arm make sense by itself, as far as can be told without a server?
 
 use super::check::{FLAVOURS, LONGEST_S};
-use super::{Arm, Define, Ends, Until};
+use super::{Arm, Define, Ends, Percent, Until};
 use crate::artefacts::{self, Shape, Writer};
 use crate::treatment::{BUILT_IN, Definitions};
 use anyhow::{bail, ensure};
@@ -10,18 +10,20 @@ use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
 
 /// Each copy is a process, and its share of the host small.
 const MOST_COPIES: u32 = 1_000;
-/// More CPUs than a control can sensibly burn.
-const MOST_BURNT: f64 = 1_024.0;
 
 impl Arm {
     pub(super) fn check(&self, define: &BTreeMap<String, Define>) -> anyhow::Result<()> {
         self.check_treatment()?;
         self.check_window()?;
         self.workload.check()?;
-        if let Some(share) = self.burn_share {
+        if let Some(Percent(percent)) = self.burn {
             ensure!(
-                share > 0.0 && share <= MOST_BURNT,
-                "burn_share = {share} must be above 0: 0.5 is half of one CPU"
+                percent > 0.0 && percent <= 100.0,
+                "burn = \"{percent}%\" lies above 0% and is at most 100% of the host's CPU time"
+            );
+            ensure!(
+                self.command.is_none() && self.stages.is_none() && self.process.is_empty(),
+                "`burn` is the process of the arm: leave `command`, `stages` and `process` out"
             );
         }
         ensure!(self.remote_port != Some(0), "remote_port = 0: a listener needs a port of 1 to 65535");
@@ -101,8 +103,8 @@ impl Arm {
             "`remote_port` takes `artefact`, the kind of file that arrives at the far end"
         );
         ensure!(
-            self.role != Role::PositiveControl || self.burn_share.is_some(),
-            "a positive control needs `burn_share`, the share of one CPU that it burns"
+            (self.role == Role::PositiveControl) == (self.burn.is_some() || self.workload.delay.is_some()),
+            "a positive control has a dose that is to be found, and nothing else has: `burn`, or `delay` in its workload"
         );
         Ok(())
     }

@@ -5,12 +5,14 @@ mod check_arm;
 mod duration;
 #[cfg(test)]
 mod page;
+mod percent;
 mod preset;
 mod size;
 mod stands;
 
 pub use check::{LONGEST_S, MOST_ROUNDS, check_load, check_rate};
 pub use duration::Seconds;
+pub use percent::Percent;
 pub use preset::{PRESETS, Preset};
 pub use size::Bytes;
 
@@ -138,6 +140,10 @@ pub struct Workload {
     pub prepared: Option<bool>,
     /// Events after which a connection is made anew; 0: never.
     pub reconnect: Option<u64>,
+    /// Threads of toll's driver that share the connections; absent: one each where they are few.
+    pub workers: Option<u32>,
+    /// Each reply is held back for this share of its response time.
+    pub delay: Option<Percent>,
     pub rate: Option<Rate>,
 }
 
@@ -247,8 +253,8 @@ pub struct Arm {
     /// Variables that the server must know.
     #[serde(default)]
     pub requires_variable: Vec<String>,
-    /// Share of one CPU that a positive control burns.
-    pub burn_share: Option<f64>,
+    /// In the place of commands: a process that burns this share of the host's CPU time.
+    pub burn: Option<Percent>,
     /// What it means when the commands end by themselves.
     #[serde(default)]
     pub ends: Ends,
@@ -337,6 +343,9 @@ impl Arm {
 
     /// All processes as written, whichever way that was.
     pub fn members(&self) -> Vec<Member> {
+        if let Some(Percent(percent)) = self.burn {
+            return vec![Member { command: Some(format!("{{toll}} burn {percent}%")), ..Member::default() }];
+        }
         if self.command.is_none() && self.stages.is_none() {
             return self.process.clone();
         }

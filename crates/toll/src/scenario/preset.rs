@@ -13,6 +13,8 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "durability", text: include_str!("../../../../scenarios/durability.toml") },
     Preset { name: "dump-beside-users", text: include_str!("../../../../scenarios/dump-beside-users.toml") },
     Preset { name: "compression", text: include_str!("../../../../scenarios/compression.toml") },
+    Preset { name: "calibration", text: include_str!("../../../../scenarios/calibration.toml") },
+    Preset { name: "drivers", text: include_str!("../../../../scenarios/drivers.toml") },
     Preset { name: "load-curve", text: include_str!("../../../../scenarios/load-curve.toml") },
 ];
 

@@ -91,7 +91,7 @@ fn bins(mut read: Read, first: u64, stop: Arc<AtomicBool>) -> Bins {
             oldest_us: 0,
             errors_by_code: BTreeMap::new(),
         };
-        Some(Reported { bin, histogram: Vec::new(), p99_us: None })
+        Some(Reported { bin, histogram: Vec::new(), p99_us: None, beat_us: WIDTH_US })
     }))
 }
 

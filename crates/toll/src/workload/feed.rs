@@ -17,6 +17,8 @@ pub struct Reported {
     pub histogram: Vec<(u64, u64)>,
     /// The one percentile of a driver without a histogram.
     pub p99_us: Option<u64>,
+    /// Width of a whole bin, by which edges follow each other: a driver's first is as short as it came late.
+    pub beat_us: u64,
 }
 
 /// Turns a line of a driver's standard output into a bin; `None`: not a bin.
@@ -218,7 +220,7 @@ impl Shared {
         let smooth = |old: Option<f64>, new: f64| old.map_or(new, |old| old + (new - old) / SMOOTH);
         state.live = Some(Live {
             bin_end_us: bin.mono_us,
-            bin_width_us: bin.width_us,
+            bin_width_us: reported.beat_us,
             statements_per_s: smooth(state.live.map(|l| l.statements_per_s), rate),
             latency_us_mean: mean.map(|mean| smooth(mean_before, mean)).or(mean_before),
         });
@@ -325,7 +327,7 @@ mod tests {
             oldest_us: 0,
             errors_by_code: BTreeMap::new(),
         };
-        Reported { bin, histogram: Vec::new(), p99_us: None }
+        Reported { bin, histogram: Vec::new(), p99_us: None, beat_us: 100 }
     }
 
     #[test]
@@ -339,6 +341,16 @@ mod tests {
             shared.take(&bin(end));
         }
         assert_eq!(feed.close_window(Duration::ZERO).unwrap().statements, 30);
+    }
+
+    #[test]
+    fn edges_follow_each_other_by_whole_bins_after_a_short_first_one() {
+        let shared = Arc::new(Shared::default());
+        let feed = feed_of(&shared);
+        let mut first = bin(1_000);
+        first.bin.width_us = 33;
+        shared.take(&first);
+        assert_eq!((feed.edge_at_or_after(1_001), feed.bin_width_us()), (1_100, 100));
     }
 
     #[test]

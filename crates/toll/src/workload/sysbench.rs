@@ -18,6 +18,9 @@ use toll_record::{Bin, Workload};
 
 const SCRIPT: &str = include_str!("bins.lua");
 
+/// How often it reports.
+const BEAT_US: u64 = 1_000_000;
+
 #[derive(Debug, Deserialize)]
 struct Line {
     seconds: f64,
@@ -52,12 +55,12 @@ pub fn command(
         let width_us = (line.seconds * 1e6).round().max(1.0) as u64;
         // sysbench keeps its beat by absolute times: an edge is the first one plus whole seconds,
         // whatever the line took to arrive.
-        let edge = edge_us.map_or_else(clock::mono_us, |edge: u64| edge + 1_000_000);
+        let edge = edge_us.map_or_else(clock::mono_us, |edge: u64| edge + BEAT_US);
         edge_us = Some(edge);
         Some(Reported {
             bin: Bin {
                 mono_us: edge,
-                width_us: 1_000_000,
+                width_us: BEAT_US,
                 statements: line.statements,
                 events: line.events,
                 errors: line.errors,
@@ -70,6 +73,7 @@ pub fn command(
             },
             histogram: Vec::new(),
             p99_us: Some((line.p99_s * 1e6).round() as u64),
+            beat_us: BEAT_US,
         })
     };
     Ok((command, Box::new(read)))

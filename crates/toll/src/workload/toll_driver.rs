@@ -9,6 +9,9 @@ use toll_load::bins::BinLine;
 use toll_load::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 
+/// Width of its bins.
+const BEAT_US: u64 = 100_000;
+
 pub fn command(
     workload: &Workload,
     target: &Target,
@@ -16,7 +19,8 @@ pub fn command(
 ) -> anyhow::Result<(Command, BinReader)> {
     let program = std::env::current_exe().context("cannot find the toll binary itself")?;
     let mut command = child::command(program);
-    command.arg("load").arg(&workload.profile).args(["--bins", "100ms", "--time", "0"]);
+    command.arg("load").arg(&workload.profile).args(["--time", "0"]);
+    command.args(["--bins", &format!("{}ms", BEAT_US / 1000)]);
     match &target.address {
         Address::Tcp { host, port } => {
             command.args(["--host", host, "--port", &port.to_string()]);
@@ -38,6 +42,12 @@ pub fn command(
     ] {
         command.args([name, &value.to_string()]);
     }
+    if let Some(workers) = workload.workers {
+        command.args(["--workers", &workers.to_string()]);
+    }
+    if let Some(percent) = workload.delay_pct {
+        command.args(["--delay", &format!("{percent}%")]);
+    }
     if let Some(rate) = workload.rate_per_s {
         command.args(["--rate", &rate.to_string()]);
     }
@@ -58,5 +68,5 @@ pub fn command(
 
 fn read(line: &str) -> Option<Reported> {
     let line: BinLine = serde_json::from_str(line).ok()?;
-    Some(Reported { bin: line.bin, histogram: line.hist, p99_us: None })
+    Some(Reported { bin: line.bin, histogram: line.hist, p99_us: None, beat_us: BEAT_US })
 }

@@ -26,9 +26,15 @@ pub struct SyntheticArm {
     pub caught: Option<(f64, f64)>,
     /// Begin within each window, and length, of a stretch in which nothing completes.
     pub stall: Option<(f64, f64)>,
+    /// CPUs that it is told to burn, and that it burns.
     pub burn_share: Option<f64>,
     /// From so many seconds after it is switched on, so many times the cost.
     pub later: Option<(f64, f64)>,
+    pub burns: Option<f64>,
+    /// Server and driver spend as much on a query as ever beside it.
+    pub spares_others: bool,
+    /// Percent of the response time for which replies are held back.
+    pub delay_pct: Option<f64>,
     pub unavailable: Option<&'static str>,
 }
 
@@ -42,6 +48,9 @@ impl SyntheticArm {
             stall: None,
             burn_share: None,
             later: None,
+            burns: None,
+            spares_others: false,
+            delay_pct: None,
             unavailable: None,
         }
     }
@@ -56,6 +65,7 @@ impl SyntheticArm {
         k.stall = Some((1.0, 0.6));
         let mut burn = SyntheticArm::new("burn", PositiveControl, 1.0 / (1.0 - 0.25 / 2.0));
         burn.burn_share = Some(0.25);
+        burn.burns = Some(0.25);
         let mut gone = SyntheticArm::new("P", Treatment, 1.0);
         gone.unavailable = Some("bpftrace is not installed");
         vec![
@@ -118,6 +128,8 @@ impl Synthetic {
             rows: 100_000,
             prepared: true,
             reconnect_every: 0,
+            workers: None,
+            delay_pct: None,
             rate_per_s: None,
         };
         Plan {
@@ -160,7 +172,7 @@ impl Synthetic {
                     title: format!("{:.2} times the CPU a query", arm.cost),
                     role: arm.role,
                     command: format!("collect --as {}", arm.name),
-                    workload: workload.clone(),
+                    workload: Workload { delay_pct: arm.delay_pct, ..workload.clone() },
                     against: None,
                     judged_by: None,
                     curve: None,
@@ -326,6 +338,7 @@ impl<'a> Clockwork<'a> {
                     by: "toll".into(),
                     bytes_read: self.written as u64,
                     executed: None,
+                    by_toll: None,
                 }),
                 pt_query_digest: None,
                 encrypted: false,
@@ -386,7 +399,7 @@ impl<'a> Clockwork<'a> {
             }
         }
         self.now_us += BIN_US;
-        let sum = (latency_us * events as f64) as u64;
+        let sum = (latency_us * (1.0 + arm.delay_pct.unwrap_or(0.0) / 100.0) * events as f64) as u64;
         self.samples.push(Sample::Bin(Bin {
             mono_us: self.now_us,
             width_us: BIN_US,
@@ -419,15 +432,16 @@ impl<'a> Clockwork<'a> {
     /// The CPUs are always busy: what a query costs follows from how many were done.
     fn spend(&mut self, arm: &SyntheticArm, stalled: bool) {
         let busy = if stalled { 0.2 } else { CPUS } * BIN_US as f64;
-        let treatment = match arm.burn_share {
+        let treatment = match arm.burns {
             Some(share) => share * BIN_US as f64,
             None => busy * (1.0 - 1.0 / arm.cost.max(1.0)),
         };
         self.cpu.host_busy_us += busy as u64;
         self.cpu.treatment_us += treatment as u64;
         self.cpu.toll_us += (0.003 * BIN_US as f64) as u64;
-        *self.cpu.server_us.get_or_insert(0) += (0.8 * (busy - treatment)) as u64;
-        self.cpu.driver_us += (0.18 * (busy - treatment)) as u64;
+        let others = if arm.spares_others { busy } else { busy - treatment };
+        *self.cpu.server_us.get_or_insert(0) += (0.8 * others) as u64;
+        self.cpu.driver_us += (0.18 * others) as u64;
     }
 
     fn full_second(&mut self) {

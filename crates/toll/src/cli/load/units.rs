@@ -1,5 +1,6 @@
-//! How are a rate and a stretch of time written on the command line?
+//! How are a rate, a share and a stretch of time written on the command line?
 
+use crate::scenario::Percent;
 use std::time::Duration;
 
 /// `250`, `2.5k`, `100k`, `1M`: a second.
@@ -12,6 +13,11 @@ pub fn rate(text: &str) -> Result<f64, String> {
         Ok(n) if n.is_finite() && n > 0.0 => Ok(n * factor),
         _ => Err("write events a second, above 0: 250, 2.5k, 100k".into()),
     }
+}
+
+/// `2%`, `0.5%`: percent.
+pub fn percent(text: &str) -> Result<f64, String> {
+    text.parse::<Percent>().map(|Percent(percent)| percent).map_err(|error| error.to_string())
 }
 
 /// `60s`, `100ms`, `5m`, `2h`; a bare number is seconds.
@@ -43,6 +49,7 @@ mod tests {
         assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("7"), Ok(Duration::from_secs(7)));
+        assert_eq!(percent("2%"), Ok(2.0));
         assert!(duration("-1s").is_err() && duration("x").is_err() && duration("1y").is_err());
     }
 }

@@ -23,6 +23,8 @@ fn an_arm(name: &str) -> Arm {
             rows: 1000,
             prepared: true,
             reconnect_every: 0,
+            workers: None,
+            delay_pct: None,
             rate_per_s: None,
         },
         artefact: (name != "none").then_some(ArtefactKind::Pcap),

@@ -1,0 +1,324 @@
+//! Is what is known to be there found, in its size, and from which size on?
+//!
+//! A dose is an arm whose truth is known: a burner of CPU, by what it used, or a driver that holds replies back. What a
+//! dose misses is told apart: the burner was starved, the host's own work changed beside it, or the bench is blind.
+
+use super::arms::Arms;
+use super::checks::control;
+use super::compare::{ArmWindows, Compared};
+use super::outcomes::Measured;
+use super::recorded::Recorded;
+use std::collections::BTreeMap;
+use toll_record::{
+    Aggregate, Arm, Axis, Chart, ChartKind, ChartSeries, Compare, ControlCheck, Definition, Dose, DoseKind,
+    DoseLine, Outcome, Party, Plan, Role, Source,
+};
+use toll_stats::{Interval, toll_pct};
+
+/// A burner that got less than this share of what it was told is said to have been starved; with less than the second
+/// it is no control any more.
+const STARVED: f64 = 0.95;
+const NO_CONTROL: f64 = 0.5;
+/// Server and driver have been seen to use 12% less for a query beside a burner (threads that wait for a CPU are not
+/// woken). Where they differ by more than this, percent, it is the count of queries that is in doubt.
+const MOST_MOVED_PCT: f64 = 100.0 / 3.0;
+/// CPUs so busy have no time left: there, a reply that is held back makes room for the others.
+const SATURATED: f64 = 0.9;
+
+/// One arm whose truth is known, and what was found of it.
+#[derive(Debug)]
+pub struct Given<'a> {
+    kind: DoseKind,
+    arm: &'a Arm,
+    outcome: &'a Definition,
+    found: &'a Outcome,
+    /// Percent of the host's CPU time, or of the response time.
+    told_pct: Option<f64>,
+    took_pct: Option<f64>,
+    /// By round, ln of the ratio that the outcome must show, and that it shows.
+    rounds: BTreeMap<usize, (f64, f64)>,
+    /// By round, ln of what server and driver used for a query against the baseline, and by what that moves the
+    /// outcome.
+    parties: Vec<(f64, f64)>,
+    /// CPUs that were busy while it was on, as a share of the host's.
+    busy: Option<f64>,
+}
+
+/// Every dose of the plan that was measured, in the plan's order.
+pub fn given<'a>(
+    recorded: &'a Recorded,
+    arms: &Arms,
+    compared: &'a [BTreeMap<&str, Compared>],
+) -> Vec<Given<'a>> {
+    let plan = &recorded.plan;
+    let cpus = recorded.host.as_ref().map(|host| f64::from(host.cpus)).filter(|cpus| *cpus > 0.0);
+    let of_arm = |(i, arm): (usize, &'a Arm)| {
+        let kind = kind_of(arm)?;
+        let outcome = plan.outcomes.iter().find(|outcome| tells(kind, outcome))?;
+        let found = &compared[i].get(outcome.name.as_str())?.outcome;
+        let against = arms.against(plan, i)?;
+        let baseline = plan.arms.iter().position(|other| other.name == against)?;
+        let mut given = Given {
+            kind,
+            arm,
+            outcome,
+            found,
+            told_pct: match kind {
+                DoseKind::Cpu => arm.burn_share.zip(cpus).map(|(burnt, cpus)| 100.0 * burnt / cpus),
+                DoseKind::Delay => arm.workload.delay_pct,
+            },
+            took_pct: None,
+            rounds: BTreeMap::new(),
+            parties: Vec::new(),
+            busy: None,
+        };
+        given.read(&arms.windows[i], &arms.windows[baseline], cpus);
+        (!given.rounds.is_empty()).then_some(given)
+    };
+    plan.arms
+        .iter()
+        .enumerate()
+        .filter(|(_, arm)| arm.role == Role::PositiveControl)
+        .filter_map(of_arm)
+        .collect()
+}
+
+fn kind_of(arm: &Arm) -> Option<DoseKind> {
+    match (arm.burn_share, arm.workload.delay_pct) {
+        (Some(_), _) => Some(DoseKind::Cpu),
+        (None, Some(_)) => Some(DoseKind::Delay),
+        (None, None) => None,
+    }
+}
+
+/// Whether this is what such a dose shows in, as a ratio: the host's CPU time for each query, or the mean response time.
+fn tells(kind: DoseKind, outcome: &Definition) -> bool {
+    let (source, aggregate) = match kind {
+        DoseKind::Cpu => (Source::Cpu { of: Party::Host }, Aggregate::PerQuery),
+        DoseKind::Delay => (Source::Latency, Aggregate::Mean),
+    };
+    outcome.source == source && outcome.aggregate == aggregate && outcome.compare == Compare::LogRatio
+}
+
+impl Given<'_> {
+    fn read(&mut self, arm: &ArmWindows, baseline: &ArmWindows, cpus: Option<f64>) {
+        let (mut burnt, mut busy) = (Vec::new(), Vec::new());
+        for (round, (arm, baseline)) in arm.by_round.iter().zip(&baseline.by_round).enumerate() {
+            let (Some(arm), Some(baseline)) = (arm, baseline) else { continue };
+            let values = arm.get(&self.outcome.name).zip(baseline.get(&self.outcome.name));
+            let found = values.map(|(arm, baseline)| (arm / baseline).ln()).filter(|d| d.is_finite());
+            let (Some(given), Some(found)) = (self.of_round(arm), found) else { continue };
+            self.rounds.insert(round, (given, found));
+            self.parties.extend(parties(arm, baseline));
+            burnt.extend(arm.busy_cpus(Party::Treatment));
+            busy.extend(arm.busy_cpus(Party::Host));
+        }
+        let share =
+            |used: &[f64]| cpus.filter(|_| !used.is_empty()).map(|cpus| toll_stats::mean(used) / cpus);
+        self.busy = share(&busy);
+        if self.kind == DoseKind::Cpu {
+            self.took_pct = share(&burnt).map(|share| 100.0 * share);
+        }
+    }
+
+    /// ln of the ratio that the outcome must show in a round.
+    fn of_round(&self, arm: &Measured) -> Option<f64> {
+        match self.kind {
+            // Where b CPUs are busy, s of them with the burner, every query costs s / (b - s) more of the host.
+            DoseKind::Cpu => {
+                let (host, burnt) = (arm.busy_cpus(Party::Host)?, arm.busy_cpus(Party::Treatment)?);
+                (burnt < host).then(|| (burnt / (host - burnt)).ln_1p())
+            }
+            DoseKind::Delay => self.arm.workload.delay_pct.map(|percent| (percent / 100.0).ln_1p()),
+        }
+    }
+
+    fn given_pct(&self) -> f64 {
+        toll_pct(mean_of(self.rounds.values(), |round| round.0))
+    }
+
+    /// What Trust says of it.
+    pub fn check(&self, plan: &Plan) -> ControlCheck {
+        let told = self.told_pct.map_or_else(|| "a share".to_owned(), |pct| format!("{}%", digits(pct)));
+        let deed = match (self.kind, self.took_pct) {
+            (DoseKind::Cpu, Some(took)) if self.got_less_than(STARVED) => {
+                format!("got {took:.1}% of the host's CPU time of the {told} that it was told to burn")
+            }
+            (DoseKind::Cpu, _) => format!("burns {told} of the host's CPU time"),
+            (DoseKind::Delay, _) => format!("holds replies back for {told} of their response time"),
+        };
+        let excuse = self.excuse(plan);
+        let mut check = control(&self.outcome.name, self.arm, self.found, self.given_pct(), &deed, excuse);
+        if self.got_less_than(NO_CONTROL) {
+            check.ok = false;
+            check.text += "; the host left it too little to be a control";
+        }
+        check
+    }
+
+    fn got_less_than(&self, share: f64) -> bool {
+        self.told_pct.zip(self.took_pct).is_some_and(|(told, took)| took < share * told)
+    }
+
+    /// Why what was given is not found in its size, where the host's own work is to blame and not the bench.
+    fn excuse(&self, plan: &Plan) -> Option<String> {
+        if self.kind == DoseKind::Delay {
+            let busy = self.busy.filter(|busy| *busy > SATURATED)?;
+            return Some(format!(
+                "the host was {:.0}% busy, where a reply held back makes room for the others: a delay proves nothing \
+                 there",
+                100.0 * busy
+            ));
+        }
+        let used: Vec<f64> = self.parties.iter().map(|round| round.0).collect();
+        let used = toll_stats::sign_flip(&used, plan.alpha, plan.seed).interval.ok()?;
+        // The parties moved, and with what they moved by all is as it should be.
+        let with_parties = toll_pct(
+            mean_of(self.rounds.values(), |round| round.0) + mean_of(self.parties.iter(), |round| round.1),
+        );
+        let [low, high] = self.found.ci95_pct?;
+        let change = toll_pct(mean_of(self.parties.iter(), |round| round.0));
+        let is_all = (Interval { low, high }).contains(with_parties);
+        if used.contains(0.0) || !is_all || change.abs() > MOST_MOVED_PCT {
+            return None;
+        }
+        let (word, why) = if change < 0.0 {
+            ("less", "the host's own work grows cheaper when contended")
+        } else {
+            ("more", "the host's own work grows dearer when contended")
+        };
+        Some(format!(
+            "server and driver used {:.1}% {word} for a query while it burned: {why}, and the bench saw both",
+            change.abs()
+        ))
+    }
+
+    fn dose(&self) -> Dose {
+        Dose {
+            arm: self.arm.name.clone(),
+            told_pct: self.told_pct,
+            took_pct: self.took_pct,
+            given_pct: self.given_pct(),
+            found_pct: self.found.toll_pct,
+            ci95_pct: self.found.ci95_pct,
+        }
+    }
+}
+
+/// ln of what server and driver used for a query against the baseline, and of what the host did. `None`: not both are
+/// known.
+fn parties(arm: &Measured, baseline: &Measured) -> Option<(f64, f64)> {
+    let used = |window: &Measured| {
+        Some(window.cpu_us_per_query(Party::Server)? + window.cpu_us_per_query(Party::Driver)?)
+    };
+    let (now, usual, host) = (used(arm)?, used(baseline)?, baseline.cpu_us_per_query(Party::Host)?);
+    let (ratio, moved) = ((now / usual).ln(), ((now - usual) / host).ln_1p());
+    (ratio.is_finite() && moved.is_finite()).then_some((ratio, moved))
+}
+
+/// The doses of each kind together: the slope of found on given, and the smallest that was told from none.
+pub fn lines(plan: &Plan, given: &[Given]) -> Vec<DoseLine> {
+    [DoseKind::Cpu, DoseKind::Delay].into_iter().filter_map(|kind| line(plan, kind, given)).collect()
+}
+
+fn line(plan: &Plan, kind: DoseKind, given: &[Given]) -> Option<DoseLine> {
+    let mut of_kind: Vec<&Given> = given.iter().filter(|dose| dose.kind == kind).collect();
+    of_kind.sort_by(|a, b| a.given_pct().total_cmp(&b.given_pct()));
+    let outcome = of_kind.first()?.outcome.name.clone();
+    let doses: Vec<Dose> = of_kind.iter().map(|dose| dose.dose()).collect();
+    let slopes = slopes(&of_kind);
+    let test = toll_stats::sign_flip(&slopes, plan.alpha, plan.seed);
+    let interval: Option<Interval> = test.interval.ok();
+    let is_told = |dose: &&&Dose| dose.ci95_pct.is_some_and(|[low, high]| low > 0.0 || high < 0.0);
+    Some(DoseLine {
+        kind,
+        outcome,
+        resolution_pct: doses
+            .iter()
+            .rev()
+            .take_while(|dose| is_told(&dose))
+            .last()
+            .map(|dose| dose.given_pct),
+        doses,
+        slope: test.mean.is_finite().then_some(test.mean),
+        ci95: interval.map(|interval| [interval.low, interval.high]),
+        ok: interval.map(|interval| interval.contains(1.0)),
+    })
+}
+
+/// The slope of each round by itself, through the origin: the round is what statistics count.
+fn slopes(doses: &[&Given]) -> Vec<f64> {
+    // A round in which an arm is missing weighs the doses otherwise: it is left out.
+    let slope = |round: &usize| {
+        let pairs: Option<Vec<(f64, f64)>> =
+            doses.iter().map(|dose| dose.rounds.get(round).copied()).collect();
+        let (mut square, mut product) = (0.0, 0.0);
+        for (given, found) in pairs? {
+            square += given * given;
+            product += given * found;
+        }
+        (square > 0.0).then(|| product / square)
+    };
+    doses.first().into_iter().flat_map(|dose| dose.rounds.keys()).filter_map(slope).collect()
+}
+
+/// Found against given, and where all would lie.
+pub fn charts(lines: &[DoseLine]) -> Vec<Chart> {
+    let several = lines.iter().filter(|line| line.doses.len() > 1);
+    several.map(chart).collect()
+}
+
+fn chart(line: &DoseLine) -> Chart {
+    let (id, of) = match line.kind {
+        DoseKind::Cpu => ("doses-cpu", "a burner of CPU"),
+        DoseKind::Delay => ("doses-delay", "replies held back"),
+    };
+    let points = line.doses.iter().filter_map(|dose| {
+        let [low, high] = dose.ci95_pct.map_or([None, None], |ends| ends.map(Some));
+        Some((dose.given_pct, dose.found_pct?, low, high))
+    });
+    let largest = line.doses.iter().map(|dose| dose.given_pct).fold(0.0, f64::max);
+    let axis = |label: String| Axis { label, unit: "%".into(), ..Axis::default() };
+    Chart {
+        id: id.into(),
+        title: format!("Doses: found against given, {of}"),
+        kind: ChartKind::Line,
+        x: axis(format!("change of {} that was given", line.outcome)),
+        y: axis("found".into()),
+        series: vec![
+            ChartSeries { name: "found".into(), points: points.collect() },
+            ChartSeries {
+                name: "as given".into(),
+                points: vec![(0.0, 0.0, None, None), (largest, largest, None, None)],
+            },
+        ],
+        note: summary(line),
+    }
+}
+
+/// Slope and resolution in one or two sentences.
+pub fn summary(line: &DoseLine) -> String {
+    let slope = match (line.slope, line.ci95, line.ok) {
+        (Some(slope), Some([low, high]), ok) => {
+            let word = if ok == Some(true) { "1 lies inside, as it should" } else { "1 lies outside" };
+            format!("Found is {slope:.2} times given [{low:.2}, {high:.2}]: {word}.")
+        }
+        (Some(slope), None, _) => format!("Found is {slope:.2} times given; too few rounds for an interval."),
+        (None, ..) => "Nothing was found of them.".to_owned(),
+    };
+    let told = match line.resolution_pct {
+        Some(pct) => format!("The smallest change told from none: {pct:.1}% of {}.", line.outcome),
+        None => "None of them was told from none.".to_owned(),
+    };
+    format!("{slope} {told}")
+}
+
+fn mean_of<'a>(rounds: impl Iterator<Item = &'a (f64, f64)>, part: impl Fn(&(f64, f64)) -> f64) -> f64 {
+    toll_stats::mean(&rounds.map(part).collect::<Vec<_>>())
+}
+
+/// Without decimals where there are none to tell.
+fn digits(percent: f64) -> String {
+    let rounded = format!("{percent:.1}");
+    rounded.strip_suffix(".0").map_or_else(|| rounded.clone(), str::to_owned)
+}
