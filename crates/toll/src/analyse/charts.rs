@@ -154,7 +154,7 @@ mod tests {
             ci95: None,
             method: String::new(),
             p: None,
-            p_holm: None,
+            p_adjusted: None,
             verdict: Verdict::Baseline,
         }
     }
