@@ -380,7 +380,8 @@ export type Outcome = { unit: string,
  */
 higher_is_better: boolean, mean: number, sd: number, 
 /**
- * One value for each window, in the order of rounds.
+ * One value for each window, in the order of rounds; of a quantile whose windows have too few events, one for
+ * each block of rounds.
  */
 values: Array<number>, 
 /**
@@ -388,7 +389,7 @@ values: Array<number>,
  */
 toll_pct: number | null, 
 /**
- * Around `toll_pct`; absent with fewer rounds than an interval needs.
+ * Around `toll_pct`, and what the verdict rests on; absent with fewer rounds than an interval needs.
  */
 ci95_pct: [number, number] | null, 
 /**
@@ -401,13 +402,14 @@ effect?: number | null,
  */
 ci95?: [number, number] | null, 
 /**
- * `sign-flip`, `bootstrap-t`, `bootstrap-bca`, or why there is none.
+ * `sign-flip`, `sign-flip, 16 arms together, drift taken out`, `confidence-sequence`, `bootstrap-bca of 12 blocks
+ * of 4 to 5 rounds`, or why there is none.
  */
 method: string, p: number | null, 
 /**
- * Holm over the arms, for the primary outcome.
+ * Of the outcome that verdicts are drawn from, adjusted for all treatments judged together.
  */
-p_holm: number | null, verdict: Verdict, };
+p_adjusted: number | null, verdict: Verdict, };
 
 export type PacketCounts = { captured: number, 
 /**

@@ -100,11 +100,12 @@ pub struct Outcome {
     pub higher_is_better: bool,
     pub mean: f64,
     pub sd: f64,
-    /// One value for each window, in the order of rounds.
+    /// One value for each window, in the order of rounds; of a quantile whose windows have too few events, one for
+    /// each block of rounds.
     pub values: Vec<f64>,
     /// Of a log ratio: 100 (e^mean(d) - 1), d = ln arm - ln baseline in the same round; absent for the baseline.
     pub toll_pct: Option<f64>,
-    /// Around `toll_pct`; absent with fewer rounds than an interval needs.
+    /// Around `toll_pct`, and what the verdict rests on; absent with fewer rounds than an interval needs.
     pub ci95_pct: Option<[f64; 2]>,
     /// Of a difference: mean of arm - baseline in the same round; of what is not compared: the mean itself.
     /// In `unit`; absent for log ratios.
@@ -113,11 +114,12 @@ pub struct Outcome {
     /// Around `effect`, in `unit`; absent with fewer rounds than an interval needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    /// `sign-flip`, `bootstrap-t`, `bootstrap-bca`, or why there is none.
+    /// `sign-flip`, `sign-flip, 16 arms together, drift taken out`, `confidence-sequence`, `bootstrap-bca of 12 blocks
+    /// of 4 to 5 rounds`, or why there is none.
     pub method: String,
     pub p: Option<f64>,
-    /// Holm over the arms, for the primary outcome.
-    pub p_holm: Option<f64>,
+    /// Of the outcome that verdicts are drawn from, adjusted for all treatments judged together.
+    pub p_adjusted: Option<f64>,
     pub verdict: Verdict,
 }
 
@@ -126,7 +128,7 @@ pub struct Outcome {
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     Baseline,
-    /// Worse than the baseline, after Holm where this is the primary outcome.
+    /// Worse than the baseline; where verdicts are drawn from this outcome, by an interval that all treatments share.
     Costly,
     /// Better than the baseline.
     Cheaper,

@@ -33,11 +33,18 @@ impl Interval {
 pub enum NoInterval {
     #[error("{have} rounds are too few for an interval: run at least {need}")]
     TooFewRounds { have: usize, need: usize },
-    /// A quantile is in the far tail of what the windows saw.
+    /// A quantile is in the far tail of what all windows together saw.
     #[error(
-        "{have} events in a window are too few for this quantile: at least {need} are needed, lengthen the window"
+        "{have} events in all rounds are too few for this quantile: at least {need} are needed, run more rounds or lengthen the window"
     )]
     TooFewEvents { have: u64, need: u64 },
+    /// Rounds put together until each block has the events that a quantile needs.
+    #[error(
+        "an interval of this quantile needs the events of {need} blocks of rounds and there are those of {have}: run more rounds or lengthen the window"
+    )]
+    TooFewBlocks { have: usize, need: usize },
+    #[error("{have} runs have no spread: pool at least {need}")]
+    TooFewRuns { have: usize, need: usize },
     /// A statistic came out as NaN or infinity.
     #[error("a value is not a finite number: look at the windows it came from")]
     NotFinite,

@@ -1,8 +1,9 @@
 //! What may be concluded from paired windows? Never reads a clock, file or socket.
 //!
 //! The way of a claim: [`rounds`] draws the order in which arms are measured, [`log_ratios`] pairs
-//! their windows, [`sign_flip`] gives the interval and p value, [`holm`] corrects for the number
-//! of arms, [`verdict`] says which words the numbers allow. Around it stand the doubts:
+//! their windows, [`sign_flip`] gives the interval and p value of one arm and [`simultaneous_sign_flips`] those of
+//! all arms that are judged together, [`verdict`] says which words the numbers allow; [`drift()`] takes out what the host
+//! did meanwhile, [`quantile_ratio()`] speaks of tails, [`pooled()`] of several runs. Around it stand the doubts:
 //! [`dependence()`], [`carry_over()`], stalls.
 //!
 //! Everything works on the log scale unless it says `pct`; [`toll_pct`] is the way across.
@@ -21,7 +22,7 @@
 //! let found = sign_flip(&pairs.d, 0.05, 1);
 //! let toll = found.interval?.toll_pct();
 //! assert_eq!(format!("{:.1}% [{:.1}, {:.1}]", pairs.toll_pct().unwrap(), toll.low, toll.high), "-8.1% [-9.0, -7.4]");
-//! assert_eq!(verdict(Some(toll), 2.0, true, Some(found.p), 0.05), Verdict::Costly);
+//! assert_eq!(verdict(Some(toll), 2.0, true), Verdict::Costly);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -32,11 +33,12 @@ mod bootstrap;
 mod carry_over;
 mod dependence;
 mod draws;
-mod holm;
 mod interval;
 mod mde;
 mod moments;
+mod neighbours;
 mod pairs;
+mod pooled;
 mod quantile_ratio;
 mod quantiles;
 mod rounds;
@@ -49,16 +51,19 @@ pub use bootstrap::{BOOTSTRAP_ROUNDS, bca, bca_median, bootstrap_t};
 pub use carry_over::{CarryOver, carry_over};
 pub use dependence::{Dependence, block_length, dependence, stationary_bootstrap};
 pub use draws::Draws;
-pub use holm::holm;
 pub use interval::{Interval, NoInterval};
 pub use mde::{minimal_detectable_effect, rounds_needed};
 pub use moments::{mean, median, sd};
+pub use neighbours::{Drift, Placed, drift};
 pub use pairs::{Missing, PairError, Pairs, Side, Zeros, differences, log_of_toll, log_ratios, toll_pct};
-pub use quantile_ratio::{QuantileRatio, WindowPair, events_for_quantile, quantile_ratio};
+pub use pooled::{Estimate, Pooled, pooled};
+pub use quantile_ratio::{
+    Blocks, QuantileRatio, WindowPair, block_quantiles, events_for_quantile, quantile_ratio,
+};
 pub use quantiles::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
 pub use rounds::{jitters, rounds};
 pub use sequence::{SEQUENCE_ROUNDS, confidence_sequence};
-pub use signflip::{SignFlip, rounds_for_interval, sign_flip, smallest_p};
+pub use signflip::{SignFlip, rounds_for_interval, sign_flip, simultaneous_sign_flips, smallest_p};
 pub use stalls::{
     HARNESS_LATE_US, LoadBin, Stall, StallTotals, ThroughputRule, UnruledStalls, harness_stalls,
     latency_stall_threshold_us, latency_stalls, stall_totals,

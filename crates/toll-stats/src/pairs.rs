@@ -32,6 +32,24 @@ pub struct Pairs {
 }
 
 impl Pairs {
+    /// The differences, one place for each of `rounds` rounds.
+    #[must_use]
+    pub fn by_round(&self, rounds: usize) -> Vec<Option<f64>> {
+        let mut by_round = vec![None; rounds];
+        for (&round, &d) in self.rounds.iter().zip(&self.d).filter(|&(&round, _)| round < rounds) {
+            by_round[round] = Some(d);
+        }
+        by_round
+    }
+
+    /// Takes from each difference what the neighbours foretold of it ([`crate::drift`]), given by round for either side.
+    pub fn without(&mut self, of_arm: &[f64], of_baseline: &[f64]) {
+        for (d, &round) in self.d.iter_mut().zip(&self.rounds) {
+            let of = |side: &[f64]| side.get(round).copied().unwrap_or(0.0);
+            *d -= of(of_arm) - of(of_baseline);
+        }
+    }
+
     /// The estimate: 100 (e^mean(d) - 1); absent without a single pair. For [`log_ratios`] only.
     #[must_use]
     pub fn toll_pct(&self) -> Option<f64> {
@@ -181,8 +199,17 @@ mod tests {
         )
         .unwrap();
         assert_eq!(pairs.rounds, [1]);
+        assert_eq!(pairs.by_round(3), [None, Some(2.0_f64.ln()), None]);
         let sides: Vec<_> = pairs.missing.iter().map(|m| (m.round, m.side)).collect();
         assert_eq!(sides, [(0, Side::Arm), (2, Side::Baseline), (3, Side::Both)]);
+    }
+
+    #[test]
+    fn drift_is_taken_from_the_round_that_it_was_seen_in() {
+        let mut pairs =
+            differences(&[Some(3.0), None, Some(5.0)], &[Some(1.0), Some(1.0), Some(1.0)]).unwrap();
+        pairs.without(&[0.5, 9.0, 0.25], &[0.25, 9.0]);
+        assert_eq!(pairs.d, [1.75, 3.75]);
     }
 
     #[test]

@@ -1,9 +1,15 @@
 //! How do two latency quantiles compare over all windows? Never averages percentiles: histograms are merged.
+//!
+//! A window need not hold enough events for its own quantile. Consecutive rounds are put together into blocks, as few
+//! rounds in each as give every block its events on both sides, and the blocks are what the interval counts: an arm
+//! and its baseline are then compared over the same stretch of time, as they are in a round.
 
-use crate::bootstrap::bca;
+use crate::bootstrap::{BOOTSTRAP_ROUNDS, bca};
 use crate::interval::{Interval, NoInterval};
+use crate::signflip::{rounds_for_interval, sign_flip};
+use std::ops::Range;
 
-/// Fewest events beyond a quantile, in each window, for it to be worth a number.
+/// Fewest events beyond a quantile, in each block, for it to be worth a number.
 const EVENTS_BEYOND: f64 = 10.0;
 
 /// The windows of one round: (value, count) in any order, values as the histogram records them.
@@ -15,45 +21,113 @@ pub struct WindowPair<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QuantileRatio {
-    /// Quantile of each side's merged windows, in the unit of the values.
+    /// Quantile of each side's windows merged, in the unit of the values.
     pub arm: u64,
     pub baseline: u64,
-    /// BCa over whole rounds, of ln arm - ln baseline.
+    /// ln arm - ln baseline: of all windows merged, or the mean of the blocks' where `by_sign_flips`.
+    pub ln_ratio: f64,
+    pub blocks: Blocks,
+    /// Whether the blocks were too few to resample, so that their signs were flipped.
+    pub by_sign_flips: bool,
+    /// Over whole blocks, of `ln_ratio`.
     pub interval: Result<Interval, NoInterval>,
 }
 
-/// ln of the arm's `quantile` (0..1) over the baseline's, each from its windows merged; inside every
-/// bootstrap draw the histograms of the rounds drawn are merged again.
+/// Consecutive rounds put together, as evenly as they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Blocks {
+    pub count: usize,
+    pub rounds: usize,
+}
+
+impl Blocks {
+    /// Rounds of each block.
+    fn each(self) -> impl Iterator<Item = Range<usize>> {
+        let begin = move |block: usize| block * self.rounds / self.count;
+        (0..self.count).map(move |block| begin(block)..begin(block + 1))
+    }
+
+    /// Fewest and most rounds in a block.
+    #[must_use]
+    pub fn sizes(self) -> (usize, usize) {
+        (self.rounds / self.count, self.rounds.div_ceil(self.count))
+    }
+
+    /// As many as have `need` events each on every side, a side being the events of each round.
+    fn filled(sides: &[Vec<u64>], need: u64) -> Result<Self, NoInterval> {
+        let rounds = sides.iter().map(Vec::len).min().unwrap_or(0);
+        let is_full = |events: &[u64]| events.iter().sum::<u64>() >= need;
+        let are_full =
+            |blocks: &Blocks| blocks.each().all(|b| sides.iter().all(|side| is_full(&side[b.clone()])));
+        let have = sides.iter().map(|side| side.iter().sum()).min().unwrap_or(0);
+        let mut candidates = (1..=rounds).rev().map(|count| Blocks { count, rounds });
+        candidates.find(are_full).ok_or(NoInterval::TooFewEvents { have, need })
+    }
+}
+
+/// ln of the arm's `quantile` (0..1) over the baseline's, by blocks of rounds with 10 / (1 - quantile) events on
+/// either side (1,000 for p99).
+///
+/// From 12 blocks on: of all windows merged, with a BCa interval over whole blocks, whose histograms are merged again
+/// inside every draw. From 6 (at 95%): the mean of the blocks' own, with the interval of sign flips.
 ///
 /// # Errors
-/// No rounds, or a window with fewer than 10 / (1 - quantile) events (1,000 for p99). With fewer than 12
-/// rounds the quantiles stand and the interval is missing.
+/// All rounds together have too few events on one side. With too few blocks the quantiles stand and the interval is
+/// missing.
 pub fn quantile_ratio(
     pairs: &[WindowPair],
     quantile: f64,
     alpha: f64,
     seed: u64,
 ) -> Result<QuantileRatio, NoInterval> {
-    if pairs.is_empty() {
-        return Err(NoInterval::TooFewRounds { have: 0, need: crate::bootstrap::BOOTSTRAP_ROUNDS });
-    }
     let arm = Merged::new(pairs.iter().map(|pair| pair.arm));
     let baseline = Merged::new(pairs.iter().map(|pair| pair.baseline));
     let need = events_for_quantile(quantile);
-    let have = arm.fewest_events().min(baseline.fewest_events());
-    if have < need {
-        return Err(NoInterval::TooFewEvents { have, need });
-    }
-    let everything: Vec<usize> = (0..pairs.len()).collect();
-    let log = |side: &Merged, rows: &[usize]| (side.quantile(rows, quantile) as f64).ln();
-    Ok(QuantileRatio {
+    let blocks = Blocks::filled(&[arm.events(), baseline.events()], need)?;
+    let (arm, baseline) = (arm.by_block(blocks), baseline.by_block(blocks));
+    let log = |rows: &[usize]| {
+        (arm.quantile(rows, quantile) as f64).ln() - (baseline.quantile(rows, quantile) as f64).ln()
+    };
+    let everything: Vec<usize> = (0..blocks.count).collect();
+    let need = rounds_for_interval(alpha);
+    let too_few = match pairs.len() {
+        have if have < need => NoInterval::TooFewRounds { have, need },
+        _ => NoInterval::TooFewBlocks { have: blocks.count, need },
+    };
+    let merged = QuantileRatio {
         arm: arm.quantile(&everything, quantile),
         baseline: baseline.quantile(&everything, quantile),
-        interval: bca(pairs.len(), alpha, seed, |rows| log(&arm, rows) - log(&baseline, rows)),
-    })
+        ln_ratio: log(&everything),
+        blocks,
+        by_sign_flips: false,
+        interval: Err(too_few),
+    };
+    if blocks.count >= BOOTSTRAP_ROUNDS {
+        let interval = bca(blocks.count, alpha, seed, log);
+        return Ok(QuantileRatio { interval, ..merged });
+    }
+    if blocks.count < need {
+        return Ok(merged);
+    }
+    let by_block: Vec<f64> = everything.iter().map(|&block| log(&[block])).collect();
+    let found = sign_flip(&by_block, alpha, seed);
+    Ok(QuantileRatio { ln_ratio: found.mean, by_sign_flips: true, interval: found.interval, ..merged })
 }
 
-/// Events that a window needs before its `quantile` is worth a number: 10 / (1 - quantile).
+/// The `quantile` of all `windows` merged, and of each block of them that has the events for it.
+///
+/// # Errors
+/// All windows together have too few events.
+pub fn block_quantiles(windows: &[&[(u64, u64)]], quantile: f64) -> Result<(u64, Vec<u64>), NoInterval> {
+    let merged = Merged::new(windows.iter().copied());
+    let blocks = Blocks::filled(&[merged.events()], events_for_quantile(quantile))?;
+    let merged = merged.by_block(blocks);
+    let everything: Vec<usize> = (0..blocks.count).collect();
+    let of_blocks = everything.iter().map(|&block| merged.quantile(&[block], quantile)).collect();
+    Ok((merged.quantile(&everything, quantile), of_blocks))
+}
+
+/// Events that a block needs before its `quantile` is worth a number: 10 / (1 - quantile).
 #[must_use]
 pub fn events_for_quantile(quantile: f64) -> u64 {
     // 10 / (1 - .99) is 999.99...: rounding dust must neither add an event nor take one.
@@ -77,8 +151,18 @@ impl Merged {
         Merged { values, running }
     }
 
-    fn fewest_events(&self) -> u64 {
-        self.running.iter().map(|window| window.last().copied().unwrap_or(0)).min().unwrap_or(0)
+    /// The windows of each block in one.
+    fn by_block(&self, blocks: Blocks) -> Merged {
+        let sums = |block: Range<usize>| {
+            let at = |value: usize| self.running[block.clone()].iter().map(|window| window[value]).sum();
+            (0..self.values.len()).map(at).collect()
+        };
+        Merged { values: self.values.clone(), running: blocks.each().map(sums).collect() }
+    }
+
+    /// Of each window.
+    fn events(&self) -> Vec<u64> {
+        self.running.iter().map(|window| window.last().copied().unwrap_or(0)).collect()
     }
 
     /// The smallest value with at least quantile x events at or below it; 0 where there are no events.
@@ -133,13 +217,50 @@ mod tests {
         let pairs: Vec<_> = windows.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
         let got = quantile_ratio(&pairs, 0.99, 0.05, 1).unwrap();
         assert!(got.interval.unwrap().contains(1.1_f64.ln()), "{got:?}");
+        assert_eq!((got.blocks, got.by_sign_flips), (Blocks { count: 14, rounds: 14 }, false));
+        let some = quantile_ratio(&pairs[..8], 0.99, 0.05, 1).unwrap();
+        assert!(some.by_sign_flips && some.interval.unwrap().contains(1.1_f64.ln()), "{some:?}");
+        assert!(some.interval.unwrap().contains(some.ln_ratio));
         let few = quantile_ratio(&pairs[..5], 0.99, 0.05, 1).unwrap();
-        assert_eq!(few.interval, Err(NoInterval::TooFewRounds { have: 5, need: 12 }));
+        assert_eq!(few.interval, Err(NoInterval::TooFewRounds { have: 5, need: 6 }));
         assert!(few.arm > few.baseline);
     }
 
     #[test]
-    fn a_p99_needs_a_thousand_events_in_every_window() {
+    fn thin_windows_are_put_together_until_each_block_has_its_events() {
+        let window = |scale: u64| -> Vec<(u64, u64)> { (0..300).map(|i| ((1_000 + i) * scale, 1)).collect() };
+        let (slow, quick) = (window(11), window(10));
+        let pairs = vec![WindowPair { arm: &slow, baseline: &quick }; 50];
+        let got = quantile_ratio(&pairs, 0.99, 0.05, 1).unwrap();
+        // Four windows hold 1,200 events, three 900.
+        assert_eq!((got.blocks, got.blocks.sizes()), (Blocks { count: 12, rounds: 50 }, (4, 5)));
+        assert!(!got.by_sign_flips && (got.interval.unwrap().low - 1.1_f64.ln()).abs() < 1e-9, "{got:?}");
+        let fewer = quantile_ratio(&pairs[..25], 0.99, 0.05, 1).unwrap();
+        assert_eq!((fewer.blocks.count, fewer.by_sign_flips), (6, true));
+        assert!((fewer.ln_ratio - 1.1_f64.ln()).abs() < 1e-9 && fewer.interval.is_ok(), "{fewer:?}");
+        let fewest = quantile_ratio(&pairs[..23], 0.99, 0.05, 1).unwrap();
+        assert_eq!(fewest.interval, Err(NoInterval::TooFewBlocks { have: 5, need: 6 }));
+        // One empty side and there is no block.
+        let gone = [WindowPair { arm: &slow, baseline: &[] }; 50];
+        let none = Err(NoInterval::TooFewEvents { have: 0, need: 1000 });
+        assert_eq!(quantile_ratio(&gone, 0.99, 0.05, 1), none);
+        let (all, by_block) = block_quantiles(&vec![&slow[..]; 50], 0.99).unwrap();
+        assert_eq!((all, by_block), (14_256, vec![14_256; 12]));
+        assert!(block_quantiles(&[&slow], 0.99).is_err() && block_quantiles(&[], 0.5).is_err());
+    }
+
+    #[test]
+    fn blocks_hold_every_round_once_and_in_order() {
+        for (count, rounds) in [(1, 1), (3, 7), (12, 50), (12, 12), (7, 100)] {
+            let blocks = Blocks { count, rounds };
+            assert_eq!(blocks.each().flatten().collect::<Vec<_>>(), (0..rounds).collect::<Vec<_>>());
+            let (least, most) = blocks.sizes();
+            assert!(blocks.each().all(|block| (least..=most).contains(&block.len())), "{blocks:?}");
+        }
+    }
+
+    #[test]
+    fn a_p99_needs_a_thousand_events_on_either_side() {
         assert_eq!(
             (events_for_quantile(0.99), events_for_quantile(0.95), events_for_quantile(0.5)),
             (1000, 200, 20)

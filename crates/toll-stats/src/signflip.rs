@@ -9,6 +9,15 @@
 //! and the mean of those with s_i = -1. So p(theta), for theta above the mean, is the share of splits whose
 //! larger mean reaches theta, and the ends of the interval are order statistics of these means.
 //! (J. Hartigan, "Using subsample values as typical values", JASA 64 (1969), knows them as typical values.)
+//!
+//! Of several arms, all are flipped together, round by round, and each vector counts against an arm at theta
+//! where the largest statistic of *any* arm under it reaches that arm's own at theta (single-step max-T: P. Westfall
+//! and S. Young, "Resampling-Based Multiple Testing" (1993); J. Romano and M. Wolf, JASA 100 (2005)). The statistic is
+//! Student's t. That of the arm itself counts exactly where the splits say; those of the others are taken about
+//! their own means, so that an effect of theirs widens nobody's interval. Since the spread of an arm does not
+//! depend on theta, a vector in which the others reach t counts wherever theta is less than t standard errors from
+//! the mean: the ends stay order statistics, now of the farther of the two reaches. Interval and p value come from
+//! the same counts, so one excludes zero exactly when the other is at most alpha.
 
 use crate::draws::{Draws, stream};
 use crate::interval::{self, Interval, NoInterval};
@@ -24,9 +33,11 @@ const SIGN_DRAWS: usize = 20_000;
 pub struct SignFlip {
     /// Mean difference; NaN without data.
     pub mean: f64,
-    /// Two-sided, for an effect of zero; 1 without data. Never below [`smallest_p`].
+    /// Two-sided, for an effect of zero, adjusted for the arms that were tested together; 1 without data. Never
+    /// below [`smallest_p`].
     pub p: f64,
-    /// Coverage 1 - alpha; for log ratios, [`Interval::toll_pct`] turns it into percent.
+    /// Coverage 1 - alpha, of all arms tested together at once; for log ratios, [`Interval::toll_pct`] turns it
+    /// into percent. Excludes zero exactly when `p` is at most alpha.
     pub interval: Result<Interval, NoInterval>,
 }
 
@@ -36,35 +47,71 @@ pub struct SignFlip {
 /// keeps the test valid (p is never too small on average). About 0.3 ms for 16 rounds in a release build.
 #[must_use]
 pub fn sign_flip(d: &[f64], alpha: f64, seed: u64) -> SignFlip {
-    let checked = interval::check(d, rounds_for_interval(alpha), alpha);
-    if d.is_empty() || d.iter().any(|v| !v.is_finite()) {
-        let reason = checked.err().unwrap_or(NoInterval::NotFinite);
-        return SignFlip { mean: f64::NAN, p: 1.0, interval: Err(reason) };
-    }
-    let centre = mean(d);
-    // Splits are taken around the mean: two means of one split then have opposite signs, and no digits
-    // are lost where the effect is large beside its spread.
-    let centred: Vec<f64> = d.iter().map(|v| v - centre).collect();
-    let mut splits = if d.len() <= EXACT_ROUNDS {
-        Splits::all(&centred)
-    } else {
-        Splits::drawn(&centred, &mut Draws::new(seed, stream::SIGNS))
+    let alone: Vec<Option<f64>> = d.iter().copied().map(Some).collect();
+    let found = simultaneous_sign_flips(&[&alone], alpha, seed);
+    found.first().copied().unwrap_or(SignFlip::of_nothing(NoInterval::NotFinite))
+}
+
+/// The same for several arms at once: the chance that *any* of the intervals misses its arm's effect, and that any
+/// p of an arm without effect is at most alpha, is alpha.
+///
+/// `arms[k][i]` is the difference of arm k in round i, absent where the round gave none; their units may differ. With
+/// one arm it is [`sign_flip`]. An arm without an interval of its own (too few rounds, a value that is not
+/// finite) takes no part in what the others have to exceed. Answers stand in the order of `arms`.
+#[must_use]
+pub fn simultaneous_sign_flips(arms: &[&[Option<f64>]], alpha: f64, seed: u64) -> Vec<SignFlip> {
+    let need = rounds_for_interval(alpha);
+    let checked: Vec<Result<(), NoInterval>> = arms
+        .iter()
+        .map(|arm| interval::check(&arm.iter().flatten().copied().collect::<Vec<_>>(), need, alpha))
+        .collect();
+    let length = arms.iter().map(|arm| arm.len()).max().unwrap_or(0);
+    // A round in which no arm has a difference has no sign to flip.
+    let held: Vec<usize> = (0..length)
+        .filter(|&round| arms.iter().any(|arm| arm.get(round).copied().flatten().is_some()))
+        .collect();
+    let vectors = SignVectors::of(held.len(), seed);
+    let centred: Vec<Option<Centred>> = arms.iter().map(|arm| Centred::of(arm, &held, &vectors)).collect();
+    // An arm alone has nobody to exceed.
+    let company = if arms.len() > 1 { vectors.count() } else { 0 };
+    let family = Largest::of(
+        company,
+        centred.iter().zip(&checked).map(|(arm, checked)| arm.as_ref().filter(|_| checked.is_ok())),
+    );
+    let one = |(k, (arm, checked)): (usize, (Option<Centred>, Result<(), NoInterval>))| match arm {
+        Some(arm) => tested(&arm, checked, &vectors, family.but(k), alpha),
+        None => SignFlip::of_nothing(checked.err().unwrap_or(NoInterval::NotFinite)),
     };
-    // Differences that should be ties come out unequal in the last digits; they count as ties.
-    let spread = centred.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
-    let tie = 1e-12 * spread + 4.0 * f64::EPSILON * centre.abs();
-    let interval = checked.map(|()| {
+    centred.into_iter().zip(checked).enumerate().map(one).collect()
+}
+
+/// `others`: for each vector, the largest statistic of the other arms.
+fn tested(
+    arm: &Centred,
+    checked: Result<(), NoInterval>,
+    vectors: &SignVectors,
+    others: impl Fn(usize) -> f64,
+    alpha: f64,
+) -> SignFlip {
+    let mut splits = Splits::of(arm, vectors, others);
+    let interval = checked.and_then(|()| {
         // p(theta) > alpha while at least this many splits reach theta.
         let reach = (alpha * splits.vectors() as f64 + 1e-9).floor() as usize;
         let (low, high) = splits.ends(reach.max(1));
-        Interval { low: centre + low - tie, high: centre + high + tie }
+        let (low, high) = (arm.mean + low - arm.tie, arm.mean + high + arm.tie);
+        if low.is_finite() && high.is_finite() {
+            Ok(Interval { low, high })
+        } else {
+            // Another arm's rounds differ so little in size that a few flips leave it no spread at all.
+            Err(NoInterval::TooFewRounds { have: arm.rounds, need: arm.rounds + 1 })
+        }
     });
-    SignFlip { mean: centre, p: splits.p(-centre, tie), interval }
+    SignFlip { mean: arm.mean, p: splits.p(-arm.mean, arm.tie), interval }
 }
 
-/// The fewest rounds that can give an interval: the smallest n with 2^(1-n) <= alpha (6 for 95%, 8 for 99%).
+/// The fewest rounds that can give an interval: the smallest n with 2^(1-n) <= alpha (6 for 95%, 8 for 99%), of however
+/// many arms at once.
 ///
-/// With k arms under Holm no verdict can be significant before `rounds_for_interval(alpha / k)` rounds.
 /// `usize::MAX` where no number of rounds would do (alpha below 1/20,000).
 #[must_use]
 pub fn rounds_for_interval(alpha: f64) -> usize {
@@ -77,55 +124,165 @@ pub fn smallest_p(rounds: usize) -> f64 {
     if rounds > EXACT_ROUNDS { 1.0 / SIGN_DRAWS as f64 } else { 2.0 * 0.5_f64.powi(rounds as i32) }
 }
 
-/// For each sign vector but the observed one: the larger and the smaller of its two means.
+impl SignFlip {
+    fn of_nothing(reason: NoInterval) -> Self {
+        SignFlip { mean: f64::NAN, p: 1.0, interval: Err(reason) }
+    }
+}
+
+/// All sign vectors but the observed one, a bit for each round. A vector and its opposite make the same split, so
+/// half of them are enough where all are counted.
+struct SignVectors {
+    /// `words` of each vector after those of the one before.
+    bits: Vec<u64>,
+    words: usize,
+}
+
+impl SignVectors {
+    fn of(rounds: usize, seed: u64) -> Self {
+        let words = rounds.div_ceil(64).max(1);
+        if rounds <= EXACT_ROUNDS {
+            let all = 1..(1_u64 << rounds.saturating_sub(1));
+            return SignVectors { bits: all.collect(), words };
+        }
+        let mut draws = Draws::new(seed, stream::SIGNS);
+        let mut bits = vec![0; (SIGN_DRAWS - 1) * words];
+        for vector in bits.chunks_exact_mut(words) {
+            vector.fill_with(|| draws.bits());
+            if let Some(last) = vector.last_mut() {
+                *last >>= words * 64 - rounds;
+            }
+        }
+        SignVectors { bits, words }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &[u64]> {
+        self.bits.chunks_exact(self.words)
+    }
+
+    fn count(&self) -> usize {
+        self.bits.len() / self.words
+    }
+}
+
+/// Differences of one arm about their mean.
+struct Centred {
+    mean: f64,
+    /// Of the mean.
+    standard_error: f64,
+    /// Differences that should be ties come out unequal in the last digits; this near they count as ties.
+    tie: f64,
+    rounds: usize,
+    /// A bit for each round in which the arm has a difference.
+    present: Vec<u64>,
+    /// For each vector, the sum of the differences that it leaves positive; the others sum to the opposite.
+    sums: Vec<f64>,
+}
+
+impl Centred {
+    /// `held`: the rounds that `vectors` are of. `None` without data, or where a value is not finite.
+    fn of(arm: &[Option<f64>], held: &[usize], vectors: &SignVectors) -> Option<Self> {
+        let by_sign: Vec<Option<f64>> = held.iter().map(|&round| arm.get(round).copied().flatten()).collect();
+        let d: Vec<f64> = by_sign.iter().flatten().copied().collect();
+        if d.is_empty() || d.iter().any(|v| !v.is_finite()) {
+            return None;
+        }
+        // Splits are taken around the mean: two means of one split then have opposite signs, and no digits
+        // are lost where the effect is large beside its spread.
+        let mean = mean(&d);
+        let mut present = vec![0_u64; held.len().div_ceil(64)];
+        for (sign, _) in by_sign.iter().enumerate().filter(|(_, v)| v.is_some()) {
+            present[sign / 64] |= 1 << (sign % 64);
+        }
+        let about: Vec<f64> = by_sign.iter().map(|v| v.map_or(0.0, |v| v - mean)).collect();
+        let n = d.len() as f64;
+        let squares: f64 = about.iter().map(|v| v * v).sum();
+        let spread = about.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+        Some(Centred {
+            mean,
+            standard_error: (squares / (n * (n - 1.0).max(1.0))).sqrt(),
+            tie: 1e-12 * spread + 4.0 * f64::EPSILON * mean.abs(),
+            rounds: d.len(),
+            present,
+            sums: SubsetSums::new(&about).of_each(vectors),
+        })
+    }
+
+    /// How many differences `vector` leaves positive.
+    fn positive(&self, vector: &[u64]) -> usize {
+        let count: u32 =
+            vector.iter().zip(&self.present).map(|(v, present)| (v & present).count_ones()).sum();
+        count as usize
+    }
+
+    /// Student's t of the differences under each vector, about zero, without its sign.
+    fn t(&self) -> impl Iterator<Item = f64> {
+        let n = self.rounds as f64;
+        self.sums.iter().map(move |sum| {
+            let mean = 2.0 * sum.abs() / n;
+            if mean <= 2.0 * self.tie {
+                return 0.0;
+            }
+            // Flipping signs leaves the sum of squares as it is, so that a mean takes its square from the variance.
+            mean / (self.standard_error.powi(2) - mean * mean / (n - 1.0)).max(0.0).sqrt()
+        })
+    }
+}
+
+/// For each vector, the two largest statistics of any arm: whichever arm is left out, the largest of the others
+/// is one of them.
+struct Largest {
+    first: Vec<(f64, usize)>,
+    second: Vec<f64>,
+}
+
+impl Largest {
+    fn of<'a>(count: usize, family: impl Iterator<Item = Option<&'a Centred>>) -> Self {
+        let mut largest = Largest { first: vec![(0.0, usize::MAX); count], second: vec![0.0; count] };
+        for (k, arm) in family.enumerate() {
+            let Some(arm) = arm else { continue };
+            let rows = largest.first.iter_mut().zip(&mut largest.second);
+            for (t, (first, second)) in arm.t().zip(rows) {
+                if t > first.0 {
+                    (*second, *first) = (first.0, (t, k));
+                } else if t > *second {
+                    *second = t;
+                }
+            }
+        }
+        largest
+    }
+
+    /// The largest of all arms but `k`, by vector.
+    fn but(&self, k: usize) -> impl Fn(usize) -> f64 {
+        move |vector| match self.first.get(vector) {
+            Some(&(_, arm)) if arm == k => self.second[vector],
+            Some(&(t, _)) => t,
+            None => 0.0,
+        }
+    }
+}
+
+/// For each sign vector but the observed one: how far from the mean it counts, above and below.
 struct Splits {
     above: Vec<f64>,
     below: Vec<f64>,
 }
 
 impl Splits {
-    /// A vector and its opposite make the same split, so half of them are enough.
-    fn all(centred: &[f64]) -> Self {
-        let sums = SubsetSums::new(centred);
-        let mut splits = Splits::with_capacity(1 << (centred.len() - 1));
-        for mask in 1..(1_u64 << (centred.len() - 1)) {
-            splits.push(sums.of(&[mask]), mask.count_ones() as usize, centred.len());
-        }
-        splits
-    }
-
-    fn drawn(centred: &[f64], draws: &mut Draws) -> Self {
-        let sums = SubsetSums::new(centred);
-        let mut splits = Splits::with_capacity(SIGN_DRAWS);
-        let mut mask = vec![0_u64; centred.len().div_ceil(64)];
-        let unused = mask.len() * 64 - centred.len();
-        for _ in 1..SIGN_DRAWS {
-            for word in &mut mask {
-                *word = draws.bits();
+    fn of(arm: &Centred, vectors: &SignVectors, others: impl Fn(usize) -> f64) -> Self {
+        let one = |(i, vector): (usize, &[u64])| {
+            let (sum, positive) = (arm.sums[i], arm.positive(vector));
+            let reached = others(i) * arm.standard_error;
+            if positive == 0 || positive == arm.rounds {
+                // All signs alike: as extreme as the data at every theta.
+                return (f64::INFINITY, f64::NEG_INFINITY);
             }
-            if let Some(last) = mask.last_mut() {
-                *last >>= unused;
-            }
-            let positive: u32 = mask.iter().map(|word| word.count_ones()).sum();
-            splits.push(sums.of(&mask), positive as usize, centred.len());
-        }
-        splits
-    }
-
-    fn with_capacity(n: usize) -> Self {
-        Splits { above: Vec::with_capacity(n), below: Vec::with_capacity(n) }
-    }
-
-    /// `sum` is over the `positive` of `n` centred differences, so the others sum to its opposite.
-    fn push(&mut self, sum: f64, positive: usize, n: usize) {
-        let (one, other) = if positive == 0 || positive == n {
-            // All signs alike: as extreme as the data at every theta.
-            (f64::INFINITY, f64::NEG_INFINITY)
-        } else {
-            (sum / positive as f64, -sum / (n - positive) as f64)
+            let (one, other) = (sum / positive as f64, -sum / (arm.rounds - positive) as f64);
+            (one.max(other).max(reached), one.min(other).min(-reached))
         };
-        self.above.push(one.max(other));
-        self.below.push(one.min(other));
+        let (above, below) = vectors.each().enumerate().map(one).unzip();
+        Splits { above, below }
     }
 
     /// Including the observed one.
@@ -169,6 +326,10 @@ impl SubsetSums {
             sums
         };
         SubsetSums { tables: x.chunks(8).map(table).collect() }
+    }
+
+    fn of_each(&self, vectors: &SignVectors) -> Vec<f64> {
+        vectors.each().map(|vector| self.of(vector)).collect()
     }
 
     fn of(&self, mask: &[u64]) -> f64 {
@@ -245,23 +406,154 @@ mod tests {
     #[test]
     fn drawn_vectors_agree_with_all_vectors() {
         let d = some_differences(16, 5);
-        let exact = Splits::all(&centred(&d)).ends(1638);
-        let mut drawn = Splits::drawn(&centred(&d), &mut Draws::new(1, stream::SIGNS));
-        let (low, high) = drawn.ends(1000);
+        let exact = alone_by(&d, &SignVectors::of(16, 0)).ends(1638);
+        let (low, high) = alone_by(&d, &drawn(16)).ends(1000);
         let width = exact.1 - exact.0;
         assert!((low - exact.0).abs() < 0.03 * width && (high - exact.1).abs() < 0.03 * width);
     }
 
     #[test]
     fn drawn_vectors_of_one_sign_count_as_the_observed_one_does() {
-        let drawn = Splits::drawn(&centred(&[0.1; 6]), &mut Draws::new(1, stream::SIGNS));
-        let p = drawn.p(9.0, 0.0);
+        let p = alone_by(&[0.1; 6], &drawn(6)).p(9.0, 0.0);
         // 1/32 of 20,000 is 625; 4 standard deviations are 98.
         assert!((p * 20_000.0 - 625.0).abs() < 98.0, "{p}");
     }
 
-    fn centred(d: &[f64]) -> Vec<f64> {
-        d.iter().map(|v| v - mean(d)).collect()
+    /// As of more rounds than are counted one by one; those beyond the arm's own are not looked at.
+    fn drawn(rounds: usize) -> SignVectors {
+        let mut vectors = SignVectors::of(EXACT_ROUNDS + 1, 1);
+        vectors.bits.iter_mut().for_each(|bits| *bits &= (1 << rounds) - 1);
+        vectors
+    }
+
+    fn alone_by(d: &[f64], vectors: &SignVectors) -> Splits {
+        let by_round: Vec<Option<f64>> = d.iter().copied().map(Some).collect();
+        let arm = Centred::of(&by_round, &(0..d.len()).collect::<Vec<_>>(), vectors).unwrap();
+        Splits::of(&arm, vectors, |_| 0.0)
+    }
+
+    /// Some arms of `rounds` rounds, with effects, of which some rounds are missing.
+    fn some_arms(rounds: usize, seed: u64) -> Vec<Vec<Option<f64>>> {
+        let mut draws = Draws::new(seed, 7);
+        let baseline: Vec<f64> = (0..rounds).map(|_| draws.fraction()).collect();
+        let arms = 1 + seed as usize % 5;
+        (0..arms)
+            .map(|k| {
+                let effect = 0.4 * k as f64 * draws.fraction();
+                let gaps = draws.below(4) == 0;
+                let one = |baseline: &f64| {
+                    let d = draws.fraction() - baseline + effect;
+                    (!gaps || draws.below(5) > 0).then_some(d)
+                };
+                baseline.iter().map(one).collect()
+            })
+            .collect()
+    }
+
+    fn together(arms: &[Vec<Option<f64>>]) -> Vec<SignFlip> {
+        simultaneous_sign_flips(&arms.iter().map(Vec::as_slice).collect::<Vec<_>>(), 0.05, 1)
+    }
+
+    fn alone(arm: &[Option<f64>]) -> SignFlip {
+        sign_flip(&arm.iter().flatten().copied().collect::<Vec<_>>(), 0.05, 1)
+    }
+
+    #[test]
+    fn p_of_arms_together_agrees_with_its_definition() {
+        for (rounds, seed) in [(6, 1), (7, 2), (8, 3), (9, 4), (9, 8), (10, 9)] {
+            let arms = some_arms(rounds, seed);
+            let t = |d: &[f64]| {
+                let error = crate::sd(d) / (d.len() as f64).sqrt();
+                if mean(d) == 0.0 { 0.0 } else { (mean(d) / error).abs() }
+            };
+            // Under a vector, with `about` taken from every difference first.
+            let flipped = |arm: &[Option<f64>], about: f64, vector: u32| {
+                let sign = |round: usize| if vector >> round & 1 == 1 { 1.0 } else { -1.0 };
+                let signed =
+                    arm.iter().enumerate().filter_map(|(i, d)| Some(sign(i) * (d.as_ref()? - about)));
+                t(&signed.collect::<Vec<_>>())
+            };
+            for (k, got) in together(&arms).into_iter().enumerate() {
+                let present: Vec<f64> = arms[k].iter().flatten().copied().collect();
+                if present.len() < 6 {
+                    continue;
+                }
+                let counts = |vector: &u32| {
+                    let others = arms
+                        .iter()
+                        .enumerate()
+                        .filter(|(j, arm)| *j != k && arm.iter().flatten().count() >= 6);
+                    let others = others.map(|(_, arm)| {
+                        flipped(arm, mean(&arm.iter().flatten().copied().collect::<Vec<_>>()), *vector)
+                    });
+                    let largest = others.fold(flipped(&arms[k], 0.0, *vector), f64::max);
+                    largest >= t(&present) * (1.0 - 1e-9)
+                };
+                let p = (0..1_u32 << rounds).filter(counts).count() as f64 / f64::from(1_u32 << rounds);
+                assert!((got.p - p).abs() < 1e-12, "rounds={rounds} seed={seed} arm={k}: {} {p}", got.p);
+            }
+        }
+    }
+
+    #[test]
+    fn verdict_and_interval_of_arms_together_never_disagree() {
+        let (mut inside, mut outside) = (0, 0);
+        for seed in 0..400 {
+            let mut arms = some_arms(6 + seed as usize % 9, seed);
+            if seed % 3 == 0 {
+                // On a grid, so that ties are frequent and zero often is an end.
+                arms.iter_mut().flatten().flatten().for_each(|d| *d = (*d * 10.0).round() * 0.1);
+            }
+            for (arm, got) in arms.iter().zip(together(&arms)) {
+                let Ok(interval) = got.interval else { continue };
+                assert_eq!(interval.contains(0.0), got.p > 0.05, "seed={seed} {arm:?} {got:?}");
+                assert!(interval.contains(got.mean));
+                *if got.p > 0.05 { &mut inside } else { &mut outside } += 1;
+            }
+        }
+        assert!(inside > 100 && outside > 100, "{inside} {outside}");
+    }
+
+    #[test]
+    fn company_only_widens_an_interval_and_one_arm_is_tested_as_alone() {
+        for seed in 0..100 {
+            let arms = some_arms(6 + seed as usize % 14, seed);
+            for (arm, got) in arms.iter().zip(together(&arms)) {
+                let alone = alone(arm);
+                if arms.len() == 1 {
+                    assert_eq!(got, alone, "seed={seed}");
+                }
+                if let (Ok(wide), Ok(narrow)) = (got.interval, alone.interval)
+                    && arms.iter().flatten().all(Option::is_some)
+                {
+                    assert!(wide.low <= narrow.low && wide.high >= narrow.high && got.p >= alone.p);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_arm_that_cannot_be_judged_costs_the_others_nothing() {
+        let mut arms = some_arms(9, 4);
+        let without = together(&arms);
+        arms.push(vec![Some(5.0), Some(-5.0), None]);
+        arms.push(vec![Some(f64::NAN); 9]);
+        arms.push(vec![]);
+        let with = together(&arms);
+        assert_eq!(with[..without.len()], without);
+        assert_eq!(with[5].interval, Err(NoInterval::TooFewRounds { have: 2, need: 6 }));
+        assert_eq!(with[6].interval, Err(NoInterval::NotFinite));
+        assert_eq!(with[7].interval, Err(NoInterval::TooFewRounds { have: 0, need: 6 }));
+        assert!(simultaneous_sign_flips(&[], 0.05, 1).is_empty());
+    }
+
+    #[test]
+    fn flips_that_leave_another_arm_no_spread_give_no_interval_rather_than_an_endless_one() {
+        let even: Vec<Option<f64>> = [1.0, -1.0, 1.0, -1.0, 1.0, -1.0].map(Some).to_vec();
+        let other: Vec<Option<f64>> = [2.0, 2.1, 1.9, 2.05, 1.95, 2.2].map(Some).to_vec();
+        let got = together(&[even, other]);
+        assert_eq!(got[1].interval, Err(NoInterval::TooFewRounds { have: 6, need: 7 }));
+        assert!(got[1].p > 0.05);
     }
 
     #[test]

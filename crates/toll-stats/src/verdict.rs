@@ -20,22 +20,13 @@ pub enum Verdict {
 ///
 /// `interval` and `margin` share a unit (percent, or log ratios). "No effect" comes first: an interval inside
 /// ±margin is a claim of equivalence, however small an effect it resolves. "Costly" and "cheaper"
-/// need an interval that excludes zero and, where `p_holm` is given (the primary outcome,
-/// adjusted over the arms), `p_holm <= alpha`. A margin of zero switches "no effect" off.
+/// need an interval that excludes zero; where several arms are judged together it must be a simultaneous one
+/// ([`crate::simultaneous_sign_flips`]). A margin of zero switches "no effect" off.
 #[must_use]
-pub fn verdict(
-    interval: Option<Interval>,
-    margin: f64,
-    higher_is_better: bool,
-    p_holm: Option<f64>,
-    alpha: f64,
-) -> Verdict {
+pub fn verdict(interval: Option<Interval>, margin: f64, higher_is_better: bool) -> Verdict {
     let Some(interval) = interval else { return Verdict::NoInterval };
     if margin > 0.0 && interval.lies_within(margin) {
         return Verdict::NoEffect;
-    }
-    if p_holm.is_some_and(|p| p.is_nan() || p > alpha) {
-        return Verdict::Unclear;
     }
     match (interval.low > 0.0, interval.high < 0.0) {
         (true, _) if higher_is_better => Verdict::Cheaper,
@@ -51,35 +42,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn verdicts_follow_interval_margin_direction_and_family() {
+    fn verdicts_follow_interval_margin_and_direction() {
         use Verdict::{Cheaper, Costly, NoEffect, NoInterval, Unclear};
-        type Case = (Option<(f64, f64)>, bool, Option<f64>, Verdict);
+        type Case = (Option<(f64, f64)>, bool, Verdict);
         let cases: &[Case] = &[
-            (Some((-9.0, -3.0)), true, None, Costly),
-            (Some((-9.0, -3.0)), false, None, Cheaper),
-            (Some((3.0, 9.0)), true, None, Cheaper),
-            (Some((3.0, 9.0)), false, None, Costly),
-            (Some((-9.0, -3.0)), true, Some(0.05), Costly),
-            (Some((-9.0, -3.0)), true, Some(0.06), Unclear),
-            (Some((-9.0, -3.0)), true, Some(f64::NAN), Unclear),
-            (Some((-1.0, 1.5)), true, None, NoEffect),
-            (Some((-1.5, -0.5)), true, Some(0.001), NoEffect),
-            (Some((-2.5, 1.0)), true, None, Unclear),
+            (Some((-9.0, -3.0)), true, Costly),
+            (Some((-9.0, -3.0)), false, Cheaper),
+            (Some((3.0, 9.0)), true, Cheaper),
+            (Some((3.0, 9.0)), false, Costly),
+            (Some((-1.0, 1.5)), true, NoEffect),
+            (Some((-1.5, -0.5)), true, NoEffect),
+            (Some((-2.5, 1.0)), true, Unclear),
             // Touching zero is holding zero: the p of a sign-flip interval is then above alpha.
-            (Some((-9.0, 0.0)), true, None, Unclear),
-            (Some((f64::NAN, f64::NAN)), true, None, Unclear),
-            (None, true, Some(0.001), NoInterval),
+            (Some((-9.0, 0.0)), true, Unclear),
+            (Some((f64::NAN, f64::NAN)), true, Unclear),
+            (None, true, NoInterval),
         ];
-        for &(interval, higher_is_better, p_holm, want) in cases {
+        for &(interval, higher_is_better, want) in cases {
             let interval = interval.map(|(low, high)| Interval { low, high });
-            let got = verdict(interval, 2.0, higher_is_better, p_holm, 0.05);
-            assert_eq!(got, want, "{interval:?} higher={higher_is_better} p_holm={p_holm:?}");
+            let got = verdict(interval, 2.0, higher_is_better);
+            assert_eq!(got, want, "{interval:?} higher={higher_is_better}");
         }
     }
 
     #[test]
     fn a_margin_of_zero_never_says_no_effect() {
         let nothing = Some(Interval { low: 0.0, high: 0.0 });
-        assert_eq!(verdict(nothing, 0.0, true, None, 0.05), Verdict::Unclear);
+        assert_eq!(verdict(nothing, 0.0, true), Verdict::Unclear);
     }
 }

@@ -76,27 +76,35 @@ fn covers_median(d: &[f64], truth: f64, seed: u64) -> bool {
     bca_median(d, 0.05, seed).unwrap().contains(truth)
 }
 
-/// Lognormal latencies whose level wanders from window to window, 10% slower under the treatment.
+/// Lognormal latencies whose level wanders from window to window, 10% slower under the treatment: of whole
+/// windows, of thin ones that are put together four at a time, and of so few blocks that their signs are flipped.
 #[test]
 fn quantile_ratio_of_merged_histograms_covers_the_true_ratio() {
-    const WINDOWS: usize = 16;
-    let share = share_pct("BCa, p99 ratio, 16 rounds", 0..300, |seed| {
-        let mut world = World::new(seed);
-        let mut window = |slower: f64| -> Vec<(u64, u64)> {
-            let level = 2_000.0 * slower * (0.05 * world.normal()).exp();
-            // Two digits of a value are enough for a grid; events beyond need none of the detail.
-            (0..1_000)
-                .map(|_| {
-                    let latency_us = level * (0.5 * world.normal()).exp();
-                    ((latency_us / 50.0).round() as u64 * 50, 1)
-                })
-                .collect()
-        };
-        let windows: Vec<_> = (0..WINDOWS).map(|_| (window(1.1), window(1.0))).collect();
-        let pairs: Vec<_> = windows.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
-        quantile_ratio(&pairs, 0.99, 0.05, seed).unwrap().interval.unwrap().contains(1.1_f64.ln())
-    });
-    assert!((90.0..=98.5).contains(&share), "{share}");
+    for (what, rounds, events, blocks) in [
+        ("BCa, p99 ratio, 16 rounds", 16, 1_000, 16),
+        ("BCa, p99 ratio, 64 rounds in 16 blocks", 64, 250, 16),
+        ("sign-flip, p99 ratio, 32 rounds in 8 blocks", 32, 250, 8),
+    ] {
+        let share = share_pct(what, 0..300, |seed| {
+            let mut world = World::new(seed);
+            let mut window = |slower: f64| -> Vec<(u64, u64)> {
+                let level = 2_000.0 * slower * (0.05 * world.normal()).exp();
+                // Two digits of a value are enough for a grid; events beyond need none of the detail.
+                (0..events)
+                    .map(|_| {
+                        let latency_us = level * (0.5 * world.normal()).exp();
+                        ((latency_us / 50.0).round() as u64 * 50, 1)
+                    })
+                    .collect()
+            };
+            let windows: Vec<_> = (0..rounds).map(|_| (window(1.1), window(1.0))).collect();
+            let pairs: Vec<_> = windows.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
+            let found = quantile_ratio(&pairs, 0.99, 0.05, seed).unwrap();
+            assert_eq!((found.blocks.count, found.by_sign_flips), (blocks, blocks < 12));
+            found.interval.unwrap().contains(1.1_f64.ln())
+        });
+        assert!((90.0..=98.5).contains(&share), "{what}: {share}");
+    }
 }
 
 #[test]

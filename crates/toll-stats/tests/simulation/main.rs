@@ -6,6 +6,7 @@
 
 mod carelessness;
 mod coverage;
+mod family;
 mod looks;
 mod power;
 mod speed;

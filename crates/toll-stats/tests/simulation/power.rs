@@ -9,7 +9,7 @@ const SD: f64 = 0.03;
 
 fn verdict_of(seed: u64, rounds: usize, effect: f64, margin: f64) -> Verdict {
     let found = sign_flip(&World::new(seed).normals(rounds, effect, SD), 0.05, seed);
-    verdict(found.interval.ok(), margin, true, Some(found.p), 0.05)
+    verdict(found.interval.ok(), margin, true)
 }
 
 #[test]

@@ -210,7 +210,7 @@ fn outcome(unit: &str, higher_is_better: bool, values: &[f64], base: &[f64], rol
         ci95: None,
         method: if values.len() >= 6 { "normal (invented run)".into() } else { "too few rounds".into() },
         p: None,
-        p_holm: None,
+        p_adjusted: None,
         verdict,
     }
 }

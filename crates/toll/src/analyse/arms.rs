@@ -1,6 +1,6 @@
 //! What did each arm's windows give, round by round, and how does it compare?
 
-use super::compare::{ArmWindows, Compared, compare, judge, judge_sequence, judged_by};
+use super::compare::{ArmWindows, Compared, compare, judge_together, judged_by};
 use super::outcomes::{self, Known, quantile_of};
 use super::recorded::Recorded;
 use super::recovery;
@@ -8,7 +8,8 @@ use super::stalls::{self, Stalls};
 use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{Artefact, Plan, Role, StallTotals, Verdict};
+use toll_record::{Artefact, Compare, Plan, Role, StallTotals, Verdict};
+use toll_stats::Placed;
 
 /// Every arm of the plan, in its order.
 #[derive(Debug)]
@@ -17,7 +18,6 @@ pub struct Arms<'a> {
     /// Position of the baseline.
     pub baseline: usize,
     pub stalls: Stalls,
-    alpha: f64,
     /// Whether each arm's windows end with its command.
     closed: Vec<bool>,
 }
@@ -32,7 +32,9 @@ impl<'a> Arms<'a> {
 
         let mut arms: Vec<ArmWindows> = plan.arms.iter().map(|_| ArmWindows::of(plan.order.len())).collect();
         for window in windows {
-            arms[window.arm].histograms[window.round as usize] = histograms.get(&window.trial).copied();
+            let arm = &mut arms[window.arm];
+            arm.histograms[window.round as usize] = histograms.get(&window.trial).copied();
+            arm.at_s[window.round as usize] = Some((window.begin_us + window.end_us) as f64 / 2e6);
         }
         let held_against: Vec<usize> =
             (0..arms.len()).map(|i| baseline_of(plan, i, baseline).unwrap_or(i)).collect();
@@ -64,12 +66,14 @@ impl<'a> Arms<'a> {
             let measured = outcomes::measure(recorded, window, known);
             arms[window.arm].by_round[window.round as usize] = Some(measured);
         }
+        let against: Vec<Option<usize>> = (0..arms.len()).map(|i| baseline_of(plan, i, baseline)).collect();
+        take_drifts(plan, &mut arms, &against);
         let closed = plan.arms.iter().map(|arm| arm.window.is_until_done()).collect();
-        Arms { windows: arms, baseline, stalls, alpha: plan.alpha, closed }
+        Arms { windows: arms, baseline, stalls, closed }
     }
 
-    /// For each arm, its outcomes by name. Verdicts on the primary outcome of the treatments share one
-    /// error rate (Holm); controls and other outcomes stand for themselves.
+    /// For each arm, its outcomes by name. Verdicts on the judged outcome of the treatments share one error
+    /// rate; controls and other outcomes stand for themselves.
     pub fn compare<'p>(&self, plan: &'p Plan) -> Vec<BTreeMap<&'p str, Compared>> {
         let mut all: Vec<BTreeMap<&'p str, Compared>> = Vec::with_capacity(self.windows.len());
         for (i, arm) in self.windows.iter().enumerate() {
@@ -80,30 +84,11 @@ impl<'a> Arms<'a> {
             });
             all.push(of_arm.collect());
         }
-        let asked: Vec<usize> = (0..all.len())
-            .filter(|&i| plan.arms[i].role == Role::Treatment && plan.arms[i].unavailable.is_none())
-            .collect();
-        let judged: Vec<&str> = asked.iter().map(|&i| judged_by(plan, i)).collect();
-        let p: Vec<f64> = asked
-            .iter()
-            .zip(&judged)
-            .map(|(&i, &name)| all[i].get(name).and_then(|c| c.outcome.p).unwrap_or(f64::NAN))
-            .collect();
-        if plan.early_stop {
-            for (&i, name) in asked.iter().zip(judged) {
-                if let Some(compared) = all[i].get_mut(name) {
-                    judge_sequence(plan, compared, asked.len());
-                }
-            }
-            return all;
-        }
-        for ((&i, name), adjusted) in asked.iter().zip(judged).zip(toll_stats::holm(&p)) {
-            if let Some(compared) = all[i].get_mut(name)
-                && compared.outcome.p.is_some()
-            {
-                judge(plan, compared, Some(adjusted));
-            }
-        }
+        let asked = all
+            .iter_mut()
+            .enumerate()
+            .filter(|(i, _)| plan.arms[*i].role == Role::Treatment && plan.arms[*i].unavailable.is_none());
+        judge_together(plan, asked.filter_map(|(i, of_arm)| of_arm.get_mut(judged_by(plan, i))).collect());
         all
     }
 
@@ -117,6 +102,24 @@ impl<'a> Arms<'a> {
         stalls::totals(of_arm.map(|(_, stalls)| stalls))
     }
 
+    /// Events of the thinnest window of any arm, or of all windows of the arm that has fewest (`in_all`), and what to
+    /// do about it. Of all arms, so that all say the same.
+    fn fewest_events(&self, in_all: bool) -> (u64, &'static str) {
+        let of_arm = |(arm, closed): (&ArmWindows, &bool)| {
+            let events = arm.present().filter(|m| m.covered_s > 0.0).map(|m| m.events);
+            let fewest = if in_all { Some(events.sum()).filter(|n| *n > 0) } else { events.min() };
+            Some((fewest?, *closed))
+        };
+        let all = self.windows.iter().zip(&self.closed).filter_map(of_arm);
+        let (least, closed) = all.min_by_key(|(events, _)| *events).unwrap_or((0, false));
+        let advice = match (closed, in_all) {
+            (true, _) => "its command ends too soon, run it again until the window ends (--repeat)",
+            (false, true) => "run more --rounds, or lengthen --window",
+            (false, false) => "lengthen --window",
+        };
+        (least, advice)
+    }
+
     /// What a reader of the arm's figures should know beside them.
     pub fn notes(&self, arm: usize, plan: &Plan, compared: &BTreeMap<&str, Compared>) -> Vec<String> {
         let mut notes = Vec::new();
@@ -124,43 +127,58 @@ impl<'a> Arms<'a> {
         let is_thin = |name: &str| windows.present().any(|m| m.thin.contains(&name));
         for outcome in plan.outcomes.iter().filter(|o| is_thin(&o.name)) {
             let Some(quantile) = quantile_of(outcome) else { continue };
-            // Of all arms, so that all say the same.
-            let of_arm = |(arm, closed): (&ArmWindows, &bool)| {
-                let loaded = arm.present().filter(|m| m.covered_s > 0.0);
-                loaded.map(|m| (m.events, *closed)).min_by_key(|(events, _)| *events)
-            };
-            let all = self.windows.iter().zip(&self.closed).filter_map(of_arm);
-            let (least, closed) = all.min_by_key(|(events, _)| *events).unwrap_or((0, false));
-            let advice = if closed {
-                "its command ends too soon, run it again until the window ends (--repeat)"
-            } else {
-                "lengthen --window"
-            };
             let need = toll_stats::events_for_quantile(quantile);
-            notes.push(format!(
-                "{} needs {need} events in a window and the thinnest has {least}: {advice}",
-                outcome.name
-            ));
+            let judged = outcome.name == judged_by(plan, arm) || outcome.name == plan.primary;
+            let why = match compared.get(outcome.name.as_str()) {
+                _ if judged => {
+                    let (least, advice) = self.fewest_events(false);
+                    format!("needs {need} events in a window and the thinnest has {least}: {advice}")
+                }
+                None => {
+                    let (least, advice) = self.fewest_events(true);
+                    format!("needs {need} events and the windows of an arm have as few as {least}: {advice}")
+                }
+                Some(c) if c.outcome.verdict == Verdict::NoInterval => {
+                    let reason = c.outcome.method.trim_start_matches("none: ");
+                    format!("has no interval: {reason}")
+                }
+                Some(_) => continue,
+            };
+            notes.push(format!("{} {why}", outcome.name));
         }
         for (name, compared) in compared {
-            let outcome = &compared.outcome;
             if !compared.pairs.floored.is_empty() {
                 notes.push(format!(
                     "{name}: none in {} windows, each counted as one: the toll is at least this",
                     compared.pairs.floored.len()
                 ));
             }
-            if let (Verdict::Unclear, Some([low, high]), Some(p)) =
-                (outcome.verdict, outcome.ci95_pct.or(outcome.ci95), outcome.p_holm)
-                && (low > 0.0 || high < 0.0)
-                && p > self.alpha
-            {
-                notes.push(format!(
-                    "{name}: the interval by itself excludes zero, but among so many arms chance alone could do that (Holm p = {p:.3})"
-                ));
-            }
         }
         notes
+    }
+}
+
+/// Finds, for each outcome that is compared as a ratio, what the windows around each window foretell of it.
+///
+/// Not where a run may stop after any round: what a round is said to be would then change with those after it.
+fn take_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Option<usize>]) {
+    let ratios = plan.outcomes.iter().filter(|o| o.compare == Compare::LogRatio && !plan.early_stop);
+    for outcome in ratios {
+        let mut placed = Vec::new();
+        for (arm, windows) in arms.iter().enumerate() {
+            for (round, at_s, y) in windows.placed(&outcome.name) {
+                placed.push(Placed { arm, round, at_s, y });
+            }
+        }
+        let Some(drift) = toll_stats::drift(&placed, against) else { continue };
+        for windows in arms.iter_mut() {
+            windows.drifts.insert(&outcome.name, vec![0.0; windows.by_round.len()]);
+        }
+        for (window, drift) in placed.iter().zip(drift.of) {
+            if let Some(of_arm) = arms[window.arm].drifts.get_mut(outcome.name.as_str()) {
+                of_arm[window.round] = drift;
+            }
+        }
     }
 }
 

@@ -161,7 +161,7 @@ mod tests {
             ci95: None,
             method: String::new(),
             p: None,
-            p_holm: None,
+            p_adjusted: None,
             verdict: Verdict::Baseline,
         }
     }

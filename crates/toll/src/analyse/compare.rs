@@ -4,9 +4,14 @@
 //! query: the window is the unit.
 
 use super::outcomes::{Measured, quantile_of};
+use super::tails;
 use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
 use toll_record::{Aggregate, Compare, Definition, Outcome, Plan, Verdict};
-use toll_stats::{Interval, PairError, Pairs, WindowPair, Zeros};
+use toll_stats::{Interval, PairError, Pairs, QuantileRatio, Zeros};
+
+/// How a run is judged that may stop after any round.
+const SEQUENCE: &str = "confidence-sequence";
 
 /// Windows of one arm, by round: `None` where the round gave none.
 #[derive(Debug, Clone, Default)]
@@ -14,12 +19,21 @@ pub struct ArmWindows<'a> {
     pub by_round: Vec<Option<Measured<'a>>>,
     /// Latencies of the same windows, where the driver gives them.
     pub histograms: Vec<Option<&'a Histogram<u64>>>,
+    /// Middle of the same windows, seconds.
+    pub at_s: Vec<Option<f64>>,
+    /// By outcome that is compared as a ratio, and round: what the windows around foretell, ln.
+    pub drifts: BTreeMap<&'a str, Vec<f64>>,
 }
 
 impl<'a> ArmWindows<'a> {
     /// No windows yet, in any of `rounds` rounds.
     pub fn of(rounds: usize) -> Self {
-        ArmWindows { by_round: vec![None; rounds], histograms: vec![None; rounds] }
+        ArmWindows {
+            by_round: vec![None; rounds],
+            histograms: vec![None; rounds],
+            at_s: vec![None; rounds],
+            drifts: BTreeMap::new(),
+        }
     }
 
     pub fn present(&self) -> impl Iterator<Item = &Measured<'a>> {
@@ -28,6 +42,15 @@ impl<'a> ArmWindows<'a> {
 
     pub fn values(&self, outcome: &str) -> Vec<Option<f64>> {
         self.by_round.iter().map(|m| m.as_ref().and_then(|m| m.get(outcome))).collect()
+    }
+
+    /// Windows that have `outcome` above zero, as (round, middle in seconds, ln of it).
+    pub fn placed(&self, outcome: &str) -> Vec<(usize, f64, f64)> {
+        let values = self.values(outcome).into_iter().zip(&self.at_s).enumerate();
+        let of = |(round, (value, at_s)): (usize, (Option<f64>, &Option<f64>))| {
+            Some((round, (*at_s)?, value.filter(|v| *v > 0.0)?.ln()))
+        };
+        values.filter_map(of).collect()
     }
 
     /// All the arm's latencies in one histogram.
@@ -59,6 +82,8 @@ pub struct Compared {
     measure: Compare,
     margin: f64,
     interval: Option<Interval>,
+    /// Whether the drift of the host was taken out of the pairs.
+    undrifted: bool,
 }
 
 impl Compared {
@@ -77,7 +102,15 @@ pub fn compare(
     judged: bool,
 ) -> Option<Compared> {
     let values = arm.values(&definition.name);
-    let present: Vec<f64> = values.iter().flatten().copied().collect();
+    let mut present: Vec<f64> = values.iter().flatten().copied().collect();
+    let mut mean = toll_stats::mean(&present);
+    // What is judged has one value for each window, or none.
+    let pooled = quantile_of(definition).filter(|_| !judged && definition.name != plan.primary);
+    if let Some(quantile) = pooled
+        && arm.present().any(|m| m.thin.contains(&definition.name.as_str()))
+    {
+        (mean, present) = tails::own(quantile, arm)?;
+    }
     if present.is_empty() {
         return None;
     }
@@ -85,7 +118,7 @@ pub fn compare(
         outcome: Outcome {
             unit: definition.unit.clone(),
             higher_is_better: definition.higher_is_better,
-            mean: toll_stats::mean(&present),
+            mean,
             sd: if present.len() > 1 { toll_stats::sd(&present) } else { 0.0 },
             values: present,
             toll_pct: None,
@@ -94,7 +127,7 @@ pub fn compare(
             ci95: None,
             method: "baseline".to_owned(),
             p: None,
-            p_holm: None,
+            p_adjusted: None,
             verdict: Verdict::Baseline,
         },
         pairs: Pairs::default(),
@@ -104,11 +137,15 @@ pub fn compare(
             Compare::Difference | Compare::Absolute => definition.margin.unwrap_or(0.0),
         },
         interval: None,
+        undrifted: false,
     };
     match (definition.compare, baseline) {
         (Compare::Absolute, _) => by_itself(plan, &mut compared),
         (Compare::LogRatio, Some(baseline)) => {
-            paired(plan, definition, &values, arm, baseline, judged, &mut compared);
+            match pooled.and_then(|quantile| tails::ratio(plan, quantile, arm, baseline)) {
+                Some(tails) => tailed(tails, &mut compared),
+                None => paired(plan, definition, &values, arm, baseline, judged, &mut compared),
+            }
         }
         (Compare::Difference, Some(baseline)) => {
             let of_baseline = baseline.values(&definition.name);
@@ -159,7 +196,7 @@ fn differing(
     let d = &compared.pairs.d;
     compared.outcome.effect = (!d.is_empty()).then(|| toll_stats::mean(d));
     let interval = tested(plan, judged, compared);
-    settle(plan, interval, compared);
+    settle(interval, compared);
 }
 
 fn paired(
@@ -187,7 +224,15 @@ fn paired(
         return;
     }
     match toll_stats::log_ratios(values, &of_baseline, zeros) {
-        Ok(pairs) => compared.pairs = pairs,
+        Ok(mut pairs) => {
+            if let Some((of_arm, of_baseline)) =
+                arm.drifts.get(definition.name.as_str()).zip(baseline.drifts.get(definition.name.as_str()))
+            {
+                pairs.without(of_arm, of_baseline);
+                compared.undrifted = true;
+            }
+            compared.pairs = pairs;
+        }
         Err(PairError::NoLog { value: 0.0, .. }) => {
             outcome.method = "none: a value of zero has no ratio".to_owned();
             return;
@@ -197,22 +242,18 @@ fn paired(
             return;
         }
     }
-    // A verdict on the primary outcome rests on a p value, and that must be of the same test.
-    let merged = quantile_of(definition)
-        .filter(|_| definition.name != plan.primary && !judged)
-        .and_then(|quantile| merged_quantile(plan, quantile, arm, baseline));
-    let interval = match merged {
-        Some((estimate, interval)) => {
-            outcome.toll_pct = Some(estimate);
-            outcome.method = "bootstrap-bca".to_owned();
-            Ok(interval)
-        }
-        None => {
-            outcome.toll_pct = compared.pairs.toll_pct();
-            tested(plan, judged, compared)
-        }
-    };
-    settle(plan, interval, compared);
+    compared.outcome.toll_pct = compared.pairs.toll_pct();
+    let interval = tested(plan, judged, compared);
+    settle(interval, compared);
+}
+
+/// By blocks of rounds, whose histograms are put together.
+fn tailed(found: Result<QuantileRatio, toll_stats::NoInterval>, compared: &mut Compared) {
+    if let Ok(found) = &found {
+        compared.outcome.toll_pct = Some(toll_stats::toll_pct(found.ln_ratio));
+        compared.outcome.method = tails::method(found);
+    }
+    settle(found.and_then(|found| found.interval), compared);
 }
 
 /// The interval of the paired differences, whatever their measure.
@@ -220,30 +261,27 @@ fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval
     let (d, outcome) = (&compared.pairs.d, &mut compared.outcome);
     // Looked at after every round: a plain interval would be too narrow.
     if plan.early_stop && judged {
-        outcome.method = "confidence-sequence".to_owned();
+        outcome.method = SEQUENCE.to_owned();
         return toll_stats::confidence_sequence(d, plan.alpha);
     }
     let test = toll_stats::sign_flip(d, plan.alpha, plan.seed);
     outcome.p = (!d.is_empty()).then_some(test.p);
-    outcome.method = "sign-flip".to_owned();
+    outcome.method = sign_flips(1, compared.undrifted);
     test.interval
 }
 
-/// Puts the interval where its measure says, and draws the verdict.
-fn settle(plan: &Plan, interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Compared) {
-    match interval {
-        Ok(interval) => {
-            let told = told(compared.measure, interval);
-            let ends = Some([told.low, told.high]);
-            match compared.measure {
-                Compare::LogRatio => compared.outcome.ci95_pct = ends,
-                Compare::Difference | Compare::Absolute => compared.outcome.ci95 = ends,
-            }
-            compared.interval = Some(told);
-        }
-        Err(reason) => compared.outcome.method = format!("none: {reason}"),
+/// Puts the interval where its measure says, in place of another, and draws the verdict.
+fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Compared) {
+    compared.interval = interval.ok().map(|interval| told(compared.measure, interval));
+    let ends = compared.interval.map(|told| [told.low, told.high]);
+    match compared.measure {
+        Compare::LogRatio => compared.outcome.ci95_pct = ends,
+        Compare::Difference | Compare::Absolute => compared.outcome.ci95 = ends,
     }
-    judge(plan, compared, None);
+    if let Err(reason) = interval {
+        compared.outcome.method = format!("none: {reason}");
+    }
+    judge(compared);
 }
 
 /// An interval of differences in the measure that people read.
@@ -260,55 +298,45 @@ fn shortest_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
     covered.fold(plan.window_s, f64::min)
 }
 
-/// The quantile of all windows together: what 12 rounds and more allow, and steadier than a mean of
-/// quantiles. Absent where rounds or events are too few, or a window has no distribution.
-fn merged_quantile(
-    plan: &Plan,
-    quantile: f64,
-    arm: &ArmWindows,
-    baseline: &ArmWindows,
-) -> Option<(f64, Interval)> {
-    type Counts = Vec<(u64, u64)>;
-    let counts = |h: &Histogram<u64>| -> Counts {
-        h.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
-    };
-    let mut pairs: Vec<(Counts, Counts)> = Vec::new();
-    for round in 0..arm.by_round.len() {
-        if let (Some(_), Some(_)) = (&arm.by_round[round], &baseline.by_round[round]) {
-            pairs.push((counts(arm.histograms[round]?), counts(baseline.histograms[round]?)));
+/// Judges arms together, so that the chance of any false verdict among them is the plan's alpha: each is shown
+/// the interval that its verdict rests on.
+///
+/// `together`: the compared outcomes that verdicts on the treatments are drawn from; those without pairs, or with
+/// nothing to be held against, are left as they are.
+pub fn judge_together(plan: &Plan, mut together: Vec<&mut Compared>) {
+    if plan.early_stop {
+        // A sequence may be looked at after every round, but only by itself: each arm gets its share of alpha.
+        let alpha = plan.alpha / together.len().max(1) as f64;
+        for compared in together.iter_mut().filter(|c| c.outcome.method == SEQUENCE) {
+            let interval = toll_stats::confidence_sequence(&compared.pairs.d, alpha);
+            settle(interval, compared);
         }
-    }
-    let pairs: Vec<WindowPair> = pairs.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
-    let found = toll_stats::quantile_ratio(&pairs, quantile, plan.alpha, plan.seed).ok()?;
-    let ratio = (found.arm as f64 / found.baseline as f64).ln();
-    Some((toll_stats::toll_pct(ratio), found.interval.ok()?))
-}
-
-/// Draws the verdict on the primary outcome of a run that might have stopped after any round. A sequence
-/// has no p value for Holm: each of `arms` arms gets its share of alpha instead.
-pub fn judge_sequence(plan: &Plan, compared: &mut Compared, arms: usize) {
-    if compared.outcome.verdict == Verdict::NotCompared {
         return;
     }
-    let shown = compared.interval;
-    let alpha = plan.alpha / arms.max(1) as f64;
-    let sequence = toll_stats::confidence_sequence(&compared.pairs.d, alpha).ok();
-    compared.interval = sequence.map(|interval| told(compared.measure, interval));
-    judge(plan, compared, None);
-    compared.interval = shown;
+    together.retain(|compared| compared.outcome.p.is_some());
+    let by_round: Vec<Vec<Option<f64>>> =
+        together.iter().map(|c| c.pairs.by_round(plan.order.len())).collect();
+    let by_round: Vec<&[Option<f64>]> = by_round.iter().map(Vec::as_slice).collect();
+    let found = toll_stats::simultaneous_sign_flips(&by_round, plan.alpha, plan.seed);
+    let arms = together.len();
+    for (compared, found) in together.into_iter().zip(found) {
+        compared.outcome.p_adjusted = Some(found.p);
+        compared.outcome.method = sign_flips(arms, compared.undrifted);
+        settle(found.interval, compared);
+    }
 }
 
-/// Draws the verdict; `p_holm` for the primary outcome, whose arms share one error rate.
-pub fn judge(plan: &Plan, compared: &mut Compared, p_holm: Option<f64>) {
+/// The method's name, of so many arms judged together.
+fn sign_flips(arms: usize, undrifted: bool) -> String {
+    let together = if arms > 1 { format!(", {arms} arms together") } else { String::new() };
+    format!("sign-flip{together}{}", if undrifted { ", drift taken out" } else { "" })
+}
+
+/// Draws the verdict from the interval that is shown.
+fn judge(compared: &mut Compared) {
     let outcome = &mut compared.outcome;
-    outcome.p_holm = p_holm;
-    outcome.verdict = match toll_stats::verdict(
-        compared.interval,
-        compared.margin,
-        outcome.higher_is_better,
-        p_holm,
-        plan.alpha,
-    ) {
+    outcome.verdict = match toll_stats::verdict(compared.interval, compared.margin, outcome.higher_is_better)
+    {
         toll_stats::Verdict::Costly => Verdict::Costly,
         toll_stats::Verdict::Cheaper => Verdict::Cheaper,
         toll_stats::Verdict::NoEffect => Verdict::NoEffect,

@@ -18,7 +18,6 @@ pub enum Doubt {
     TrialFailed { arm: String, times: usize, tried: usize, begun: usize, reason: String },
     TreatmentKilled { arm: String, note: String },
     TooFewRounds { have: usize, need: usize },
-    TooFewForHolm { have: usize, need: usize, arms: usize },
     AaFailed { arm: String, outcome: String, found: String },
     ControlMissed { arm: String, text: String },
     CarryOver { arm: String, differs: String, p: f64 },
@@ -83,7 +82,7 @@ impl Doubt {
             Doubt::LatencyMissing { .. } => "latency-missing",
             Doubt::TrialFailed { .. } => "trial-failed",
             Doubt::TreatmentKilled { .. } => "treatment-killed",
-            Doubt::TooFewRounds { .. } | Doubt::TooFewForHolm { .. } => "too-few-rounds",
+            Doubt::TooFewRounds { .. } => "too-few-rounds",
             Doubt::AaFailed { .. } => "aa-failed",
             Doubt::ControlMissed { .. } => "control-missed",
             Doubt::CarryOver { .. } => "carry-over",
@@ -181,11 +180,6 @@ impl Doubt {
             Doubt::TreatmentKilled { arm, note } => format!("{arm} did not stop as asked: {note}"),
             Doubt::TooFewRounds { have, need } => {
                 format!("{have} paired rounds allow no interval: {need} are the fewest that do")
-            }
-            Doubt::TooFewForHolm { have, need, arms } => {
-                format!(
-                    "{have} rounds can call none of {arms} arms costly: with so many arms {need} are the fewest"
-                )
             }
             Doubt::AaFailed { arm, outcome, found } => {
                 format!("{arm} is the baseline under another name, and yet its {outcome} differs by {found}")
@@ -288,9 +282,6 @@ impl Doubt {
                 "its artefact may lack the end; give the arm a stop signal that it heeds".into()
             }
             Doubt::TooFewRounds { need, .. } => format!("run with --rounds {need} or more"),
-            Doubt::TooFewForHolm { need, .. } => {
-                format!("run with --rounds {need}, or ask about fewer arms with --arms")
-            }
             Doubt::AaFailed { .. } => {
                 "one run in twenty does this by chance: run again with another --seed; if it fails again, trust no verdict of this host before its noise is found".into()
             }

@@ -22,6 +22,7 @@ mod recovery;
 mod restart;
 mod scan;
 mod stalls;
+mod tails;
 mod windows;
 
 pub use advice::{harm, judged, judged_by, margin};

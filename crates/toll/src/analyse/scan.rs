@@ -81,11 +81,8 @@ pub fn power(plan: &Plan, arms: &[(Role, &Compared)], mde: Option<&Mde>, doubts:
         return;
     }
     let need = toll_stats::rounds_for_interval(plan.alpha);
-    let need_holm = toll_stats::rounds_for_interval(plan.alpha / treatments.len().max(1) as f64);
     if have < need {
         doubts.push(Doubt::TooFewRounds { have, need });
-    } else if have < need_holm {
-        doubts.push(Doubt::TooFewForHolm { have, need: need_holm, arms: treatments.len() });
     }
     let primary = catalogue::definition(&plan.outcomes, &plan.primary);
     let is_ratio = primary.is_some_and(|outcome| outcome.compare == Compare::LogRatio);

@@ -224,7 +224,7 @@ fn a_run_may_be_judged_by_a_difference() {
     recorded.plan.primary = "queue".into();
     let run = analyse::analyse(&recorded);
     let b = &arm(&run, "B").outcomes["queue"];
-    assert!(b.p_holm.is_some() && b.verdict == Verdict::Costly, "{b:?}");
+    assert!(b.p_adjusted.is_some() && b.verdict == Verdict::Costly, "{b:?}");
     let aa = run.aa.as_ref().unwrap();
     assert_eq!((aa.toll_pct, aa.effect, aa.ok), (None, Some(0.0), true));
     let mde = run.mde.as_ref().unwrap();

@@ -185,7 +185,6 @@ fn bounds_fail_only_tolls_that_are_told_from_zero() {
         ("X.qps<-5%", "it has none, B, C, K, P"),
         ("none.qps<-5%", "another arm"),
         ("P.qps<-5%", "bpftrace is not installed"),
-        ("B.latency_us_p999>5%", "lengthen --window"),
         ("B.artefact_bytes_per_s>5%", "the baseline has no such value"),
         ("B.p99>5%", "choose one of qps"),
         ("B.stall_s>5%", "such as 'B.stall_s>5s'"),
@@ -195,6 +194,16 @@ fn bounds_fail_only_tolls_that_are_told_from_zero() {
             Ok(judgement) => panic!("{bound}: {}", judgement.text),
         }
     }
+}
+
+#[test]
+fn a_bound_on_a_percentile_says_what_too_few_events_lack() {
+    let one_round = analyse::analyse(&Synthetic::with(11, 1, SyntheticArm::usual()).record());
+    let bound: Bound = "B.latency_us_p999>5%".parse().unwrap();
+    let error = bound.judge(&one_round).unwrap_err().to_string();
+    assert!(error.contains("needs 10000 events") && error.contains("lengthen --window"), "{error}");
+    let text = bound.judge(&a_run()).unwrap().text;
+    assert!(text.contains("no interval"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! What are an arm's percentiles where windows are short?
+//!
+//! Histograms of consecutive rounds are put together until they hold the events that a quantile needs. Never averages
+//! percentiles, and never takes one from a stretch that is too thin for it.
+
+use super::compare::ArmWindows;
+use hdrhistogram::Histogram;
+use toll_record::Plan;
+use toll_stats::{NoInterval, QuantileRatio, WindowPair};
+
+type Counts = Vec<(u64, u64)>;
+
+/// The quantile of all the arm's windows, and of each block of rounds that has the events for it, microseconds. `None`
+/// where a window has no distribution, or all have too few events.
+pub fn own(quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
+    let windows = of_windows(arm, |round| arm.by_round[round].is_some())?;
+    let windows: Vec<&[(u64, u64)]> = windows.iter().map(Vec::as_slice).collect();
+    let (all, by_block) = toll_stats::block_quantiles(&windows, quantile).ok()?;
+    Some((all as f64, by_block.into_iter().map(|value| value as f64).collect()))
+}
+
+/// The arm's quantile over the baseline's, by blocks of the rounds that both have. `None` where a window has no
+/// distribution.
+pub fn ratio(
+    plan: &Plan,
+    quantile: f64,
+    arm: &ArmWindows,
+    baseline: &ArmWindows,
+) -> Option<Result<QuantileRatio, NoInterval>> {
+    let both = |round: usize| arm.by_round[round].is_some() && baseline.by_round[round].is_some();
+    let (arm, baseline) = (of_windows(arm, both)?, of_windows(baseline, both)?);
+    let pairs: Vec<WindowPair> =
+        arm.iter().zip(&baseline).map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
+    (!pairs.is_empty()).then(|| toll_stats::quantile_ratio(&pairs, quantile, plan.alpha, plan.seed))
+}
+
+/// How a ratio was found: `bootstrap-bca of 14 blocks of 4 to 5 rounds`.
+pub fn method(found: &QuantileRatio) -> String {
+    let name = if found.by_sign_flips { "sign-flip" } else { "bootstrap-bca" };
+    match found.blocks.sizes() {
+        (_, 1) => name.to_owned(),
+        (least, most) if least == most => format!("{name} of {} blocks of {most} rounds", found.blocks.count),
+        (least, most) => format!("{name} of {} blocks of {least} to {most} rounds", found.blocks.count),
+    }
+}
+
+/// Latencies of the arm's windows in the `wanted` rounds.
+fn of_windows(arm: &ArmWindows, wanted: impl Fn(usize) -> bool) -> Option<Vec<Counts>> {
+    let counts = |h: &Histogram<u64>| -> Counts {
+        h.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
+    };
+    (0..arm.by_round.len())
+        .filter(|&round| wanted(round))
+        .map(|round| Some(counts(arm.histograms[round]?)))
+        .collect()
+}
