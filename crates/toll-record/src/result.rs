@@ -30,10 +30,14 @@ pub struct RunResult {
     pub panels: Vec<String>,
     pub margin_pct: f64,
     pub alpha: f64,
+    /// Those that fitted, of a run that was given a time.
     pub rounds_planned: u32,
     /// Rounds in which every available arm has a window.
     pub rounds_done: u32,
     pub window_s: f64,
+    /// The longer windows, which alone tell the outcomes that need them; absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongWindows>,
     pub started_wall_us: u64,
     pub duration_s: f64,
     /// False for a run that was cut short; `warnings` says where.
@@ -57,6 +61,15 @@ pub struct RunResult {
     pub advice: Vec<String>,
     /// Scenario-specific figures; whoever draws needs to know nothing of the scenario.
     pub charts: Vec<Chart>,
+}
+
+/// Rounds of longer windows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct LongWindows {
+    pub window_s: f64,
+    /// In which every available arm has a window.
+    pub rounds_done: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

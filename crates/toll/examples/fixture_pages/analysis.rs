@@ -47,6 +47,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
         rounds_planned: plan.rounds,
         rounds_done: plan.rounds,
         window_s: plan.window_s,
+        long: None,
         started_wall_us: plan.started_wall_us,
         duration_s: recorded.duration_s,
         complete: true,

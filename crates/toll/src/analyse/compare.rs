@@ -194,7 +194,7 @@ fn paired(
     // A verdict on the primary outcome rests on a p value, and that must be of the same test.
     let merged = quantile_of(definition)
         .filter(|_| definition.name != plan.primary && !judged)
-        .and_then(|quantile| merged_quantile(plan, quantile, arm, baseline));
+        .and_then(|quantile| merged_quantile(plan, definition, quantile, arm, baseline));
     let interval = match merged {
         Some((estimate, interval)) => {
             outcome.toll_pct = Some(estimate);
@@ -258,6 +258,7 @@ fn shortest_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
 /// quantiles. Absent where rounds or events are too few, or a window has no distribution.
 fn merged_quantile(
     plan: &Plan,
+    definition: &Definition,
     quantile: f64,
     arm: &ArmWindows,
     baseline: &ArmWindows,
@@ -267,7 +268,7 @@ fn merged_quantile(
         h.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
     };
     let mut pairs: Vec<(Counts, Counts)> = Vec::new();
-    for round in 0..arm.by_round.len() {
+    for round in (0..arm.by_round.len()).filter(|round| plan.tells(definition, *round as u32)) {
         if let (Some(_), Some(_)) = (&arm.by_round[round], &baseline.by_round[round]) {
             pairs.push((counts(arm.histograms[round]?), counts(baseline.histograms[round]?)));
         }

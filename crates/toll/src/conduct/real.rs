@@ -15,7 +15,7 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Arm, Cpu, TrialLine};
+use toll_record::{Arm, Bin, Cpu, TrialLine};
 
 /// The stage of a run with what plays on it now.
 pub struct Real<'a> {
@@ -34,7 +34,7 @@ pub struct Real<'a> {
     calm: Option<Calm>,
     pub(super) cuts: Vec<Cut>,
     /// Where the files of the rehearsal go that is going on.
-    rehearsal: Option<PathBuf>,
+    pub(super) rehearsal: Option<PathBuf>,
 }
 
 /// What counts, and perhaps what makes the load that is counted.
@@ -232,7 +232,7 @@ impl World for Real<'_> {
 
     fn account(&mut self, arm: &Arm, place: Place, window: Option<&Closed>) {
         let treatment = std::mem::take(&mut self.treatment);
-        match window.filter(|_| self.rehearsal.is_none()) {
+        match window {
             Some(window) => self.count(arm, place, &treatment, window),
             None => self.let_go(&treatment),
         }
@@ -324,6 +324,10 @@ impl Meter for Counting {
 
     fn bin_width_us(&self) -> u64 {
         self.feed().bin_width_us()
+    }
+
+    fn bins_since(&self, moment_us: u64) -> Vec<Bin> {
+        self.feed().bins_since(moment_us)
     }
 
     fn edge_at_or_after(&self, moment_us: u64) -> u64 {
