@@ -20,7 +20,7 @@ build: ## build target/release/toll
 	cargo build --release --bin toll
 
 .PHONY: demo
-demo: setup build ## what does watching cost? four minutes on a private server, report at the end
+demo: setup build ## what does watching cost? five minutes on a private server, report at the end
 	$(AS_ROOT) $(TOLL) run tcpdump-impact --profile quick
 
 .PHONY: test

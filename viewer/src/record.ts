@@ -15,6 +15,19 @@ effect?: number | null, ci95?: [number, number] | null, ok: boolean, };
 export type Aggregate = "mean" | "peak" | "sum" | "rate" | "per-query" | { "quantile": number };
 
 /**
+ * Windows of one length at one distance.
+ */
+export type Apart = { width_s: number, 
+/**
+ * From the begin of one to the begin of the other.
+ */
+lag_s: number, 
+/**
+ * Standard deviation of the difference of ln(outcome), percent.
+ */
+sd_pct: number, };
+
+/**
  * An arm with nothing left open: this is what is carried out.
  *
  * In texts, `{name}` stands for what is known once the server and the trial are there (`{port}`,
@@ -37,6 +50,10 @@ meter: Meter,
  * When a window ends.
  */
 window: Window, 
+/**
+ * From being on to the earliest begin of its window. In older plans that of the plan.
+ */
+settle_s: number, 
 /**
  * The arm that this one is compared with; absent: the plan's baseline.
  */
@@ -243,7 +260,11 @@ margin?: number | null,
 /**
  * Whether it is drawn over the rate where arms ran at several rates.
  */
-by_rate?: boolean, };
+by_rate?: boolean, 
+/**
+ * Whether it needs longer windows than what is steady: where a run has some, it is told from those alone.
+ */
+long_windows?: boolean, };
 
 /**
  * An arm whose truth is known.
@@ -329,6 +350,24 @@ server_variables: { [key in string]: string }, };
 export type LoadColumn = "statements" | "events" | "errors";
 
 /**
+ * Rounds of longer windows among the others, for outcomes that need length.
+ */
+export type Long = { window_s: number, 
+/**
+ * Their positions in the order of rounds, from 0, rising.
+ */
+rounds: Array<number>, };
+
+/**
+ * Rounds of longer windows.
+ */
+export type LongWindows = { window_s: number, 
+/**
+ * In which every available arm has a window.
+ */
+rounds_done: number, };
+
+/**
  * Minimal detectable effect on the primary outcome, at 80% power.
  */
 export type Mde = { 
@@ -372,6 +411,25 @@ variables: Array<string>,
 rig: Array<string>, };
 
 /**
+ * How far two windows of unchanged load differ: the variance of the difference of ln(outcome) between windows of
+ * length `w` that begin `l` apart is `2 white_s / w + 2 pink F(l / w)`,
+ * `F(m) = ((m+1)^2 ln(m+1) + (m-1)^2 ln(m-1) - 2 m^2 ln m) / 2`.
+ */
+export type Noise = { 
+/**
+ * Of noise that averages out: variance times seconds.
+ */
+white_s: number, 
+/**
+ * Of noise of the 1/f kind, which no length of a window averages out.
+ */
+pink: number, 
+/**
+ * What was seen, and what the two numbers were fitted to.
+ */
+seen: Array<Apart>, };
+
+/**
  * One outcome of one arm, and its toll against the baseline.
  */
 export type Outcome = { unit: string, 
@@ -402,6 +460,10 @@ effect?: number | null,
  */
 ci95?: [number, number] | null, 
 /**
+ * Of the mean of d, on the log scale for ratios, else in `unit`; absent without two differences.
+ */
+standard_error?: number | null, 
+/**
  * `sign-flip`, `sign-flip, 16 arms together, drift taken out`, `confidence-sequence`, `bootstrap-bca of 12 blocks
  * of 4 to 5 rounds`, or why there is none.
  */
@@ -422,6 +484,28 @@ received: number,
 dropped: number, };
 
 export type Party = "host" | "server" | "driver" | "treatment" | "remote" | "toll";
+
+/**
+ * What the pilot found: how the host's noise goes, and what switching each arm takes. None of its windows is
+ * in the run.
+ */
+export type Pilot = { 
+/**
+ * From its begin to the first trial.
+ */
+took_s: number, 
+/**
+ * Of the baseline's load by itself; absent where nothing is metered, or for too short a time.
+ */
+noise: Noise | null, 
+/**
+ * Events (without a driver: statements or packets) that the baseline's load completes.
+ */
+events_per_s: number | null, 
+/**
+ * By name, those that were tried.
+ */
+arms: { [key in string]: Switching }, };
 
 /**
  * `plan.json`.
@@ -462,11 +546,28 @@ margin_pct: number,
 /**
  * 0.05 gives 95% intervals.
  */
-alpha: number, rounds: number, 
+alpha: number, 
+/**
+ * At most so many: fewer where `time_s` says so.
+ */
+rounds: number, 
+/**
+ * Time that the trials are given, from the first one's begin: a round that would not fit any more is not
+ * begun. Absent: all rounds are carried out.
+ */
+time_s?: number | null, 
 /**
  * Length of windows that last for a time.
  */
-window_s: number, settle_s: number, 
+window_s: number, 
+/**
+ * Rounds whose windows are longer; absent: none.
+ */
+long?: Long | null, 
+/**
+ * Of arms that say nothing of their own.
+ */
+settle_s: number, 
 /**
  * Pause between trials, load still running, treatment off.
  */
@@ -500,10 +601,14 @@ jitter: number, started_wall_us: number,
  */
 held_in?: HeldIn | null, 
 /**
- * Smallest toll on the primary outcome that this plan finds at 80% power, foretold from a pilot of
- * the baseline; absent where there was no pilot (yet).
+ * Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together, foretold
+ * from the pilot's noise; absent where that is not known (yet).
  */
-planned_mde_pct: number | null, };
+planned_mde_pct: number | null, 
+/**
+ * What was found before the first trial; absent where nothing was looked for.
+ */
+pilot?: Pilot | null, };
 
 /**
  * A process of a treatment, or several joined by pipes.
@@ -618,11 +723,19 @@ columns: Array<string>,
 /**
  * Names of the outcomes that the page draws, in this order.
  */
-panels: Array<string>, margin_pct: number, alpha: number, rounds_planned: number, 
+panels: Array<string>, margin_pct: number, alpha: number, 
+/**
+ * Those that fitted, of a run that was given a time.
+ */
+rounds_planned: number, 
 /**
  * Rounds in which every available arm has a window.
  */
-rounds_done: number, window_s: number, started_wall_us: number, duration_s: number, 
+rounds_done: number, window_s: number, 
+/**
+ * The longer windows, which alone tell the outcomes that need them; absent where there were none.
+ */
+long?: LongWindows | null, started_wall_us: number, duration_s: number, 
 /**
  * False for a run that was cut short; `warnings` says where.
  */
@@ -753,6 +866,39 @@ kind: string, begin_mono_us: number, end_mono_us: number,
 dirty_bytes: number | null, writeback_bytes: number | null, psi_cpu_pct: number | null, psi_io_pct: number | null, psi_memory_pct: number | null, disk_write_await_ms: number | null, };
 
 export type StallTotals = { count: number, total_s: number, longest_s: number, };
+
+/**
+ * What it takes to switch one arm, by its trials in the pilot.
+ */
+export type Switching = { 
+/**
+ * Trials that it is known from.
+ */
+tried: number, 
+/**
+ * From being switched on to saying that it is on; absent where its window begins with it.
+ */
+start_s: number | null, 
+/**
+ * From then until its load goes as steadily as it will; absent where it was not on for long enough to tell.
+ */
+settle_s: number | null, 
+/**
+ * From being switched off until the load goes as before; absent where that was not watched.
+ */
+leave_s: number | null, 
+/**
+ * What its trials take beyond settling and window: load, start, stop, and what waits for them.
+ */
+around_s: number, 
+/**
+ * Counting what it left, for each second that it was on.
+ */
+count_s_per_s: number, 
+/**
+ * How long it takes where it ends by itself.
+ */
+done_s: number | null, };
 
 export type Tool = { name: string, 
 /**

@@ -9,6 +9,7 @@ mod dir;
 mod host;
 mod latency;
 mod outcome;
+mod pilot;
 mod plan;
 mod result;
 mod sample;
@@ -27,13 +28,15 @@ pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Definition, LoadColumn, Party, ProcessColumn, Source, TrialColumn,
     Zeros,
 };
+pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
     Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
     Signal, Treatment, Window, Workload,
 };
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, ControlCheck, Dose,
-    DoseKind, DoseLine, Mde, Outcome, RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
+    DoseKind, DoseLine, LongWindows, Mde, Outcome, Pooled, PooledArm, RunResult, SelfCost, StallSpan,
+    StallTotals, Verdict, Warning,
 };
 pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
 pub use setup::{DataSetup, RigStep, SandboxServer, SandboxSetup, Setup};

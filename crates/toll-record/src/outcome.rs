@@ -29,6 +29,9 @@ pub struct Definition {
     /// Whether it is drawn over the rate where arms ran at several rates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_rate: bool,
+    /// Whether it needs longer windows than what is steady: where a run has some, it is told from those alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub long_windows: bool,
 }
 
 /// Which readings of a window an outcome is made of.

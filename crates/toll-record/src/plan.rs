@@ -1,6 +1,6 @@
 //! What was resolved before the run began: every arm, every default, the order and the seed.
 
-use crate::Setup;
+use crate::{Definition, Long, Pilot, Setup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -34,9 +34,18 @@ pub struct Plan {
     pub margin_pct: f64,
     /// 0.05 gives 95% intervals.
     pub alpha: f64,
+    /// At most so many: fewer where `time_s` says so.
     pub rounds: u32,
+    /// Time that the trials are given, from the first one's begin: a round that would not fit any more is not
+    /// begun. Absent: all rounds are carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_s: Option<f64>,
     /// Length of windows that last for a time.
     pub window_s: f64,
+    /// Rounds whose windows are longer; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<Long>,
+    /// Of arms that say nothing of their own.
     pub settle_s: f64,
     /// Pause between trials, load still running, treatment off.
     pub gap_s: f64,
@@ -60,10 +69,32 @@ pub struct Plan {
     /// How a treatment's processes are held together; absent in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_in: Option<HeldIn>,
-    /// Smallest toll on the primary outcome that this plan finds at 80% power, foretold from a pilot of
-    /// the baseline; absent where there was no pilot (yet).
+    /// Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together, foretold
+    /// from the pilot's noise; absent where that is not known (yet).
     #[serde(default)]
     pub planned_mde_pct: Option<f64>,
+    /// What was found before the first trial; absent where nothing was looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<Pilot>,
+}
+
+impl Plan {
+    /// Whether windows of this round are the longer ones.
+    pub fn is_long(&self, round: u32) -> bool {
+        self.long.as_ref().is_some_and(|long| long.rounds.contains(&round))
+    }
+
+    /// Whether windows of this round tell an outcome: what needs length is told by the longer ones alone, where
+    /// there are any.
+    pub fn tells(&self, outcome: &Definition, round: u32) -> bool {
+        !outcome.long_windows || self.long.is_none() || self.is_long(round)
+    }
+
+    /// Length of windows that last for a time, in this round.
+    pub fn window_of(&self, round: u32) -> f64 {
+        let long = self.long.as_ref().filter(|_| self.is_long(round));
+        long.map_or(self.window_s, |long| long.window_s)
+    }
 }
 
 /// An arm with nothing left open: this is what is carried out.
@@ -85,6 +116,9 @@ pub struct Arm {
     pub meter: Meter,
     /// When a window ends.
     pub window: Window,
+    /// From being on to the earliest begin of its window. In older plans that of the plan.
+    #[serde(default)]
+    pub settle_s: f64,
     /// The arm that this one is compared with; absent: the plan's baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,

@@ -30,10 +30,14 @@ pub struct RunResult {
     pub panels: Vec<String>,
     pub margin_pct: f64,
     pub alpha: f64,
+    /// Those that fitted, of a run that was given a time.
     pub rounds_planned: u32,
     /// Rounds in which every available arm has a window.
     pub rounds_done: u32,
     pub window_s: f64,
+    /// The longer windows, which alone tell the outcomes that need them; absent where there were none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongWindows>,
     pub started_wall_us: u64,
     pub duration_s: f64,
     /// False for a run that was cut short; `warnings` says where.
@@ -60,6 +64,15 @@ pub struct RunResult {
     pub advice: Vec<String>,
     /// Scenario-specific figures; whoever draws needs to know nothing of the scenario.
     pub charts: Vec<Chart>,
+}
+
+/// Rounds of longer windows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct LongWindows {
+    pub window_s: f64,
+    /// In which every available arm has a window.
+    pub rounds_done: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,6 +104,31 @@ pub struct ArmResult {
     pub notes: Vec<String>,
 }
 
+/// What several runs say together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Pooled {
+    /// How many there are, in words: `3 runs`.
+    pub over: String,
+    /// In the order of the plan.
+    pub arms: Vec<PooledArm>,
+}
+
+/// One arm over several runs, in the outcome that it is judged by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct PooledArm {
+    pub name: String,
+    pub outcome: String,
+    /// Of each run, in their order; absent where it does not say.
+    pub tolls_pct: Vec<Option<f64>>,
+    pub toll_pct: f64,
+    /// Of the mean over all such runs, the spread between them included.
+    pub ci95_pct: [f64; 2],
+    /// Standard deviation of the toll between runs beyond their own errors.
+    pub between_pct: f64,
+}
+
 /// One outcome of one arm, and its toll against the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -114,6 +152,9 @@ pub struct Outcome {
     /// Around `effect`, in `unit`; absent with fewer rounds than an interval needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
+    /// Of the mean of d, on the log scale for ratios, else in `unit`; absent without two differences.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standard_error: Option<f64>,
     /// `sign-flip`, `sign-flip, 16 arms together, drift taken out`, `confidence-sequence`, `bootstrap-bca of 12 blocks
     /// of 4 to 5 rounds`, or why there is none.
     pub method: String,

@@ -12,6 +12,13 @@ pub fn plan(mut plan: Value) -> Value {
             from_1(arm, window_s);
         }
     }
+    // Arms settled all alike once.
+    let settle_s = plan["settle_s"].clone();
+    for arm in plan["arms"].as_array_mut().into_iter().flatten() {
+        if arm["settle_s"].is_null() {
+            arm["settle_s"] = settle_s.clone();
+        }
+    }
     plan
 }
 
@@ -46,5 +53,12 @@ mod tests {
         assert_eq!(of(1), (&json!("done"), &json!("none")));
         assert_eq!(of(2), (&json!("done"), &json!("driver")));
         assert_eq!(plan["arms"][3]["treatment"]["again"], true);
+    }
+
+    #[test]
+    fn arms_of_an_older_plan_settle_as_the_plan_says() {
+        let arms = [json!({"name": "a"}), json!({"name": "b", "settle_s": 3.0})];
+        let plan = plan(json!({"format": 2, "settle_s": 0.5, "arms": arms}));
+        assert_eq!((&plan["arms"][0]["settle_s"], &plan["arms"][1]["settle_s"]), (&json!(0.5), &json!(3.0)));
     }
 }

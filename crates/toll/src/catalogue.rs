@@ -81,7 +81,7 @@ fn unread(written: &toml::Table, read: &toml::Table) -> Option<String> {
     written.iter().find_map(|(key, value)| match (value, read.get(key)) {
         (toml::Value::Table(written), Some(toml::Value::Table(read))) => unread(written, read),
         // Left out when it says what is so anyway.
-        (toml::Value::Boolean(false), None) if key == "by_rate" => None,
+        (toml::Value::Boolean(false), None) if key == "by_rate" || key == "long_windows" => None,
         (_, None) => Some(key.clone()),
         _ => None,
     })

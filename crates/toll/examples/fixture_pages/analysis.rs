@@ -47,6 +47,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
         rounds_planned: plan.rounds,
         rounds_done: plan.rounds,
         window_s: plan.window_s,
+        long: None,
         started_wall_us: plan.started_wall_us,
         duration_s: recorded.duration_s,
         complete: true,
@@ -210,6 +211,7 @@ fn outcome(unit: &str, higher_is_better: bool, values: &[f64], base: &[f64], rol
         ci95: None,
         method: if values.len() >= 6 { "normal (invented run)".into() } else { "too few rounds".into() },
         p: None,
+        standard_error: None,
         p_adjusted: None,
         verdict,
     }

@@ -74,6 +74,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             curve: None,
             unavailable: None,
             burn_share: None,
+            settle_s: shape.settle_s,
             meter: Meter::Driver,
             window: Window::Time { s: 1.0 },
             treatment: Default::default(),
@@ -154,6 +155,7 @@ fn own_outcome(shape: &Shape) -> Definition {
         zeros: Zeros::Refuse,
         margin: Some(0.5),
         by_rate: false,
+        long_windows: false,
     }
 }
 
@@ -182,6 +184,8 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: shape.rounds,
+        time_s: None,
+        long: None,
         window_s: shape.window_s,
         settle_s: shape.settle_s,
         gap_s: shape.gap_s,
@@ -200,6 +204,7 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         order,
         jitter: 0.2,
         planned_mde_pct: None,
+        pilot: None,
         started_wall_us: STARTED_WALL_US,
     }
 }

@@ -53,7 +53,7 @@ impl<'a> Arms<'a> {
             let mut stalled_s = stalls::totals([found].into_iter()).total_s;
             // Of a window as long as the others, so that what a shorter one stalls compares with them.
             if plan.arms[window.arm].window.is_until_done() {
-                stalled_s *= plan.window_s / window.seconds();
+                stalled_s *= plan.window_of(window.round) / window.seconds();
             }
             let known = Known {
                 histogram: histograms.get(&window.trial).copied(),

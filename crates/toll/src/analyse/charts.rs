@@ -161,6 +161,7 @@ mod tests {
             ci95: None,
             method: String::new(),
             p: None,
+            standard_error: None,
             p_adjusted: None,
             verdict: Verdict::Baseline,
         }

@@ -109,7 +109,7 @@ pub fn compare(
     if let Some(quantile) = pooled
         && arm.present().any(|m| m.thin.contains(&definition.name.as_str()))
     {
-        (mean, present) = tails::own(quantile, arm)?;
+        (mean, present) = tails::own(plan, definition, quantile, arm)?;
     }
     if present.is_empty() {
         return None;
@@ -127,6 +127,7 @@ pub fn compare(
             ci95: None,
             method: "baseline".to_owned(),
             p: None,
+            standard_error: None,
             p_adjusted: None,
             verdict: Verdict::Baseline,
         },
@@ -142,7 +143,7 @@ pub fn compare(
     match (definition.compare, baseline) {
         (Compare::Absolute, _) => by_itself(plan, &mut compared),
         (Compare::LogRatio, Some(baseline)) => {
-            match pooled.and_then(|quantile| tails::ratio(plan, quantile, arm, baseline)) {
+            match pooled.and_then(|quantile| tails::ratio(plan, definition, quantile, arm, baseline)) {
                 Some(tails) => tailed(tails, &mut compared),
                 None => paired(plan, definition, &values, arm, baseline, judged, &mut compared),
             }
@@ -264,6 +265,7 @@ fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval
         outcome.method = SEQUENCE.to_owned();
         return toll_stats::confidence_sequence(d, plan.alpha);
     }
+    outcome.standard_error = (d.len() > 1).then(|| toll_stats::sd(d) / (d.len() as f64).sqrt());
     let test = toll_stats::sign_flip(d, plan.alpha, plan.seed);
     outcome.p = (!d.is_empty()).then_some(test.p);
     outcome.method = sign_flips(1, compared.undrifted);

@@ -16,6 +16,7 @@ mod doubt;
 mod enough;
 mod outcomes;
 mod own_end;
+mod pool;
 mod precision;
 mod recorded;
 mod recovery;
@@ -28,13 +29,14 @@ mod windows;
 pub use advice::{harm, judged, judged_by, margin};
 pub use doses::summary;
 pub use enough::enough;
+pub use pool::pool;
 pub use recorded::Recorded;
 
 use arms::Arms;
 use compare::{Compared, judged_by as judging};
 use doubt::Doubt;
 use std::collections::BTreeMap;
-use toll_record::{ArmResult, FORMAT, ReadError, Role, RunDir, RunResult, Warning};
+use toll_record::{ArmResult, FORMAT, LongWindows, ReadError, Role, RunDir, RunResult, Warning};
 use windows::Trials;
 
 /// Analyses a run directory, whole or cut short.
@@ -71,8 +73,10 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     let mde = checks::mde(plan, &with_primary);
 
     let expected = expected_arms(recorded, &trials);
-    let rounds_done = whole_rounds(&expected, &trials);
-    let complete = completeness(recorded, &trials, &expected, rounds_done, &mut doubts);
+    let whole = whole_rounds(&expected, &trials);
+    let rounds_done = whole.len() as u32;
+    let time_was_up = time_was_up(recorded, rounds_done);
+    let complete = completeness(recorded, &trials, &expected, rounds_done, time_was_up, &mut doubts);
     doubts.extend(coverage::latencies(recorded, &trials.windows));
     scan::trials(plan, &trials, &mut doubts);
     scan::power(plan, &with_primary, mde.as_ref(), &mut doubts);
@@ -105,9 +109,13 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         panels: plan.panels.clone(),
         margin_pct: plan.margin_pct,
         alpha: plan.alpha,
-        rounds_planned: plan.rounds,
+        rounds_planned: if time_was_up { rounds_done } else { plan.rounds },
         rounds_done,
         window_s: plan.window_s,
+        long: plan.long.as_ref().map(|long| LongWindows {
+            window_s: long.window_s,
+            rounds_done: whole.iter().filter(|round| plan.is_long(**round)).count() as u32,
+        }),
         started_wall_us: plan.started_wall_us,
         duration_s: duration_s(recorded),
         complete,
@@ -177,12 +185,12 @@ fn arm_results(
 }
 
 /// Rounds in which every arm that works here has a window.
-fn whole_rounds(expected: &[usize], trials: &Trials) -> u32 {
+fn whole_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
     let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
     for window in trials.windows.iter().filter(|w| expected.contains(&w.arm)) {
         *of_round.entry(window.round).or_default() += 1;
     }
-    of_round.values().filter(|&&n| n >= expected.len()).count() as u32
+    of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
 }
 
 /// Arms that should have a window in every round: not those that cannot run here, nor those that
@@ -197,12 +205,14 @@ fn expected_arms(recorded: &Recorded, trials: &Trials) -> Vec<usize> {
         .collect()
 }
 
-/// Whether all is there that was planned, or, with leave to stop early, all that was begun.
+/// Whether all is there that was planned, or, with leave to stop early or once the time given was up, all that was
+/// begun.
 fn completeness(
     recorded: &Recorded,
     trials: &Trials,
     expected: &[usize],
     done: u32,
+    time_was_up: bool,
     doubts: &mut Vec<Doubt>,
 ) -> bool {
     let plan = &recorded.plan;
@@ -221,7 +231,7 @@ fn completeness(
     .iter()
     .filter_map(|&(gone, name)| gone.then_some(name))
     .collect();
-    let stopped_early = plan.early_stop && begun > 0 && done == begun;
+    let stopped_early = (plan.early_stop || time_was_up) && begun > 0 && done == begun;
     if (done >= plan.rounds || stopped_early) && files.is_empty() && recorded.cut_short.is_empty() {
         return true;
     }
@@ -233,6 +243,21 @@ fn completeness(
         cut: recorded.cut_short.clone(),
     });
     false
+}
+
+/// Whether a run that was given a time ended because another round would not have fitted: after whole rounds, with
+/// less time left than the longest of them, or than one is expected to take.
+fn time_was_up(recorded: &Recorded, done: u32) -> bool {
+    let plan = &recorded.plan;
+    let Some(time_s) = plan.time_s.filter(|_| done > 0 && done < plan.rounds) else { return false };
+    let mut rounds: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for line in &recorded.trials {
+        let (first, last) = rounds.entry(line.round).or_insert((line.mono_us, line.mono_us));
+        (*first, *last) = ((*first).min(line.mono_us), (*last).max(line.mono_us));
+    }
+    let longest_s = rounds.values().map(|(first, last)| (last - first) as f64 / 1e6).fold(0.0, f64::max);
+    let next_s = crate::plan::expected_round_s(plan, rounds.len() as u32);
+    rounds.len() as u32 == done && duration_s(recorded) + longest_s.max(next_s) + plan.gap_s > time_s
 }
 
 /// Which arms have no window in which round.

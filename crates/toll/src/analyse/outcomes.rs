@@ -1,7 +1,7 @@
 //! What are the plan's outcomes in this window?
 //!
-//! A number that the window cannot support is absent, with the reason: never zero, never a guess. What a name
-//! means is for its definition to say.
+//! A number that the window cannot support is absent, with the reason: never zero, never a guess; so is one that needs
+//! length, where a run has longer windows than this. What a name means is for its definition to say.
 
 use super::coverage;
 use super::recorded::{Recorded, Stamped, centred, within};
@@ -109,7 +109,8 @@ pub fn measure<'a>(recorded: &'a Recorded, window: &Window, known: Known) -> Mea
         qps: measured.statements as f64 / measured.covered_s,
         known,
     };
-    for outcome in &recorded.plan.outcomes {
+    let told = recorded.plan.outcomes.iter().filter(|outcome| recorded.plan.tells(outcome, window.round));
+    for outcome in told {
         let value = match readings.value(outcome) {
             Value::Of(value) => value,
             Value::OfSeconds(value) => {

@@ -5,15 +5,16 @@
 
 use super::compare::ArmWindows;
 use hdrhistogram::Histogram;
-use toll_record::Plan;
+use toll_record::{Definition, Plan};
 use toll_stats::{NoInterval, QuantileRatio, WindowPair};
 
 type Counts = Vec<(u64, u64)>;
 
 /// The quantile of all the arm's windows, and of each block of rounds that has the events for it, microseconds. `None`
 /// where a window has no distribution, or all have too few events.
-pub fn own(quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
-    let windows = of_windows(arm, |round| arm.by_round[round].is_some())?;
+pub fn own(plan: &Plan, definition: &Definition, quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
+    let windows =
+        of_windows(arm, |round| plan.tells(definition, round as u32) && arm.by_round[round].is_some())?;
     let windows: Vec<&[(u64, u64)]> = windows.iter().map(Vec::as_slice).collect();
     let (all, by_block) = toll_stats::block_quantiles(&windows, quantile).ok()?;
     Some((all as f64, by_block.into_iter().map(|value| value as f64).collect()))
@@ -23,11 +24,16 @@ pub fn own(quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
 /// distribution.
 pub fn ratio(
     plan: &Plan,
+    definition: &Definition,
     quantile: f64,
     arm: &ArmWindows,
     baseline: &ArmWindows,
 ) -> Option<Result<QuantileRatio, NoInterval>> {
-    let both = |round: usize| arm.by_round[round].is_some() && baseline.by_round[round].is_some();
+    let both = |round: usize| {
+        plan.tells(definition, round as u32)
+            && arm.by_round[round].is_some()
+            && baseline.by_round[round].is_some()
+    };
     let (arm, baseline) = (of_windows(arm, both)?, of_windows(baseline, both)?);
     let pairs: Vec<WindowPair> =
         arm.iter().zip(&baseline).map(|(arm, baseline)| WindowPair { arm, baseline }).collect();

@@ -17,15 +17,22 @@ pub struct Cost {
     /// What keeps the server busy: see `toll list workloads`
     #[arg(long, default_value = "read-only", value_parser = load)]
     workload: String,
-    /// Rounds; an interval at 95% needs at least 6
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
-    rounds: u32,
-    /// Length of a window; a command that ends sooner ends its windows
-    #[arg(long, default_value = "2s")]
-    window: Seconds,
-    /// Time between starting the command and its window; for one that ends by itself, before both
-    #[arg(long, default_value = "500ms")]
-    settle: Seconds,
+    /// How long it may take: windows and rounds are chosen for it [default: 2m]
+    #[arg(long, value_name = "2m")]
+    time: Option<Seconds>,
+    /// The smallest effect that is to be found; without --time as long as that takes
+    #[arg(long, value_name = "2%", value_parser = super::run::percent, conflicts_with = "rounds")]
+    find: Option<f64>,
+    /// Rounds, as many as you say; an interval at 95% needs at least 6
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
+    rounds: Option<u32>,
+    /// Length of a window, as you say; a command that ends sooner ends its windows
+    #[arg(long, value_name = "2s")]
+    window: Option<Seconds>,
+    /// Time between starting the command and its window; for one that ends by itself, before both [default: as it
+    /// needs]
+    #[arg(long, value_name = "500ms")]
+    settle: Option<Seconds>,
     /// Pause between trials
     #[arg(long, default_value = "0s")]
     gap: Seconds,
@@ -68,10 +75,8 @@ baseline = "none"
 primary = "latency_us_mean"
 
 [profile.cost]
-rounds = 12
-window = "2s"
+time = "2m"
 settle = "500ms"
-pilot = "3s"
 
 [[arm]]
 name = "none"
@@ -92,9 +97,11 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
     let text = scenario_text(&arguments, &secrets::hide_words(&arguments.command));
     let wishes = Wishes {
         driver: Some(arguments.driver),
-        rounds: Some(arguments.rounds),
-        window: Some(arguments.window),
-        settle: Some(arguments.settle),
+        time: arguments.time,
+        find_pct: arguments.find,
+        rounds: arguments.rounds,
+        window: arguments.window,
+        settle: arguments.settle,
         gap: Some(arguments.gap),
         rows: Some(arguments.rows),
         threads: Some(arguments.threads),

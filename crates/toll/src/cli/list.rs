@@ -1,7 +1,7 @@
 //! `toll list`: which scenarios, arms, workloads and outcomes are there?
 
 use crate::catalogue::CATALOGUE;
-use crate::scenario::{PRESETS, Scenario};
+use crate::scenario::{PRESETS, Profile, Scenario};
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -35,7 +35,8 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
     if wanted(What::Scenarios) {
         writeln!(out, "Scenarios (toll run NAME)")?;
         for scenario in &scenarios {
-            let profiles: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
+            let profiles: Vec<_> =
+                scenario.profile.iter().map(|(name, profile)| told(name, profile)).collect();
             writeln!(out, "  {:<18} {} [{}]", scenario.name, scenario.question, profiles.join(", "))?;
         }
     }
@@ -73,4 +74,13 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
     }
     super::report::print(&out)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A profile with the time that it takes, where it says one.
+fn told(name: &str, profile: &Profile) -> String {
+    match profile.time {
+        Some(time) if time.0 >= 60.0 => format!("{name} {:.0} min", time.0 / 60.0),
+        Some(time) => format!("{name} {:.0} s", time.0),
+        None => name.to_owned(),
+    }
 }

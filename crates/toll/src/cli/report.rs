@@ -3,7 +3,7 @@
 use crate::analyse;
 use crate::report::bound::Bound;
 use crate::report::text::Ink;
-use crate::report::{html, json, markdown, text};
+use crate::report::{html, json, markdown, pooled, text};
 use crate::say::tell;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -61,12 +61,17 @@ pub fn render(
     format: Format,
     to_standard_output: bool,
 ) -> Result<String> {
+    let together = (results.len() > 1).then(|| analyse::pool(results));
     Ok(match format {
         Format::Text => {
             let ink = ink(to_standard_output);
-            results.iter().map(|run| text::text(run, ink)).collect::<Vec<_>>().join("\n")
+            let runs = results.iter().map(|run| text::text(run, ink));
+            runs.chain(together.as_ref().map(pooled::text)).collect::<Vec<_>>().join("\n")
         }
-        Format::Md => results.iter().map(markdown::markdown).collect::<Vec<_>>().join("\n"),
+        Format::Md => {
+            let runs = results.iter().map(markdown::markdown);
+            runs.chain(together.as_ref().map(pooled::markdown)).collect::<Vec<_>>().join("\n")
+        }
         Format::Json => json::json(results)?,
         Format::Html => html::html(dirs)?,
     })

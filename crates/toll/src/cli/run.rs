@@ -21,11 +21,11 @@ pub struct Run {
     scenario: Option<String>,
     /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
-        "scenario", "profile", "driver", "arms", "rounds", "window", "settle", "gap", "rows", "tables", "table_rows",
-        "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
+        "scenario", "profile", "driver", "arms", "time", "find", "rounds", "window", "settle", "gap", "rows", "tables",
+        "table_rows", "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
     ])]
     plan: Option<PathBuf>,
-    /// How long and how often: quick (minutes), standard (half an hour), faithful (as documented)
+    /// How long: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
     #[arg(long)]
     profile: Option<String>,
     #[command(flatten)]
@@ -36,13 +36,19 @@ pub struct Run {
     /// Only these arms (the baseline is always among them)
     #[arg(long, value_delimiter = ',', value_name = "none,B,K")]
     arms: Option<Vec<String>>,
-    /// Rounds; an interval at 95% needs at least 6
+    /// How long it may take, from its pilot to its last window: windows and rounds are chosen for it
+    #[arg(long, value_name = "30m")]
+    time: Option<Seconds>,
+    /// The smallest effect that is to be found; without --time as long as that takes
+    #[arg(long, value_name = "2%", value_parser = percent, conflicts_with = "rounds")]
+    find: Option<f64>,
+    /// Rounds, as many as you say; an interval at 95% needs at least 6
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: Option<u32>,
-    /// Length of a window
+    /// Length of a window, as you say
     #[arg(long, value_name = "5s")]
     window: Option<Seconds>,
-    /// Time between switching an arm on and its window
+    /// Time between an arm's being on and its window, of all arms alike [default: as each needs]
     #[arg(long, value_name = "1s")]
     settle: Option<Seconds>,
     /// Pause between trials
@@ -87,6 +93,15 @@ pub struct Run {
     format: Format,
 }
 
+/// `2%`, or a bare number of percent.
+pub(super) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').parse::<f64>();
+    match number {
+        Ok(pct) if pct > 0.0 && pct <= 100.0 => Ok(pct),
+        _ => Err("an effect is percent of the baseline, above 0% and at most 100%, such as 2%".to_owned()),
+    }
+}
+
 pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
     let (Some(name), None) = (&arguments.scenario, &arguments.plan) else { return repeat(arguments) };
     let (scenario, text) = Scenario::load(name)?;
@@ -94,6 +109,8 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         profile: arguments.profile,
         driver: arguments.driver,
         arms: arguments.arms,
+        time: arguments.time,
+        find_pct: arguments.find,
         rounds: arguments.rounds,
         window: arguments.window,
         settle: arguments.settle,
@@ -215,4 +232,17 @@ fn unmeasured(run: &RunResult) -> Option<String> {
         })
         .collect();
     Some(reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn an_effect_is_a_percentage_above_zero() {
+        assert_eq!((percent("2%"), percent("0.5")), (Ok(2.0), Ok(0.5)));
+        for text in ["0%", "-1%", "x", "", "NaN", "101%", "inf"] {
+            assert!(percent(text).is_err(), "{text}");
+        }
+    }
 }

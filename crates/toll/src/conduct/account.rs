@@ -12,7 +12,7 @@ use toll_load::Tls;
 use toll_record::{Arm, Artefact, PacketCounts, QueryCount};
 
 impl Real<'_> {
-    /// Counts what the artefact holds and lets it go, or keeps it.
+    /// Counts what the artefact holds and lets it go, or keeps it; of a rehearsal nothing is kept or written down.
     pub(super) fn count(&mut self, arm: &Arm, place: Place, treatment: &Treatment, window: &Closed) {
         let Some(kind) = arm.artefact else {
             self.let_go(treatment);
@@ -40,6 +40,11 @@ impl Real<'_> {
         match count_queries(row, treatment, window, port) {
             Ok(count) => line.queries = count,
             Err(error) => line.note = Some(format!("not counted: {error:#}")),
+        }
+        if self.rehearsal.is_some() {
+            // Counted for the time that it takes.
+            self.let_go(treatment);
+            return;
         }
         if self.keep_artefacts {
             match treatment.keep(&self.stage.bench(&arm.name)) {

@@ -1,53 +1,36 @@
-//! What must be known before the first trial: how noisy the host is, what a closed loop attains, whether a
-//! command ends by itself?
+//! What must be known before the first trial: what does a closed loop attain, does a command end by itself?
 //!
-//! All of it by trials like any other, of which nothing reaches the run.
+//! By trials like any other, of which nothing reaches the run. How noisy the host is and what switching takes is for
+//! `pilot.rs` to find.
 
 use super::Conductor;
 use super::trial::{Closed, Place};
 use super::world::World;
 use crate::scenario::Ends;
 use anyhow::Context;
-use std::time::Duration;
-use toll_record::{Arm, Treatment, Window};
+use toll_record::{Arm, Switching, Treatment, Window};
 
-/// A pilot shorter than this many of the plan's windows makes its own windows shorter.
-const PILOT_WINDOWS: f64 = 6.0;
 /// Long enough to average over what a busy host does from second to second.
 const CAPACITY_S: f64 = 4.0;
 const CAPACITY_WARMUP_S: f64 = 1.0;
 
-impl<W: World> Conductor<'_, W> {
-    /// Runs the baseline's load alone for the plan's pilot, in windows as long as the plan's where time
-    /// allows, and answers with each one's mean event latency in microseconds.
-    pub fn pilot(&mut self) -> anyhow::Result<Vec<f64>> {
-        let mut means = Vec::new();
-        let seconds = self.plan.pilot_s;
-        if seconds <= 0.0 {
-            return Ok(means);
-        }
-        self.world.say(&format!("pilot of {seconds:.0} s: how noisy is this host?"));
-        let length_s = self.plan.window_s.min(seconds / PILOT_WINDOWS);
-        let baseline = self.arm(&self.plan.baseline)?;
-        let alone = Arm {
-            window: Window::Time { s: length_s },
-            treatment: Treatment::default(),
-            artefact: None,
-            ..baseline
-        };
-        self.world.ready_meter(&alone, false)?;
-        let mut unwritten = Vec::new();
-        let last = self.world.now_us() + (seconds * 1e6) as u64;
-        while self.world.now_us() + (length_s * 1e6) as u64 <= last {
-            let Some(closed) = self.rehearsed(&alone, 0.0)? else { break };
-            unwritten.push(self.world.unwritten_bytes());
-            let load = closed.load.filter(|load| load.events > 0);
-            means.extend(load.map(|load| load.latency_us_sum as f64 / load.events as f64));
-        }
-        self.world.calm_is(unwritten, Duration::from_secs_f64(self.plan.window_s));
-        Ok(means)
-    }
+/// How long commands that may end by themselves are tried for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Before the window of one that does not end.
+    pub try_s: f64,
+    /// Bound of the windows of one that ends; absent: three times what it took.
+    pub window_s: Option<f64>,
+}
 
+/// What came of a rehearsal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rehearsed {
+    pub window: Window,
+    pub switching: Switching,
+}
+
+impl<W: World> Conductor<'_, W> {
     /// Events a second that an arm's closed loop attains, by a short run of it alone.
     pub fn capacity(&mut self, mut alone: Arm) -> anyhow::Result<f64> {
         alone.workload.rate_per_s = None;
@@ -63,12 +46,20 @@ impl<W: World> Conductor<'_, W> {
 
     /// Tries a command that may end by itself, beside its load; the answer is when its windows end. A
     /// command that fails ends the run: there is nothing to be measured. `None`: interrupted.
-    pub fn rehearse(&mut self, name: &str, ends: Ends) -> anyhow::Result<Option<Window>> {
+    pub fn rehearse(
+        &mut self,
+        name: &str,
+        ends: Ends,
+        patience: Patience,
+    ) -> anyhow::Result<Option<Rehearsed>> {
+        const ROOM: f64 = 3.0;
+        const LEAST_ROOM_S: f64 = 2.0;
         let arm = self.arm(name)?;
         // Long enough to see it fail, or end at once; a dump of an hour is not made twice.
-        let at_most_s = self.plan.settle_s + self.plan.window_s;
+        let at_most_s = patience.try_s;
         let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
         once.treatment.again = false;
+        let begun_us = self.world.now_us();
         let closed = self.rehearsed(&once, 0.0).with_context(|| {
             format!(
                 "arm {name} was tried before the first trial and cannot be measured; \
@@ -85,9 +76,10 @@ impl<W: World> Conductor<'_, W> {
                 (arm.window, format!("does not end within {at_most_s:.1} s, and is not run again"))
             }
             (_, Some(s)) => {
+                let at_most_s = patience.window_s.unwrap_or((ROOM * s).max(LEAST_ROOM_S));
                 let window = match arm.window {
                     Window::Done { .. } => arm.window,
-                    _ => Window::Done { at_most_s: self.plan.window_s },
+                    _ => Window::Done { at_most_s },
                 };
                 (window, format!("ends by itself, here after {s:.2} s: its end closes its window"))
             }
@@ -103,17 +95,24 @@ impl<W: World> Conductor<'_, W> {
             }
         };
         self.world.say(&format!("the command of arm {name} {says}"));
-        Ok(Some(window))
+        let around_us = self.world.now_us() - begun_us - (closed.end_mono_us - closed.begin_mono_us);
+        let switching = Switching {
+            tried: 1,
+            around_s: around_us.saturating_sub(closed.switched.counted_us) as f64 / 1e6,
+            done_s: took_s,
+            ..Switching::default()
+        };
+        Ok(Some(Rehearsed { window, switching }))
     }
 
-    fn rehearsed(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
+    pub(super) fn rehearsed(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
         self.world.rehearse(true);
         let closed = self.trial(arm, Place { settle_s, ..Place::default() });
         self.world.rehearse(false);
         closed
     }
 
-    fn arm(&self, name: &str) -> anyhow::Result<Arm> {
+    pub(super) fn arm(&self, name: &str) -> anyhow::Result<Arm> {
         let arm = self.plan.arms.iter().find(|arm| arm.name == name);
         arm.cloned().with_context(|| format!("the plan has no arm `{name}`"))
     }

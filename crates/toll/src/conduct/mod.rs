@@ -6,6 +6,7 @@
 mod account;
 mod before;
 mod calm;
+mod pilot;
 #[cfg(test)]
 mod pretended;
 mod progress;
@@ -17,15 +18,20 @@ mod tests;
 mod trial;
 mod world;
 
+pub use before::Patience;
+pub use pilot::PilotTime;
 pub use progress::Progress;
 pub use real::Real;
 pub use world::World;
 
 use crate::clock;
+use crate::counted::counted;
+use crate::plan;
 use anyhow::Context;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use toll_record::{Arm, Plan, Step, TrialLine};
+use toll_record::{Arm, Plan, Step, TrialLine, Window};
 use trial::Place;
 
 /// Set by whatever signal asks toll to end; looked at at least ten times a second.
@@ -111,7 +117,7 @@ pub struct Conductor<'a, W> {
 }
 
 impl<W: World> Conductor<'_, W> {
-    /// All rounds, in the order of the plan.
+    /// All rounds that fit into the time given, in the order of the plan.
     ///
     /// # Errors
     /// What keeps the run from going on before anything was measured; later it is [`Ending::Cut`].
@@ -132,28 +138,34 @@ impl<W: World> Conductor<'_, W> {
         let plan = self.plan;
         let mut number = 0u32;
         let trials = plan.order.iter().map(Vec::len).sum();
-        let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter * plan.window_s);
-        for (round, order) in plan.order.iter().enumerate() {
+        let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
+        let mut pace = Pace::begin(plan, self.world.now_us());
+        for (round, order) in (0u32..).zip(&plan.order) {
+            if !pace.fits(round, self.world.now_us()) {
+                self.world.say(&format!("the time given is up after {}", counted(round.into(), "round")));
+                return Ok(Ending::Done);
+            }
             for name in order {
                 if self.world.is_interrupted() {
                     return Ok(Ending::Interrupted);
                 }
                 self.world.check_record()?;
-                let settle_s = plan.settle_s + jitters[number as usize];
-                let place = Place { trial: number, round: round as u32, settle_s };
-                number += 1;
                 let arm = plan.arms.iter().find(|arm| arm.name == *name);
-                let arm = arm.with_context(|| format!("the plan has no arm `{name}`"))?;
+                let arm =
+                    in_round(plan, arm.with_context(|| format!("the plan has no arm `{name}`"))?, round);
+                let settle_s = arm.settle_s + jitters[number as usize] * plan.window_of(round);
+                let place = Place { trial: number, round, settle_s };
+                number += 1;
                 let tries = tries.entry(name).or_default();
                 if tries.hopeless() {
                     continue;
                 }
                 self.server_restarted()?;
                 self.world.show(place, name);
-                match self.trial(arm, place) {
+                match self.trial(&arm, place) {
                     Ok(Some(_)) => tries.windows += 1,
                     Ok(None) => return Ok(Ending::Interrupted),
-                    Err(error) => self.failed(arm, place, error, tries)?,
+                    Err(error) => self.failed(&arm, place, error, tries)?,
                 }
                 if plan.gap_s > 0.0 {
                     let over = self.world.now_us() + (plan.gap_s * 1e6) as u64;
@@ -162,6 +174,7 @@ impl<W: World> Conductor<'_, W> {
                     }
                 }
             }
+            pace.ended(round, self.world.now_us());
             if plan.early_stop && (self.enough)()? {
                 return Ok(Ending::Early);
             }
@@ -213,6 +226,48 @@ impl<W: World> Conductor<'_, W> {
             self.world.say("the server has restarted: windows that it cut are left out");
         }
         Ok(restarted)
+    }
+}
+
+/// The arm with its window as long as this round's are.
+fn in_round<'a>(plan: &Plan, arm: &'a Arm, round: u32) -> Cow<'a, Arm> {
+    match arm.window {
+        Window::Time { .. } if plan.is_long(round) => {
+            Cow::Owned(Arm { window: Window::Time { s: plan.window_of(round) }, ..arm.clone() })
+        }
+        _ => Cow::Borrowed(arm),
+    }
+}
+
+/// How long rounds take, and whether one more fits into the time that the plan gives.
+struct Pace<'a> {
+    plan: &'a Plan,
+    begun_us: u64,
+    round_begun_us: u64,
+    /// Rounds that have ended and what they took, microseconds; of long windows apart.
+    taken: [(u64, u64); 2],
+}
+
+impl<'a> Pace<'a> {
+    fn begin(plan: &'a Plan, now_us: u64) -> Self {
+        Self { plan, begun_us: now_us, round_begun_us: now_us, taken: [(0, 0); 2] }
+    }
+
+    /// The first one always does: a run without any says nothing.
+    fn fits(&self, round: u32, now_us: u64) -> bool {
+        let Some(time_s) = self.plan.time_s.filter(|_| round > 0) else { return true };
+        let takes_s = match self.taken[usize::from(self.plan.is_long(round))] {
+            (0, _) => plan::expected_round_s(self.plan, round),
+            (rounds, us) => us as f64 / rounds as f64 / 1e6,
+        };
+        (now_us - self.begun_us) as f64 / 1e6 + takes_s <= time_s
+    }
+
+    fn ended(&mut self, round: u32, now_us: u64) {
+        let (rounds, us) = &mut self.taken[usize::from(self.plan.is_long(round))];
+        *rounds += 1;
+        *us += now_us - self.round_begun_us;
+        self.round_begun_us = now_us;
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{anyhow, bail};
 use hdrhistogram::Histogram;
 use std::cell::Cell;
 use std::time::Duration;
-use toll_record::{Arm, Cpu, Meter as Counts, ProcessEnd, Step, TrialLine};
+use toll_record::{Arm, Bin, Cpu, Meter as Counts, ProcessEnd, Step, TrialLine};
 
 pub const BIN_US: u64 = 100_000;
 /// Statements a second of the pretended load.
@@ -42,6 +42,12 @@ pub struct Pretended {
     pub on: Option<(String, u64)>,
     /// How long each arm's processes take, microseconds; those of others last.
     pub takes: Vec<(&'static str, u64)>,
+    /// Arms whose load slows by a fifth while they come on, for so many microseconds.
+    pub slow: Vec<(&'static str, u64)>,
+    /// Since when which arm was on, and until when.
+    ons: Vec<(String, u64, u64)>,
+    /// What counting an arm's artefact takes, microseconds.
+    pub counts_for_us: u64,
     not_put_back: bool,
     looked_at_server: u32,
     rehearsing: bool,
@@ -55,6 +61,8 @@ pub struct PretendedMeter {
     silent: bool,
     window: Option<(u64, u64)>,
     now_us: u64,
+    /// When the load was slowed, from, until.
+    slowed: Vec<(u64, u64)>,
 }
 
 impl Pretended {
@@ -65,6 +73,9 @@ impl Pretended {
             meter: None,
             on: None,
             takes: Vec::new(),
+            slow: Vec::new(),
+            ons: Vec::new(),
+            counts_for_us: 0,
             not_put_back: false,
             looked_at_server: 0,
             rehearsing: false,
@@ -121,14 +132,22 @@ impl World for Pretended {
             silent,
             window: None,
             now_us: self.now_us.get(),
+            slowed: Vec::new(),
         });
         Ok(())
     }
 
     fn meter(&mut self) -> Option<&mut dyn Meter> {
         let now_us = self.now_us.get();
+        let slowed_for = |arm: &str| self.slow.iter().find(|(name, _)| *name == arm).map_or(0, |slow| slow.1);
+        let on = self.on.iter().map(|(arm, since_us)| (arm.clone(), *since_us, now_us));
+        let slowed = self.ons.iter().cloned().chain(on);
+        let slowed =
+            slowed.map(|(arm, since_us, until_us)| (since_us, until_us.min(since_us + slowed_for(&arm))));
+        let slowed = slowed.collect();
         let meter = self.meter.as_mut()?;
         meter.now_us = now_us;
+        meter.slowed = slowed;
         Some(meter)
     }
 
@@ -178,6 +197,7 @@ impl World for Pretended {
     fn switch_off(&mut self, arm: &Arm) -> Off {
         let Some((on, since_us)) = self.on.take() else { return Off::default() };
         self.done.push(format!("off {on}"));
+        self.ons.push((on.clone(), since_us, self.now_us.get()));
         let not_put_back = (self.fault == Fault::StaysOn(name_of(arm))).then(|| {
             self.not_put_back = true;
             anyhow!("the server is gone").context(StaysOn)
@@ -206,6 +226,7 @@ impl World for Pretended {
 
     fn account(&mut self, arm: &Arm, _place: Place, window: Option<&Closed>) {
         assert!(self.on.is_none(), "counted while it is on");
+        self.now_us.set(self.now_us.get() + self.counts_for_us);
         self.done.push(format!("{} {}", if window.is_some() { "count" } else { "discard" }, arm.name));
     }
 
@@ -266,6 +287,30 @@ impl Meter for PretendedMeter {
 
     fn bin_width_us(&self) -> u64 {
         BIN_US
+    }
+
+    fn bins_since(&self, moment_us: u64) -> Vec<Bin> {
+        let first = moment_us.div_ceil(BIN_US) + 1;
+        let bin = |i: u64| {
+            let middle = i * BIN_US - BIN_US / 2;
+            let is_slowed = self.slowed.iter().any(|(from, until)| middle >= *from && middle < *until);
+            // A hundredth up and down, by no pattern that a window could average out.
+            let wobble = ((i * 2_654_435_761) >> 7) % 11;
+            let mean_us = if is_slowed { 625 } else { 500 } + wobble - 5;
+            Bin {
+                mono_us: i * BIN_US,
+                width_us: BIN_US,
+                statements: RATE / 10,
+                events: RATE / 10,
+                errors: 0,
+                latency_us_sum: mean_us * RATE / 10,
+                latency_us_max: None,
+                in_flight: 0,
+                oldest_us: 0,
+                errors_by_code: Default::default(),
+            }
+        };
+        (first..=self.now_us / BIN_US).map(bin).collect()
     }
 
     fn edge_at_or_after(&self, moment_us: u64) -> u64 {

@@ -1,22 +1,32 @@
 //! What does the user see while the run goes on: where it is, how long yet, and the load?
 
+use crate::plan;
 use crate::say::tell;
 use crate::workload::Live;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use toll_record::Plan;
 
 /// A bar on a terminal; a line every half minute elsewhere.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
+    plain: bool,
+    ahead: Mutex<Ahead>,
+    place: Mutex<Place>,
+}
+
+/// What the plan says of the trials; nothing before there is one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ahead {
     trials: u64,
     rounds: u32,
-    /// What the plan says that all trials take; believed until the first has ended.
+    /// What all trials take; believed until the first has ended.
     planned: Duration,
-    plain: bool,
-    place: Mutex<Place>,
+    /// All that they are given, where that ends them.
+    given: Option<Duration>,
 }
 
 /// Where the run is.
@@ -35,29 +45,39 @@ struct Place {
 const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
 impl Progress {
-    pub fn new(trials: u64, rounds: u32, planned: Duration) -> Self {
+    pub fn new() -> Self {
         let plain = !std::io::stderr().is_terminal();
-        let bar = if plain { ProgressBar::hidden() } else { ProgressBar::new(trials) };
+        let bar = if plain { ProgressBar::hidden() } else { ProgressBar::new(0) };
         if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}") {
             bar.set_style(style);
         }
-        Self { bar, trials, rounds, planned, plain, place: Mutex::default() }
+        Self { bar, plain, ahead: Mutex::default(), place: Mutex::default() }
+    }
+
+    /// From now on this is what lies ahead.
+    pub fn plan(&self, plan: &Plan) {
+        let trials = plan.order.iter().map(Vec::len).sum::<usize>() as u64;
+        let planned = Duration::from_secs_f64(plan::expected_s(plan));
+        let given = plan.time_s.map(Duration::from_secs_f64);
+        self.bar.set_length(trials);
+        if let Ok(mut ahead) = self.ahead.lock() {
+            *ahead = Ahead { trials, rounds: plan.rounds, planned, given };
+        }
+    }
+
+    fn ahead(&self) -> Ahead {
+        self.ahead.lock().map(|ahead| *ahead).unwrap_or_default()
     }
 
     /// A trial begins.
     pub fn trial(&self, round: u32, trial: u32, arm: &str) {
         self.bar.set_position(u64::from(trial));
-        self.bar.set_prefix(format!("round {}/{}  {arm:<11}", round + 1, self.rounds));
+        let Ahead { rounds, trials, .. } = self.ahead();
+        self.bar.set_prefix(format!("round {}/{rounds}  {arm:<11}", round + 1));
         if let Ok(mut place) = self.place.lock() {
             place.done_after = place.begun.get_or_insert_with(Instant::now).elapsed();
             place.done = u64::from(trial);
-            place.what = format!(
-                "round {}/{}, trial {}/{}, arm {arm}",
-                round + 1,
-                self.rounds,
-                trial + 1,
-                self.trials
-            );
+            place.what = format!("round {}/{rounds}, trial {}/{trials}, arm {arm}", round + 1, trial + 1);
             // What is known is of the arm before.
             place.load.clear();
             self.show(&mut place);
@@ -77,7 +97,7 @@ impl Progress {
 
     fn show(&self, place: &mut Place) {
         let Some(begun) = place.begun else { return };
-        let left = left(self.planned, self.trials, place, begun.elapsed()).as_secs();
+        let left = left(&self.ahead(), place, begun.elapsed()).as_secs();
         let left = format!("{}:{:02} left", left / 60, left % 60);
         if !self.plain {
             self.bar.set_message(format!("{:>22}  {left}", place.load));
@@ -103,11 +123,13 @@ impl Progress {
 }
 
 /// By the trials that are over, once there are some: they hold what no plan knows, such as how long
-/// it takes to count an artefact.
-fn left(planned: Duration, trials: u64, place: &Place, since_begin: Duration) -> Duration {
-    let whole =
-        if place.done == 0 { planned } else { place.done_after.mul_f64(trials as f64 / place.done as f64) };
-    whole.saturating_sub(since_begin)
+/// it takes to count an artefact. Never more than they are given.
+fn left(ahead: &Ahead, place: &Place, since_begin: Duration) -> Duration {
+    let whole = match place.done {
+        0 => ahead.planned,
+        done => place.done_after.mul_f64(ahead.trials as f64 / done as f64),
+    };
+    ahead.given.map_or(whole, |given| whole.min(given)).saturating_sub(since_begin)
 }
 
 #[cfg(test)]
@@ -117,10 +139,13 @@ mod tests {
     #[test]
     fn the_time_left_is_the_plans_at_first_and_then_that_of_the_trials_so_far() {
         let minutes = |n: u64| Duration::from_secs(60 * n);
+        let ahead = Ahead { trials: 14, rounds: 1, planned: minutes(90), given: None };
         let first = Place::default();
-        assert_eq!(left(minutes(90), 14, &first, minutes(5)), minutes(85));
+        assert_eq!(left(&ahead, &first, minutes(5)), minutes(85));
         let third = Place { done: 2, done_after: minutes(14), ..Place::default() };
-        assert_eq!(left(minutes(90), 14, &third, minutes(20)), minutes(78));
-        assert_eq!(left(minutes(90), 14, &third, minutes(99)), Duration::ZERO);
+        assert_eq!(left(&ahead, &third, minutes(20)), minutes(78));
+        assert_eq!(left(&ahead, &third, minutes(99)), Duration::ZERO);
+        let ahead = Ahead { given: Some(minutes(30)), ..ahead };
+        assert_eq!(left(&ahead, &third, minutes(20)), minutes(10));
     }
 }

@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Arm, Artefact, Cpu, TrialLine};
+use toll_record::{Arm, Artefact, Bin, Cpu, TrialLine};
 
 /// The stage of a run with what plays on it now.
 pub struct Real<'a> {
@@ -42,7 +42,7 @@ pub struct Real<'a> {
     pub(super) load_began_wall_us: u64,
     pub(super) cuts: Vec<Cut>,
     /// Where the files of the rehearsal go that is going on.
-    rehearsal: Option<PathBuf>,
+    pub(super) rehearsal: Option<PathBuf>,
 }
 
 /// What counts, and perhaps what makes the load that is counted.
@@ -246,8 +246,8 @@ impl World for Real<'_> {
         let treatment = std::mem::take(&mut self.treatment);
         match window {
             Some(window) if self.seeking => self.set_aside(arm, &treatment, window),
-            Some(window) if self.rehearsal.is_none() => self.count(arm, place, &treatment, window),
-            _ => self.let_go(&treatment),
+            Some(window) => self.count(arm, place, &treatment, window),
+            None => self.let_go(&treatment),
         }
     }
 
@@ -349,6 +349,10 @@ impl Meter for Counting {
 
     fn bin_width_us(&self) -> u64 {
         self.feed().bin_width_us()
+    }
+
+    fn bins_since(&self, moment_us: u64) -> Vec<Bin> {
+        self.feed().bins_since(moment_us)
     }
 
     fn edge_at_or_after(&self, moment_us: u64) -> u64 {

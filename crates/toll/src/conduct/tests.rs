@@ -1,14 +1,15 @@
 //! Does the conductor keep its order, whatever goes wrong?
 
 use super::pretended::{BIN_US, Fault, Pretended, RATE};
-use super::{Conductor, Ending};
-use toll_record::{Arm, Counted, Meter as Counts, Plan, Role, Step, Window};
+use super::{Conductor, Ending, Patience, PilotTime};
+use crate::plan::noise::Outcome;
+use toll_record::{Arm, Counted, Meter as Counts, Pilot, Plan, Role, Step, Window};
 
 fn arm(name: &str, meter: Counts, window: Window) -> Arm {
     let role = if name == "none" { "baseline" } else { "treatment" };
     let load = if meter == Counts::Driver { "toll" } else { "none" };
     let value = serde_json::json!({
-        "name": name, "title": name, "role": role, "meter": meter, "window": window,
+        "name": name, "title": name, "role": role, "meter": meter, "window": window, "settle_s": 0.5,
         "workload": {
             "driver": load, "profile": "read-only", "transport": "tcp", "threads": 8, "tables": 1, "rows": 9,
             "prepared": true
@@ -226,22 +227,155 @@ fn a_restart_is_not_the_arms_failure() {
 }
 
 #[test]
-fn pilot_capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
+fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
     let dump = arm("dump", Counts::Driver, Window::Time { s: 1.0 });
     let plan = plan(vec![timed("none"), dump], 1);
     let mut world = Pretended::new(Fault::None);
     world.takes = vec![("dump", 400_000)];
     let mut enough = || Ok(false);
     let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
-    let means = conductor.pilot().unwrap();
-    assert!((9..=12).contains(&means.len()) && means.iter().all(|mean| *mean == 500.0), "{means:?}");
     let per_s = conductor.capacity(plan.arms[0].clone()).unwrap();
     assert!((per_s - RATE as f64).abs() < 1.0, "{per_s}");
     let ends = crate::scenario::Ends::Rehearse;
-    assert_eq!(conductor.rehearse("dump", ends).unwrap(), Some(Window::Done { at_most_s: 1.0 }));
+    let patience = Patience { try_s: 1.5, window_s: Some(1.0) };
+    let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
+    assert_eq!(rehearsed.window, Window::Done { at_most_s: 1.0 });
+    assert!(rehearsed.switching.done_s.is_some_and(|s| (0.4..0.5).contains(&s)), "{rehearsed:?}");
+    // Without a window that the user gave, room for three of it.
+    let patience = Patience { try_s: 1.5, window_s: None };
+    let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
+    assert_eq!(rehearsed.window, Window::Done { at_most_s: 2.0 });
     world.takes = vec![("dump", 10_000_000)];
     let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
-    assert_eq!(conductor.rehearse("dump", ends).unwrap(), Some(Window::Time { s: 1.0 }));
+    let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
+    assert_eq!((rehearsed.window, rehearsed.switching.done_s), (Window::Time { s: 1.0 }, None));
     assert!(world.lines.is_empty());
     assert!(world.on.is_none());
+}
+
+/// The pilot of a plan in that world.
+fn pilot(plan: &Plan, world: &mut Pretended, time: PilotTime, ending: &[&str]) -> anyhow::Result<Pilot> {
+    Conductor { plan, world, enough: &mut || Ok(false) }.pilot(Outcome::Latency, time, ending)
+}
+
+#[test]
+fn the_pilot_finds_the_noise_and_what_switching_each_arm_takes_and_nothing_of_it_reaches_the_run() {
+    let plan = plan(vec![timed("none"), timed("tool"), timed("count"), timed("dump")], 1);
+    let mut world = Pretended::new(Fault::None);
+    world.slow = vec![("tool", 2_500_000)];
+    world.counts_for_us = 70_000;
+    let time = PilotTime { baseline_s: 30.0, arms_s: 30.0 };
+    let begun = world.now_us.get();
+    let pilot = pilot(&plan, &mut world, time, &["dump"]).unwrap();
+    assert!(world.lines.is_empty() && world.on.is_none());
+    let took_s = (world.now_us.get() - begun) as f64 / 1e6;
+    assert!((45.0..=66.0).contains(&took_s), "{took_s}");
+
+    let noise = pilot.noise.unwrap();
+    // A hundredth up and down: about .6% in bins of 0.1 s.
+    let near = crate::plan::noise::variance(&noise, 0.1, 0.1).sqrt();
+    assert!((0.004..0.02).contains(&near), "{noise:?}");
+    assert!(pilot.events_per_s.is_some_and(|per_s| (per_s - RATE as f64).abs() < 1.0));
+
+    let names: Vec<_> = pilot.arms.keys().map(String::as_str).collect();
+    assert_eq!(names, ["count", "none", "tool"], "what may end is rehearsed, not tried");
+    let tool = &pilot.arms["tool"];
+    assert!(tool.settle_s.is_some_and(|s| (1.6..=2.6).contains(&s)), "{tool:?}");
+    assert_eq!(pilot.arms["count"].settle_s, Some(0.5), "never less than the plan says");
+    for (name, arm) in &pilot.arms {
+        assert!((0.012..0.4).contains(&arm.around_s) && arm.start_s == Some(0.012345), "{name} {arm:?}");
+        assert!(arm.leave_s.is_some_and(|s| s < 0.3) && arm.count_s_per_s > 0.005, "{name} {arm:?}");
+    }
+}
+
+#[test]
+fn a_short_pilot_looks_at_the_baseline_alone_and_one_of_nothing_at_nothing() {
+    let plan = plan(vec![timed("none"), timed("tool")], 1);
+    let mut world = Pretended::new(Fault::None);
+    let found = pilot(&plan, &mut world, PilotTime { baseline_s: 5.0, arms_s: 1.0 }, &[]).unwrap();
+    assert!(found.noise.is_some() && found.arms.is_empty());
+    let mut world = Pretended::new(Fault::None);
+    let found = pilot(&plan, &mut world, PilotTime { baseline_s: 0.0, arms_s: 0.0 }, &[]).unwrap();
+    assert_eq!((found.noise, world.done.len()), (None, 0));
+}
+
+#[test]
+fn an_arm_that_fails_in_the_pilot_is_left_to_its_rounds_and_one_that_stays_on_ends_the_run() {
+    let plan = plan(vec![timed("none"), timed("tool"), timed("count")], 1);
+    let time = PilotTime { baseline_s: 5.0, arms_s: 12.0 };
+    let mut world = Pretended::new(Fault::Start("tool"));
+    let found = pilot(&plan, &mut world, time, &[]).unwrap();
+    assert_eq!(found.arms.keys().collect::<Vec<_>>(), ["count", "none"]);
+    let error = pilot(&plan, &mut Pretended::new(Fault::StaysOn("tool")), time, &[]).unwrap_err();
+    assert!(format!("{error:#}").starts_with("arm tool was tried before the first trial"), "{error:#}");
+    let error = pilot(&plan, &mut Pretended::new(Fault::NoLoad("none")), time, &[]).unwrap_err();
+    assert!(format!("{error:#}").contains("the driver delivers nothing"), "{error:#}");
+}
+
+#[test]
+fn a_pilot_that_is_interrupted_at_any_moment_leaves_nothing_on() {
+    let plan = plan(vec![timed("none"), timed("tool")], 1);
+    let time = PilotTime { baseline_s: 6.0, arms_s: 10.0 };
+    let mut whole = Pretended::new(Fault::None);
+    pilot(&plan, &mut whole, time, &[]).unwrap();
+    for at in (1_000_030..whole.now_us.get()).step_by(137_003) {
+        let mut world = Pretended::new(Fault::Interrupt(at));
+        pilot(&plan, &mut world, time, &[]).unwrap();
+        assert!(world.on.is_none() && world.lines.is_empty(), "{at}");
+        assert!(world.now_us.get() - at < 20_000, "{at}: {} us late", world.now_us.get() - at);
+    }
+}
+
+#[test]
+fn a_round_that_would_not_end_in_the_time_given_is_not_begun() {
+    // .5 + .1 + 1 and what lies around it, twice: about 3.5 s.
+    let mut plan = plan(vec![timed("none"), timed("tool")], 20);
+    plan.time_s = Some(20.0);
+    let mut world = Pretended::new(Fault::None);
+    let begun = world.now_us.get();
+    assert_eq!(run(&plan, &mut world).unwrap(), Ending::Done);
+    let took_s = (world.now_us.get() - begun) as f64 / 1e6;
+    let windows = world.windows().len();
+    assert!(windows.is_multiple_of(2) && (15.0..=20.0).contains(&took_s), "{windows} {took_s}");
+    // Trials that take longer than foretold take rounds with them.
+    let mut slow = Pretended::new(Fault::None);
+    slow.counts_for_us = 3_000_000;
+    run(&plan, &mut slow).unwrap();
+    assert!((slow.now_us.get() - begun) as f64 / 1e6 <= 20.0 && slow.windows().len() == 4);
+    // One round is carried out in any case, and all of a plan without a time.
+    plan.time_s = Some(0.1);
+    let mut one = Pretended::new(Fault::None);
+    run(&plan, &mut one).unwrap();
+    assert_eq!(one.windows().len(), 2);
+    plan.time_s = None;
+    let mut all = Pretended::new(Fault::None);
+    run(&plan, &mut all).unwrap();
+    assert_eq!(all.windows().len(), 40);
+}
+
+#[test]
+fn long_rounds_have_long_windows_for_what_lasts_for_a_time() {
+    let dump = arm("dump", Counts::Driver, Window::Done { at_most_s: 60.0 });
+    let mut plan = plan(vec![timed("none"), timed("tool"), dump], 3);
+    plan.long = Some(toll_record::Long { window_s: 4.0, rounds: vec![1] });
+    let mut world = Pretended::new(Fault::None);
+    world.takes = vec![("dump", 700_000)];
+    run(&plan, &mut world).unwrap();
+    let lengths: Vec<u64> =
+        world.windows().iter().filter(|w| w.0 != "dump").map(|w| (w.2 - w.1) / 100_000).collect();
+    assert_eq!(lengths, [10, 10, 40, 40, 10, 10]);
+    assert!(world.windows().iter().all(|w| w.0 != "dump" || w.2 - w.1 < 1_000_000));
+}
+
+#[test]
+fn each_arm_settles_for_its_own_time() {
+    let mut plan = plan(vec![timed("none"), Arm { settle_s: 3.0, ..timed("tool") }], 2);
+    plan.jitter = 0.0;
+    let mut world = Pretended::new(Fault::None);
+    run(&plan, &mut world).unwrap();
+    for ready in world.lines.iter().filter(|line| line.step == Ready) {
+        let begin = world.lines.iter().find(|l| l.trial == ready.trial && l.step == WindowBegin).unwrap();
+        let asked = if ready.arm == "tool" { 3_000_000 } else { 500_000 };
+        assert!((asked..=asked + 2 * BIN_US).contains(&(begin.mono_us - ready.mono_us)), "{}", ready.arm);
+    }
 }

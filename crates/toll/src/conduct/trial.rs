@@ -36,6 +36,19 @@ pub struct Closed {
     pub is_done: bool,
     /// How often its processes ended by themselves, and microseconds that these runs of them took.
     pub runs: (u32, u64),
+    pub switched: Switched,
+}
+
+/// When a trial's treatment was switched, and what came after it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Switched {
+    pub start_us: u64,
+    /// When it was on; absent where its window began with it.
+    pub ready_us: Option<u64>,
+    pub off_us: u64,
+    pub stopped_us: u64,
+    /// Microseconds that counting its artefact took.
+    pub counted_us: u64,
 }
 
 /// Time past the window for which a treatment is told to last, so that it never ends by itself.
@@ -63,18 +76,23 @@ impl<W: World> Conductor<'_, W> {
         }
         let mut start = line(self.world, place, arm, Step::Start);
         start.note = waited.note();
+        let mut switched = Switched { start_us: start.mono_us, ..Switched::default() };
         self.world.write(start);
         let until_done = arm.window.is_until_done();
         if !until_done {
             self.switch_on(arm, place)?;
             let ready = line(self.world, place, arm, Step::Ready);
+            switched.ready_us = Some(ready.mono_us);
             self.world.write(ready);
         }
         let window = self.window(arm, place);
+        switched.off_us = self.world.now_us();
         let off = self.switch_off(arm, place);
+        switched.stopped_us = self.world.now_us();
         let window = off.and(window);
         self.world.account(arm, place, window.as_ref().ok().and_then(Option::as_ref));
-        window
+        switched.counted_us = self.world.now_us() - switched.stopped_us;
+        Ok(window?.map(|closed| Closed { switched, ..closed }))
     }
 
     fn switch_on(&mut self, arm: &Arm, place: Place) -> anyhow::Result<()> {
@@ -183,6 +201,7 @@ impl<W: World> Conductor<'_, W> {
             load,
             is_done,
             runs,
+            switched: Switched::default(),
         };
         self.world.write(end_line);
         if let Some(histogram) = closed.load.as_ref().and_then(|load| load.histogram.clone()) {

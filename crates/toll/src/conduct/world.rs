@@ -9,7 +9,7 @@ use crate::treatment::Reading;
 use crate::workload::{Live, WindowLoad};
 use hdrhistogram::Histogram;
 use std::time::Duration;
-use toll_record::{Arm, Cpu, ProcessEnd, TrialLine};
+use toll_record::{Arm, Bin, Cpu, ProcessEnd, TrialLine};
 
 /// The stage with all that plays on it. At any time at most one load and one treatment are on.
 pub trait World {
@@ -54,7 +54,7 @@ pub trait World {
     fn wait_until_calm(&mut self) -> Waited;
     /// Bytes of pages that are not on the disk yet.
     fn unwritten_bytes(&self) -> u64;
-    /// From now on calm is what these samples of the baseline say.
+    /// From now on calm is what these samples of the baseline say; waited for by windows of that length.
     fn calm_is(&mut self, unwritten: Vec<u64>, window: Duration);
     /// Whether a server is another process than it was; an error where it does not come back.
     fn server_restarted(&mut self) -> anyhow::Result<bool>;
@@ -77,6 +77,8 @@ pub trait Meter {
     fn check(&mut self) -> anyhow::Result<()>;
     fn live(&self) -> Option<Live>;
     fn bin_width_us(&self) -> u64;
+    /// Bins that began at that moment or later, as far back as they are kept.
+    fn bins_since(&self, moment_us: u64) -> Vec<Bin>;
     /// The first edge between bins that is not before that moment.
     fn edge_at_or_after(&self, moment_us: u64) -> u64;
     /// From now on bins that end in (begin, end] are summed.

@@ -1,8 +1,9 @@
 //! How does an arm as written become one in which nothing is left open?
 
+use super::Times;
 use crate::artefacts::{self, Shape, Writer};
 use crate::host;
-use crate::scenario::{self, Ends, Percent, Profile as Times, Seconds, Until};
+use crate::scenario::{self, Ends, Percent, Until};
 use crate::secrets;
 use crate::treatment::{Definitions, Fill};
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ pub fn resolved(
         workload,
         meter: written.meter.clone().unwrap_or(default_meter),
         window: window(written, times),
+        settle_s: settle_s(written, times),
         against: written.against.clone(),
         judged_by: written.judged_by.clone(),
         curve: written.curve.clone(),
@@ -54,7 +56,7 @@ pub fn resolved(
 
 /// A command that is yet to be tried has a window of the usual length.
 fn window(written: &scenario::Arm, times: &Times) -> Window {
-    let Seconds(at_most_s) = written.at_most.unwrap_or(times.window);
+    let at_most_s = written.at_most.map_or(times.done_at_most_s(), |at_most| at_most.0);
     match (written.until, written.ends) {
         (Some(until), _) => {
             let (of, count) = match until {
@@ -65,8 +67,14 @@ fn window(written: &scenario::Arm, times: &Times) -> Window {
             Window::Count { of, count, at_most_s }
         }
         (None, Ends::ClosesWindow) => Window::Done { at_most_s },
-        (None, _) => Window::Time { s: times.window.0 },
+        (None, _) => Window::Time { s: times.draft_window_s() },
     }
+}
+
+/// A flag's is every arm's; else the longer of the arm's own and the profile's.
+fn settle_s(written: &scenario::Arm, times: &Times) -> f64 {
+    let own = written.settle.filter(|_| !times.settle_is_asked);
+    own.map_or(times.settle_s, |own| own.0.max(times.settle_s))
 }
 
 fn treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Treatment> {
@@ -215,7 +223,7 @@ mod tests {
         let settled = crate::plan::Settled::new(scenario, &crate::plan::Wishes::default()).unwrap();
         let definitions = Definitions::new(&settled.scenario.define, "mariadb");
         let written = &settled.arms[0];
-        resolved(written, settled.arm_workload(written), &settled.profile, &definitions)
+        resolved(written, settled.arm_workload(written), &settled.times, &definitions)
     }
 
     #[test]
@@ -249,6 +257,17 @@ mod tests {
         // Others in the order of the file.
         assert_eq!(names, ["slow_query_log_file", "log_output", "long_query_time", "slow_query_log"]);
         assert_eq!(Turn::of("server_audit_logging"), Turn::Switch);
+    }
+
+    #[test]
+    fn an_arm_settles_for_as_long_as_it_needs_unless_a_flag_says_otherwise() {
+        assert_eq!(arm("command = \"cat\"\nsettle = \"3s\"").settle_s, 3.0);
+        assert_eq!(arm("command = \"cat\"").settle_s, 0.0);
+        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let wishes = crate::plan::Wishes { settle: Some(scenario::Seconds(0.2)), ..Default::default() };
+        let settled = crate::plan::Settled::new(scenario, &wishes).unwrap();
+        let general = settled.arms.iter().find(|arm| arm.name == "general").unwrap();
+        assert_eq!(settle_s(general, &settled.times), 0.2);
     }
 
     #[test]

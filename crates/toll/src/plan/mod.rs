@@ -6,19 +6,25 @@
 mod again;
 mod arm;
 mod available;
+pub mod choice;
+mod chosen;
 mod hidden;
+pub mod noise;
 mod setup;
 mod sweep;
+mod times;
 
 pub use again::again;
 pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
+pub use chosen::{apply, expected_round_s, expected_s, long_titles, noise_tells, pilot_s, question, settle};
 pub use hidden::{check_whole, hidden};
+pub use times::{LONGEST_CHOSEN_S, Times};
 
 use crate::catalogue::CATALOGUE;
 use crate::clock;
 use crate::scenario::{
-    Arm, Ends, Percent, Profile as Times, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written,
-    check_load, check_rate,
+    Arm, Ends, Percent, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
+    check_rate,
 };
 use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
@@ -32,6 +38,10 @@ pub struct Wishes {
     pub driver: Option<String>,
     /// Arms by name; the baseline is added when it is missing.
     pub arms: Option<Vec<String>>,
+    /// All of the run, from its pilot to its last window.
+    pub time: Option<Seconds>,
+    /// An effect that is to be found, percent.
+    pub find_pct: Option<f64>,
     pub rounds: Option<u32>,
     pub window: Option<Seconds>,
     pub settle: Option<Seconds>,
@@ -53,7 +63,8 @@ pub struct Wishes {
 pub struct Settled {
     pub scenario: Scenario,
     pub profile_name: String,
-    pub profile: Times,
+    pub profile: Profile,
+    pub times: Times,
     pub workload: Workload,
     pub arms: Vec<Arm>,
     pub seed: u64,
@@ -71,9 +82,11 @@ impl Settled {
             let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
             format!("{} has no profile `{profile_name}`: it has {}", scenario.name, known.join(", "))
         })?;
-        profile.rounds = wishes.rounds.unwrap_or(profile.rounds);
-        profile.window = wishes.window.unwrap_or(profile.window);
-        profile.settle = wishes.settle.unwrap_or(profile.settle);
+        let times = Times::of(&profile, wishes);
+        profile.time = wishes.time.or(profile.time);
+        profile.rounds = wishes.rounds.or(profile.rounds);
+        profile.window = wishes.window.or(profile.window);
+        profile.settle = wishes.settle.or(profile.settle);
         profile.gap = wishes.gap.unwrap_or(profile.gap);
         profile.table_rows = wishes.table_rows.or(profile.table_rows);
         profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
@@ -88,10 +101,9 @@ impl Settled {
         }
         let rows = wishes.rows.or(profile.rows);
         let workload = resolve_workload(&scenario, wishes, rows);
-        if workload.driver == "sysbench" && profile.window.0 < 2.0 {
+        if let Some(window_s) = times.window_s.filter(|s| workload.driver == "sysbench" && *s < 2.0) {
             bail!(
-                "sysbench reports once a second, too seldom for a window of {} s: use --window 3s or more",
-                profile.window.0
+                "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
             );
         }
         check_load(&workload.profile)?;
@@ -111,7 +123,16 @@ impl Settled {
         }
         // The seed of a run that names none is the time: written down, so that it can be repeated.
         let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
-        Ok(Self { scenario, profile_name, profile, workload, arms, seed, early_stop: wishes.early_stop })
+        Ok(Self {
+            scenario,
+            profile_name,
+            profile,
+            times,
+            workload,
+            arms,
+            seed,
+            early_stop: wishes.early_stop,
+        })
     }
 
     /// The scenario's load with what this arm says of its own.
@@ -170,7 +191,7 @@ impl Settled {
     fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
         let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
         let definitions = Definitions::new(&self.scenario.define, flavour);
-        let mut arm = arm::resolved(written, self.arm_workload(written), &self.profile, &definitions);
+        let mut arm = arm::resolved(written, self.arm_workload(written), &self.times, &definitions);
         arm.needs.rig = self.needs(written).map(str::to_owned).collect();
         arm.server_options = written.server.of(flavour);
         arm
@@ -197,13 +218,7 @@ impl Settled {
         if let Some(why) = baseline.and_then(|arm| arm.unavailable.as_ref()) {
             bail!("the baseline `{}` cannot run here: {why}", self.scenario.baseline);
         }
-        let runnable: Vec<String> =
-            arms.iter().filter(|a| a.unavailable.is_none()).map(|a| a.name.clone()).collect();
-        let order = toll_stats::rounds(self.seed, runnable.len(), self.profile.rounds as usize)
-            .into_iter()
-            .map(|round| round.into_iter().map(|i| runnable[i].clone()).collect())
-            .collect();
-        Ok(Plan {
+        let mut plan = Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
             command: again(&command, self.seed),
@@ -218,36 +233,38 @@ impl Settled {
             panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
             margin_pct: self.scenario.margin_pct,
             alpha: self.scenario.alpha,
-            rounds: self.profile.rounds,
-            window_s: self.profile.window.0,
-            settle_s: self.profile.settle.0,
-            gap_s: self.profile.gap.0,
-            pilot_s: self.profile.pilot.0,
+            rounds: self.times.rounds.unwrap_or(1),
+            time_s: None,
+            window_s: self.times.draft_window_s(),
+            long: None,
+            settle_s: self.times.settle_s,
+            gap_s: self.times.gap_s,
+            pilot_s: self.times.pilot_s,
             early_stop: self.early_stop,
             server: facts.first().map(|server| server.server.clone()),
             setup: facts.setup.clone(),
             arms,
-            order,
+            order: Vec::new(),
             jitter: JITTER,
             started_wall_us: clock::wall_us(),
             held_in: Some(facts.held_in),
             planned_mde_pct: None,
-        })
+            pilot: None,
+        };
+        plan.order = order(&plan, plan.rounds);
+        Ok(plan)
     }
 }
 
-/// Seconds that all trials will take at most, but for counting artefacts.
-pub fn expected_s(plan: &Plan) -> f64 {
-    // Starting a tool and taking it down again, as measured with tcpdump and the slow log.
-    const SWITCH_S: f64 = 0.35;
-    let jitter_s = plan.window_s * plan.jitter / 2.0;
-    let trial_s = |name: &String| {
-        let arm = plan.arms.iter().find(|arm| arm.name == *name);
-        // A command that ends the window is taken to be done within a usual one: its bound says nothing.
-        let window_s = arm.map_or(0.0, |arm| arm.window.at_most_s().min(plan.window_s));
-        plan.settle_s + jitter_s + window_s + plan.gap_s + SWITCH_S
-    };
-    plan.order.iter().flatten().map(trial_s).sum()
+/// So many rounds of the arms that can run, drawn from the plan's seed: more of them begin with those that fewer
+/// would have had.
+fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
+    let runnable: Vec<&String> =
+        plan.arms.iter().filter(|a| a.unavailable.is_none()).map(|a| &a.name).collect();
+    toll_stats::rounds(plan.seed, runnable.len(), rounds as usize)
+        .into_iter()
+        .map(|round| round.into_iter().map(|i| runnable[i].clone()).collect())
+        .collect()
 }
 
 /// The one that the scenario names, else the first: a scenario with a single profile has no choice.
@@ -321,7 +338,7 @@ fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
     Some(Sweep { of: scenario.sweep.as_ref().and_then(|sweep| sweep.of.clone()), percents })
 }
 
-fn choose_arms(scenario: &Scenario, profile: &Times, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
+fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
     let Some(names) = wishes.arms.as_ref().or(profile.arms.as_ref()) else {
         return Ok(scenario.arms.clone());
     };
@@ -365,7 +382,7 @@ mod tests {
     fn flags_win_over_the_profile_and_the_profile_over_the_scenario() {
         let wishes = Wishes { profile: Some("quick".into()), rounds: Some(3), ..Wishes::default() };
         let settled = Settled::new(scenario(), &wishes).unwrap();
-        assert_eq!((settled.profile.rounds, settled.workload.rows), (3, 10_000));
+        assert_eq!((settled.times.rounds, settled.workload.rows), (Some(3), 10_000));
         let wishes = Wishes { profile: Some("quick".into()), rows: Some(77), ..Wishes::default() };
         assert_eq!(Settled::new(scenario(), &wishes).unwrap().workload.rows, 77);
     }
@@ -412,7 +429,7 @@ mod tests {
         let settled = Settled::new(scenario, &Wishes::default()).unwrap();
         let definitions = Definitions::new(&settled.scenario.define, "mariadb");
         let written = settled.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
-        arm::resolved(written, settled.arm_workload(written), &settled.profile, &definitions)
+        arm::resolved(written, settled.arm_workload(written), &settled.times, &definitions)
     }
 
     #[test]

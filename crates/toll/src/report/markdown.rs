@@ -46,6 +46,9 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
             100.0 * (1.0 - run.alpha),
             margin(run)
         )?;
+        if let Some(told) = notes::long_windows(run) {
+            writeln!(out, "{}\n", safe(&told))?;
+        }
     }
     for arm in &run.arms {
         if let Some(why) = &arm.unavailable {

@@ -8,6 +8,7 @@ pub mod json;
 pub mod markdown;
 mod notes;
 mod page;
+pub mod pooled;
 mod table;
 pub mod text;
 mod trust;

@@ -2,6 +2,8 @@
 //!
 //! A note that several arms share is said once; so is the advice of a warning.
 
+use super::table;
+use crate::counted::counted;
 use toll_record::{RunResult, Warning};
 
 /// (arms, note), in the order in which they first occur.
@@ -18,6 +20,27 @@ pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
     let measured = run.arms.iter().filter(|arm| arm.windows > 0).count();
     let name = |arms: Vec<&str>| if arms.len() == measured { "all".to_owned() } else { arms.join(" ") };
     notes.into_iter().map(|(arms, note)| (name(arms), note)).collect()
+}
+
+/// From which windows the table's figures come, where a run has two kinds.
+pub fn long_windows(run: &RunResult) -> Option<String> {
+    let long = run.long.as_ref()?;
+    let heads: Vec<&str> = table::columns(run)
+        .into_iter()
+        .filter(|column| column.long_windows)
+        .map(|column| column.head())
+        .collect();
+    let rounds = counted(run.rounds_done.into(), "round");
+    if heads.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "From the {} with windows of {:.1} s: {}; all else from all {rounds}, most of them of {:.1} s.",
+        counted(long.rounds_done.into(), "round"),
+        long.window_s,
+        heads.join(", "),
+        run.window_s
+    ))
 }
 
 /// Warnings of one code and advice together, in the order in which they first occur.

@@ -44,7 +44,7 @@ impl Table {
 }
 
 /// The outcomes that the run asks to be shown and some arm has, the primary one among them in any case.
-fn columns(run: &RunResult) -> Vec<&Definition> {
+pub fn columns(run: &RunResult) -> Vec<&Definition> {
     let primary = Some(&run.primary).filter(|primary| !run.columns.contains(primary));
     let has = |name: &&String| run.arms.iter().any(|arm| shown(run, arm, name).is_some());
     let names = primary.into_iter().chain(&run.columns).filter(has);

@@ -86,6 +86,9 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
             margin(run)
         ),
     );
+    if let Some(told) = notes::long_windows(run) {
+        paragraph(out, "", &told);
+    }
     for arm in run.arms.iter().filter(|arm| arm.unavailable.is_some()) {
         let why = arm.unavailable.as_deref().unwrap_or_default();
         paragraph(out, "  ", &format!("{} ({}) not measured: {why}", arm.name, arm.title));

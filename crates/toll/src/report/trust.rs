@@ -78,7 +78,16 @@ fn windows(run: &RunResult) -> String {
     let duration = run.definitions.iter().find(|outcome| is_duration(outcome)).map_or("", |o| &o.name);
     let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(duration));
     let lasted = || until_done().flat_map(|outcome| outcome.values.iter().copied());
-    let planned = format!("{:.1} s", run.window_s);
+    let planned = match &run.long {
+        Some(long) => format!(
+            "{:.1} s, {} of {} with {:.1} s",
+            run.window_s,
+            long.rounds_done,
+            counted(run.rounds_done.into(), "round"),
+            long.window_s
+        ),
+        None => format!("{:.1} s", run.window_s),
+    };
     let (Some(shortest), Some(longest)) = (lasted().reduce(f64::min), lasted().reduce(f64::max)) else {
         return format!("windows of {planned}");
     };

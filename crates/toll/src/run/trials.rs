@@ -6,9 +6,10 @@
 use super::{Asked, Work, foretell};
 use crate::analyse;
 use crate::clock;
-use crate::conduct::{Conductor, Ending, Interrupt, Progress, Real, World};
+use crate::conduct::{Conductor, Ending, Interrupt, Patience, PilotTime, Progress, Real, World};
 use crate::counted::counted;
-use crate::plan::{self, Facts, Settled, Wishes};
+use crate::plan::noise::Outcome;
+use crate::plan::{self, Facts, Settled, Times, Wishes};
 use crate::recorder::Recorder;
 use crate::say::tell;
 use crate::scenario::Ends;
@@ -17,7 +18,7 @@ use crate::treatment::Fill;
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 use toll_record::{Plan, RunDir};
 
 pub(super) fn trials(
@@ -36,37 +37,33 @@ pub(super) fn trials(
         Work::Settled(settled, _) => settled.plan(facts, &fill_of, asked.command.clone())?,
         Work::Plan(plan) => repeated(plan, facts, &fill_of, &asked.command)?,
     };
-    let count: usize = draft.order.iter().map(Vec::len).sum();
-    let progress =
-        Progress::new(count as u64, draft.rounds, Duration::from_secs_f64(plan::expected_s(&draft)));
+    let progress = Progress::new();
+    let begun = Instant::now();
     let mut world = Real::new(stage, recorder, interrupt, &progress, draft.seed, asked.keep_artefacts);
     let ending = (|| {
         let plan = match work {
             Work::Settled(settled, wishes) => {
                 settled
                     .settle_rates(&capacities(settled, facts, wishes, &draft, &mut world)?, &wishes.rates)?;
-                let mut plan = settled.plan(facts, &fill_of, asked.command.clone())?;
-                announce(&plan, may_end(settled), dir);
-                let drafted = plan.clone();
-                let mut conductor = Conductor { plan: &drafted, world: &mut world, enough: &mut never };
-                let means = conductor.pilot()?;
-                plan.planned_mde_pct = foretell::mde_pct(&means, &plan);
-                foretell::tell(&plan, means.len(), &progress);
-                for arm in plan.arms.iter_mut().filter(|arm| arm.unavailable.is_none()) {
-                    let ends = settled.ends(&arm.name);
-                    if ends != Ends::Never && !interrupt.raised() {
-                        arm.window = conductor.rehearse(&arm.name, ends)?.unwrap_or(arm.window);
-                    }
+                let draft = settled.plan(facts, &fill_of, asked.command.clone())?;
+                announce(&draft, settled, dir);
+                foretell::check_time(&draft, &settled.times)?;
+                let mut plan = piloted(draft, settled, &mut world, interrupt)?;
+                if !interrupt.raised() {
+                    settle_lengths(&mut plan, &settled.times, begun, &progress)?;
                 }
                 plan
             }
             Work::Plan(_) => {
-                announce(&draft, draft.arms.iter().any(|arm| arm.window.is_until_done()), dir);
+                announce_again(&draft, dir);
                 // Tells what calm is here.
-                Conductor { plan: &draft, world: &mut world, enough: &mut never }.pilot()?;
+                let time = PilotTime { baseline_s: draft.pilot_s, arms_s: 0.0 };
+                let mut conductor = Conductor { plan: &draft, world: &mut world, enough: &mut never };
+                conductor.pilot(Outcome::Latency, time, &[])?;
                 draft
             }
         };
+        progress.plan(&plan);
         toll_record::write_json(dir, "plan.json", &plan::hidden(&plan)).context("cannot write plan.json")?;
         let mut enough = || Ok(analyse::enough(&analyse::run(&RunDir::open(dir)?)?));
         let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
@@ -125,13 +122,87 @@ fn repeated(
         server: facts.first().map(|server| server.server.clone()),
         held_in: Some(facts.held_in),
         started_wall_us: clock::wall_us(),
+        // All rounds of the plan, however long they take here.
+        time_s: None,
         ..plan.clone()
     })
 }
 
-/// Whether windows may be shorter than they are long at most.
-fn may_end(settled: &Settled) -> bool {
-    settled.arms.iter().any(|arm| matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse))
+/// The plan with what its pilot found, and with windows of commands that were seen to end.
+fn piloted(
+    mut plan: Plan,
+    settled: &Settled,
+    world: &mut Real<'_>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Plan> {
+    let times = &settled.times;
+    let (baseline_s, arms_s) = match times.is_open() {
+        true => plan::pilot_s(&plan, times),
+        false => (times.pilot_s, 0.0),
+    };
+    plan.pilot_s = baseline_s;
+    let ending: Vec<&str> = settled
+        .arms
+        .iter()
+        .filter(|arm| settled.ends(&arm.name) != Ends::Never)
+        .map(|arm| arm.name.as_str())
+        .collect();
+    let drafted = plan.clone();
+    let mut conductor = Conductor { plan: &drafted, world, enough: &mut never };
+    let outcome = plan::noise_tells(&plan);
+    let time = PilotTime { baseline_s, arms_s };
+    let mut pilot = conductor.pilot(outcome.unwrap_or(Outcome::Latency), time, &ending)?;
+    if outcome.is_none() {
+        // Of another outcome than the one that is judged.
+        pilot.noise = None;
+    }
+    for arm in plan.arms.iter_mut().filter(|arm| ending.contains(&arm.name.as_str())) {
+        if arm.unavailable.is_some() || interrupt.raised() {
+            continue;
+        }
+        let patience = patience(times, arm);
+        if let Some(rehearsed) = conductor.rehearse(&arm.name, settled.ends(&arm.name), patience)? {
+            arm.window = rehearsed.window;
+            pilot.arms.insert(arm.name.clone(), rehearsed.switching);
+        }
+    }
+    plan.pilot = Some(pilot);
+    plan::settle(&mut plan, times);
+    Ok(plan)
+}
+
+/// How long a command that may end is tried for: a usual window where there is one, else a part of the time.
+fn patience(times: &Times, arm: &toll_record::Arm) -> Patience {
+    const SHARE: f64 = 0.05;
+    const MOST_S: f64 = 10.0;
+    const LEAST_S: f64 = 2.0;
+    match (times.window_s, arm.window.is_until_done()) {
+        (Some(window_s), _) if !times.is_open() => {
+            Patience { try_s: arm.settle_s + window_s, window_s: Some(window_s) }
+        }
+        // How long it takes is how many rounds there are.
+        (_, true) => Patience { try_s: arm.window.at_most_s().min(times.done_at_most_s()), window_s: None },
+        (_, false) => {
+            let part_s = times.time_s.map_or(MOST_S, |time_s| time_s * SHARE);
+            Patience { try_s: part_s.clamp(LEAST_S, MOST_S), window_s: None }
+        }
+    }
+}
+
+/// Windows and rounds where they are yet to be chosen; what is foretold in any case.
+fn settle_lengths(plan: &mut Plan, times: &Times, begun: Instant, progress: &Progress) -> anyhow::Result<()> {
+    if times.is_open() {
+        let (choice, time_s) = foretell::chosen(plan, times, begun.elapsed().as_secs_f64(), progress)?;
+        plan::apply(plan, &choice, times.rounds.is_none().then_some(time_s));
+    } else {
+        let finds = plan::question(plan, times).finds(plan.window_s, plan.rounds);
+        plan.planned_mde_pct = finds.map(toll_stats::toll_pct);
+        foretell::tell_given(plan, progress);
+    }
+    if let Some(pilot) = &mut plan.pilot {
+        pilot.took_s = begun.elapsed().as_secs_f64();
+    }
+    Ok(())
 }
 
 /// What closed loops attain here, for the arms whose rates are shares of it.
@@ -155,27 +226,53 @@ fn capacities(
     Ok(found)
 }
 
-/// What the run will be, before it begins.
-fn announce(plan: &Plan, may_end: bool, dir: &Path) {
-    let arms = plan.order.first().map_or(0, Vec::len);
-    let seconds = plan.pilot_s + plan::expected_s(plan);
-    tell!(
-        "toll: {} ({}): {} x {}, windows of {} s{}, {} {:.0}:{:02.0} min; seed {}; {}",
-        plan.scenario,
-        plan.profile,
-        counted(arms as u64, "arm"),
-        counted(plan.rounds.into(), "round"),
-        plan.window_s,
-        if may_end { " or until done" } else { "" },
-        if may_end { "at most" } else { "about" },
-        (seconds / 60.0).floor(),
-        seconds % 60.0,
-        plan.seed,
-        dir.display()
-    );
+/// What the run will be, as far as it is known before it begins.
+fn announce(plan: &Plan, settled: &Settled, dir: &Path) {
+    let times = &settled.times;
+    let ends = settled.arms.iter().any(|arm| matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse));
+    let lengths = match (times.time_s, times.find_pct) {
+        (Some(time_s), None) => format!("{} in all", minutes(time_s)),
+        (Some(time_s), Some(pct)) => format!("{} at most, to find {pct}%", minutes(time_s)),
+        (None, Some(pct)) => format!("as long as it takes to find {pct}%"),
+        (None, None) => lengths(plan, ends),
+    };
+    say_what(plan, &lengths, dir);
     for arm in &plan.arms {
         if let Some(reason) = &arm.unavailable {
             tell!("toll: arm {} is not available: {reason}", arm.name);
         }
     }
+}
+
+fn announce_again(plan: &Plan, dir: &Path) {
+    say_what(plan, &lengths(plan, plan.arms.iter().any(|arm| arm.window.is_until_done())), dir);
+}
+
+fn say_what(plan: &Plan, lengths: &str, dir: &Path) {
+    let arms = plan.order.first().map_or(0, Vec::len) as u64;
+    tell!(
+        "toll: {} ({}): {}, {lengths}; seed {}; {}",
+        plan.scenario,
+        plan.profile,
+        counted(arms, "arm"),
+        plan.seed,
+        dir.display()
+    );
+}
+
+/// Of rounds and windows that are known; `may_end`: windows may be shorter than they are long at most.
+fn lengths(plan: &Plan, may_end: bool) -> String {
+    format!(
+        "{} of {} s windows{}, {} {}",
+        counted(plan.rounds.into(), "round"),
+        plan.window_s,
+        if may_end { " or until done" } else { "" },
+        if may_end { "at most" } else { "about" },
+        minutes(plan.pilot_s + plan::expected_s(plan)),
+    )
+}
+
+fn minutes(seconds: f64) -> String {
+    let seconds = seconds.round();
+    format!("{:.0}:{:02.0} min", (seconds / 60.0).floor(), seconds % 60.0)
 }

@@ -67,7 +67,9 @@ impl Scenario {
             sweep.check(&names)?;
         }
         if self.profile.is_empty() {
-            bail!("no [profile.NAME] table: give at least one with rounds, window and settle");
+            bail!(
+                "no [profile.NAME] table: give at least one, with a time, or with rounds, window and settle"
+            );
         }
         if let Some(name) = self.default_profile.as_ref().filter(|name| !self.profile.contains_key(*name)) {
             let known: Vec<_> = self.profile.keys().map(String::as_str).collect();
@@ -270,14 +272,28 @@ impl Profile {
     /// Whether a run can be as long as this says.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(
-            (1..=MOST_ROUNDS).contains(&self.rounds),
-            "rounds = {}: use 1 to {MOST_ROUNDS}; an interval at 95% needs at least 6",
-            self.rounds
+            self.time.is_some() || (self.rounds.is_some() && self.window.is_some() && self.settle.is_some()),
+            "give the `time` that a run takes, or its `rounds`, `window` and `settle`"
         );
-        ensure!(self.window.0 > 0.0, "window = {} s: it must be above 0, such as 5s", self.window.0);
-        let lengths: [(&str, Seconds); 4] =
-            [("window", self.window), ("settle", self.settle), ("gap", self.gap), ("pilot", self.pilot)];
-        for (name, length) in lengths {
+        if let Some(rounds) = self.rounds {
+            ensure!(
+                (1..=MOST_ROUNDS).contains(&rounds),
+                "rounds = {rounds}: use 1 to {MOST_ROUNDS}; an interval at 95% needs at least 6"
+            );
+        }
+        for (name, length, example) in [("time", self.time, "30m"), ("window", self.window, "5s")] {
+            if let Some(Seconds(s)) = length {
+                ensure!(s > 0.0, "{name} = {s} s: it must be above 0, such as {example}");
+            }
+        }
+        let lengths: [(&str, Option<Seconds>); 5] = [
+            ("time", self.time),
+            ("window", self.window),
+            ("settle", self.settle),
+            ("gap", Some(self.gap)),
+            ("pilot", Some(self.pilot)),
+        ];
+        for (name, length) in lengths.into_iter().filter_map(|(name, length)| Some((name, length?))) {
             ensure!(
                 (0.0..=LONGEST_S).contains(&length.0),
                 "{name} = {} s: it must be a day at most",
@@ -442,11 +458,16 @@ mod tests {
         let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
         let profile = scenario.profile["quick"].clone();
         for (changed, expected) in [
-            (Profile { rounds: 0, ..profile.clone() }, "rounds = 0: use 1 to 10000"),
-            (Profile { rounds: u32::MAX, ..profile.clone() }, "rounds = 4294967295: use 1 to 10000"),
-            (Profile { window: Seconds(0.0), ..profile.clone() }, "window = 0 s: it must be above 0"),
-            (Profile { window: Seconds(1e9), ..profile.clone() }, "window = 1000000000 s"),
-            (Profile { settle: Seconds(f64::INFINITY), ..profile.clone() }, "settle = inf s"),
+            (Profile { rounds: Some(0), ..profile.clone() }, "rounds = 0: use 1 to 10000"),
+            (Profile { rounds: Some(u32::MAX), ..profile.clone() }, "rounds = 4294967295: use 1 to 10000"),
+            (Profile { window: Some(Seconds(0.0)), ..profile.clone() }, "window = 0 s: it must be above 0"),
+            (Profile { time: Some(Seconds(0.0)), ..profile.clone() }, "time = 0 s: it must be above 0"),
+            (Profile { window: Some(Seconds(1e9)), ..profile.clone() }, "window = 1000000000 s"),
+            (Profile { settle: Some(Seconds(f64::INFINITY)), ..profile.clone() }, "settle = inf s"),
+            (
+                Profile { time: None, rounds: Some(9), ..profile.clone() },
+                "give the `time` that a run takes, or its `rounds`, `window` and `settle`",
+            ),
             (Profile { rows: Some(0), ..profile.clone() }, "rows = 0"),
         ] {
             let said = changed.check().unwrap_err().to_string();

@@ -180,9 +180,15 @@ impl ServerWish {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    pub rounds: u32,
-    pub window: Seconds,
-    pub settle: Seconds,
+    /// All of the run: windows and rounds are chosen for it.
+    #[serde(default)]
+    pub time: Option<Seconds>,
+    #[serde(default)]
+    pub rounds: Option<u32>,
+    #[serde(default)]
+    pub window: Option<Seconds>,
+    #[serde(default)]
+    pub settle: Option<Seconds>,
     #[serde(default)]
     pub gap: Seconds,
     #[serde(default)]
@@ -196,7 +202,7 @@ pub struct Profile {
     /// The arms of this profile; absent: all.
     #[serde(default)]
     pub arms: Option<Vec<String>>,
-    /// Length of the baseline pilot from which the minimal detectable effect is foretold.
+    /// Length of the baseline's pilot, from which it is foretold what the run finds; not where a `time` is given.
     #[serde(default)]
     pub pilot: Seconds,
 }
@@ -262,6 +268,8 @@ pub struct Arm {
     pub until: Option<Until>,
     /// Longest window of an arm whose window ends by something else than time; absent: the profile's.
     pub at_most: Option<Seconds>,
+    /// The least time from being on to its window, where the arm needs longer than others.
+    pub settle: Option<Seconds>,
     /// What says how much work was done; absent: the load's driver, or nothing where there is no load.
     pub meter: Option<Meter>,
     /// Environment variables that the processes are given, by name; of all others only harmless ones.

@@ -2,6 +2,7 @@
 
 use crate::recorder::Recorder;
 use hdrhistogram::Histogram;
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::ChildStdout;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,8 @@ pub struct WindowLoad {
 
 /// Bins at a window's head that are remembered one by one.
 const FIRST_BINS: usize = 64;
+/// The last bins are kept, for the pilot to look back on: seven minutes of a tenth of a second.
+const LAST_BINS: usize = 4096;
 
 /// Reads one meter's bins until it ends.
 #[derive(Debug)]
@@ -87,6 +90,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     live: Option<Live>,
+    last: VecDeque<Bin>,
     window: Option<Window>,
     ended: bool,
 }
@@ -130,6 +134,12 @@ impl Feed {
 
     pub fn live(&self) -> Option<Live> {
         self.shared.lock().live
+    }
+
+    /// Bins that began at that moment or later, as far back as they are kept.
+    pub fn bins_since(&self, moment_us: u64) -> Vec<Bin> {
+        let state = self.shared.lock();
+        state.last.iter().filter(|bin| bin.mono_us >= moment_us + bin.width_us).cloned().collect()
     }
 
     /// The first edge between bins that is not before `moment_us`.
@@ -224,6 +234,10 @@ impl Shared {
             statements_per_s: smooth(state.live.map(|l| l.statements_per_s), rate),
             latency_us_mean: mean.map(|mean| smooth(mean_before, mean)).or(mean_before),
         });
+        if state.last.len() == LAST_BINS {
+            state.last.pop_front();
+        }
+        state.last.push_back(bin.clone());
         if let Some(window) = &mut state.window {
             if bin.mono_us > window.begin_us && bin.mono_us <= window.end_us {
                 window.load.statements += bin.statements;
@@ -372,6 +386,19 @@ mod tests {
         let stalled = Shared::default();
         stalled.take(&empty(1_000));
         assert_eq!(stalled.lock().live.unwrap().latency_us_mean, None);
+    }
+
+    #[test]
+    fn the_last_bins_can_be_looked_back_on() {
+        let shared = Arc::new(Shared::default());
+        let feed = feed_of(&shared);
+        for i in 1..=LAST_BINS as u64 + 2 {
+            shared.take(&bin(100 * i));
+        }
+        let ends = |since| feed.bins_since(since).iter().map(|bin| bin.mono_us).collect::<Vec<_>>();
+        assert_eq!(ends(0).first(), Some(&300));
+        let last = 100 * (LAST_BINS as u64 + 2);
+        assert_eq!(ends(last - 250), [last - 100, last]);
     }
 
     #[test]

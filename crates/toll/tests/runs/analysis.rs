@@ -633,3 +633,32 @@ fn arms_that_cost_nothing_are_called_costly_in_at_most_one_run_of_twenty() {
     eprintln!("false verdicts in {pairs} analyses: A/A {aa}, any of two treatments {family}");
     assert!(aa <= 10 && family <= 10, "more than 5%: A/A {aa}, treatments {family}");
 }
+
+#[test]
+fn like_runs_are_pooled_with_the_spread_between_them_and_unlike_ones_are_not() {
+    let arms =
+        || vec![SyntheticArm::new("B", Role::Treatment, 1.12), SyntheticArm::new("none-2", Role::Aa, 1.0)];
+    let run = |seed| analyse::analyse(&Synthetic::with(seed, 10, arms()).record());
+    let mut runs = vec![run(1), run(2), run(3)];
+    let pooled = analyse::pool(&runs).unwrap();
+    let b = pooled.arms.iter().find(|arm| arm.name == "B").unwrap();
+    let truth = 100.0 * (1.0 / 1.12 - 1.0);
+    assert!(b.ci95_pct[0] < truth && truth < b.ci95_pct[1], "{b:?}");
+    let of_runs: Vec<Option<f64>> = runs.iter().map(|run| arm(run, "B").outcomes["qps"].toll_pct).collect();
+    assert_eq!(b.tolls_pct.len(), 3);
+    for (pooled, own) in b.tolls_pct.iter().zip(&of_runs) {
+        assert!((pooled.unwrap() - own.unwrap()).abs() < 1e-9, "{b:?} {of_runs:?}");
+    }
+    // One that differs by far more than its own error says widens what is said of all.
+    let narrow = b.ci95_pct[1] - b.ci95_pct[0];
+    for (i, times) in [(1, 2.0), (2, 0.5)] {
+        let outcome =
+            runs[i].arms.iter_mut().find(|arm| arm.name == "B").unwrap().outcomes.get_mut("qps").unwrap();
+        outcome.toll_pct = outcome.toll_pct.map(|pct| pct * times);
+    }
+    let b = &analyse::pool(&runs).unwrap().arms[0];
+    assert!(b.ci95_pct[1] - b.ci95_pct[0] > 2.0 * narrow && b.between_pct > 1.0, "{b:?}, {narrow}");
+    runs[2].host.label = "another".into();
+    assert_eq!(analyse::pool(&runs).unwrap_err(), "they differ in host");
+    assert!(analyse::pool(&runs[..1]).is_err());
+}

@@ -8,6 +8,7 @@ mod left_out;
 mod outcomes;
 mod reports;
 mod synthetic;
+mod windows;
 
 use toll_record::{ArmResult, RunResult};
 

@@ -150,6 +150,8 @@ impl Synthetic {
             margin_pct: 3.0,
             alpha: 0.05,
             rounds: self.rounds,
+            time_s: None,
+            long: None,
             window_s: self.window_s,
             settle_s: self.settle_s,
             gap_s: self.gap_s,
@@ -179,6 +181,7 @@ impl Synthetic {
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
+                    settle_s: self.settle_s,
                     meter: Meter::Driver,
                     window: Window::Time { s: self.window_s },
                     treatment: Default::default(),
@@ -193,6 +196,7 @@ impl Synthetic {
             jitter: 0.2,
             started_wall_us: 1_700_000_000_000_000,
             planned_mde_pct: None,
+            pilot: None,
         }
     }
 

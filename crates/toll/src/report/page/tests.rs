@@ -33,6 +33,7 @@ fn an_arm(name: &str) -> Arm {
         curve: None,
         unavailable: None,
         burn_share: None,
+        settle_s: 1.0,
         meter: Meter::Driver,
         window: Window::Time { s: 5.0 },
         treatment: Default::default(),
@@ -60,6 +61,8 @@ fn a_plan() -> Plan {
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: 6,
+        time_s: None,
+        long: None,
         window_s: 5.0,
         settle_s: 1.0,
         gap_s: 0.0,
@@ -78,6 +81,7 @@ fn a_plan() -> Plan {
         order: vec![vec!["none".into(), "B".into()]],
         jitter: 0.2,
         planned_mde_pct: None,
+        pilot: None,
         started_wall_us: 1_790_000_000_000_000,
     }
 }

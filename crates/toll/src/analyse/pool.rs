@@ -1,0 +1,72 @@
+//! What do several like runs say together, and how far do they differ?
+//!
+//! An interval speaks of its run: another day's run may differ by more. What arms are judged by is pooled over the
+//! runs, their spread included.
+
+use super::advice::{judged, judged_by};
+use crate::counted::counted;
+use toll_record::{ArmResult, Outcome, Pooled, PooledArm, Role, RunResult};
+use toll_stats::{Estimate, toll_pct};
+
+/// Pools runs of one question on one host.
+///
+/// # Errors
+/// Fewer than two runs, or runs that are not alike, with what tells them apart.
+pub fn pool(runs: &[RunResult]) -> Result<Pooled, String> {
+    let [first, others @ ..] = runs else { return Err("there is no run".to_owned()) };
+    if others.is_empty() {
+        return Err("one run has no spread between runs".to_owned());
+    }
+    for other in others {
+        if let Some(what) = apart(first, other) {
+            return Err(format!("they differ in {what}"));
+        }
+    }
+    let arms = first.arms.iter().filter(|arm| arm.role != Role::Baseline);
+    let arms: Vec<PooledArm> = arms.filter_map(|arm| pooled_arm(first, arm, runs)).collect();
+    Ok(Pooled { over: counted(runs.len() as u64, "run"), arms })
+}
+
+/// What keeps two runs from asking the same of the same host.
+fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
+    let server = |run: &RunResult| run.server.as_ref().map(|s| (s.flavour.clone(), s.version.clone()));
+    let host = |run: &RunResult| (run.host.label.clone(), run.host.kernel.clone(), run.host.memory_bytes);
+    [
+        (one.scenario != other.scenario, "scenario"),
+        (one.baseline != other.baseline, "baseline"),
+        (one.primary != other.primary, "primary outcome"),
+        (one.workload != other.workload, "load"),
+        (host(one) != host(other), "host"),
+        (server(one) != server(other), "server"),
+    ]
+    .into_iter()
+    .find_map(|(differs, what)| differs.then_some(what))
+}
+
+/// `None` where fewer than two runs tell a ratio of this arm with its standard error.
+fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[RunResult]) -> Option<PooledArm> {
+    let name = judged_by(first, arm);
+    let of_run = |run: &RunResult| -> Option<Estimate> {
+        let same = run.arms.iter().find(|other| other.name == arm.name)?;
+        judged(run, same).filter(|_| judged_by(run, same) == name).and_then(estimate)
+    };
+    let found: Vec<Option<Estimate>> = runs.iter().map(of_run).collect();
+    let known: Vec<Estimate> = found.iter().flatten().copied().collect();
+    let together = toll_stats::pooled(&known, first.alpha).ok()?;
+    let interval = together.interval.toll_pct();
+    Some(PooledArm {
+        name: arm.name.clone(),
+        outcome: name.to_owned(),
+        tolls_pct: found.iter().map(|of| of.map(|estimate| toll_pct(estimate.value))).collect(),
+        toll_pct: toll_pct(together.estimate),
+        ci95_pct: [interval.low, interval.high],
+        between_pct: toll_pct(together.tau),
+    })
+}
+
+/// On the log scale.
+fn estimate(outcome: &Outcome) -> Option<Estimate> {
+    let value = toll_stats::log_of_toll(outcome.toll_pct?);
+    let standard_error = outcome.standard_error.filter(|error| *error > 0.0)?;
+    Some(Estimate { value, standard_error })
+}

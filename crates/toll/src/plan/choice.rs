@@ -1,0 +1,400 @@
+//! Which windows, and how many rounds, find the smallest effect in the time given?
+//!
+//! Figures in, figures out: what the pilot found and what the user wants. Never reads a clock.
+
+use super::noise;
+use toll_record::Noise;
+
+/// Lengths of window that are weighed against each other. Shorter ones hold more of the switch than of the arm; of
+/// noise of the 1/f kind longer ones average nothing out.
+const WINDOWS_S: [f64; 10] = [0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0];
+/// Without noise that is known, where nothing speaks for any other.
+const USUAL_WINDOW_S: f64 = 2.0;
+/// Fewer bins than this make no window of their own.
+const FEWEST_BINS: f64 = 3.0;
+/// The power that the smallest effect is stated for.
+const POWER: f64 = 0.8;
+/// Of the time, at most, for rounds of long windows; as many of them as an interval needs, at least.
+const LONG_SHARE: f64 = 1.0 / 3.0;
+pub const LONG_ROUNDS: u32 = 6;
+/// Shorter ones tell no stall; longer ones are cut in two.
+const LONG_WINDOWS_S: [f64; 2] = [2.0, 30.0];
+
+/// What one arm's trials take beside their window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slot {
+    pub name: String,
+    pub settle_s: f64,
+    /// Load, start, stop, and the wait for an edge between bins.
+    pub around_s: f64,
+    /// Counting what it left, for each second that it was on.
+    pub count_s_per_s: f64,
+    /// How long its windows last where something else than time ends them.
+    pub lasts_s: Option<f64>,
+}
+
+/// All that the choice hangs on.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The arms of a round.
+    pub slots: Vec<Slot>,
+    pub gap_s: f64,
+    /// Share of a window by which its begin is shifted at most.
+    pub jitter: f64,
+    /// Of ln(primary outcome); absent: not known, or not compared as a ratio.
+    pub noise: Option<Noise>,
+    /// Of the meter.
+    pub bin_s: f64,
+    /// Windows that hold fewer events than a mean needs are shorter than this.
+    pub least_window_s: f64,
+    pub alpha: f64,
+    /// Verdicts that share one error rate.
+    pub treatments: u32,
+    /// As the user says.
+    pub window_s: Option<f64>,
+    pub rounds: Option<u32>,
+    /// Whether an outcome that is shown needs long windows.
+    pub wants_long: bool,
+}
+
+/// What was chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Choice {
+    pub window_s: f64,
+    /// Rounds of these windows.
+    pub rounds: u32,
+    pub long: Option<LongChoice>,
+    /// Smallest effect on the primary outcome that is found in 8 runs of 10, as a difference of logarithms.
+    pub finds: Option<f64>,
+    /// All trials, as foretold.
+    pub takes_s: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LongChoice {
+    pub window_s: f64,
+    pub rounds: u32,
+}
+
+impl Choice {
+    pub fn all_rounds(&self) -> u32 {
+        self.rounds + self.long.map_or(0, |long| long.rounds)
+    }
+}
+
+/// The time is too short for an interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TooShort {
+    /// Rounds that an interval needs, and what they take with the shortest windows.
+    pub rounds: u32,
+    pub takes_s: f64,
+}
+
+/// Seconds of one round of these arms in windows of that length.
+pub fn round_s(slots: &[Slot], gap_s: f64, jitter: f64, window_s: f64) -> f64 {
+    let trial_s = |slot: &Slot| {
+        let lasts_s = slot.lasts_s.unwrap_or(window_s);
+        let on_s = slot.settle_s + window_s * jitter / 2.0 + lasts_s;
+        on_s * (1.0 + slot.count_s_per_s) + slot.around_s + gap_s
+    };
+    slots.iter().map(trial_s).sum()
+}
+
+impl Question {
+    /// One round of windows of that length.
+    pub fn round_s(&self, window_s: f64) -> f64 {
+        round_s(&self.slots, self.gap_s, self.jitter, window_s)
+    }
+
+    /// The smallest effect that so many rounds find, as a difference of logarithms: all treatments together, by
+    /// Bonferroni's share of alpha, which no correction that is used needs more than.
+    ///
+    /// An arm and its baseline lie apart by any number of trials of a round.
+    pub fn finds(&self, window_s: f64, rounds: u32) -> Option<f64> {
+        let noise = self.noise.as_ref()?;
+        let arms = self.slots.len();
+        if arms < 2 {
+            return None;
+        }
+        let slot_s = self.round_s(window_s) / arms as f64;
+        let pairs = (arms * (arms - 1)) as f64;
+        let variance: f64 = (1..arms)
+            .map(|apart| {
+                let share = 2.0 * (arms - apart) as f64 / pairs;
+                share * noise::variance(noise, window_s, apart as f64 * slot_s)
+            })
+            .sum();
+        toll_stats::minimal_detectable_effect(variance.sqrt(), rounds, self.family_alpha(), POWER)
+    }
+
+    fn family_alpha(&self) -> f64 {
+        self.alpha / f64::from(self.treatments.max(1))
+    }
+
+    /// Fewer give no interval that speaks of all treatments.
+    pub fn fewest_rounds(&self) -> u32 {
+        u32::try_from(toll_stats::rounds_for_interval(self.family_alpha())).unwrap_or(u32::MAX)
+    }
+
+    fn windows(&self) -> Vec<f64> {
+        if let Some(window_s) = self.window_s {
+            return vec![window_s];
+        }
+        let least = self.least_window_s.max(FEWEST_BINS * self.bin_s);
+        let fit: Vec<f64> = WINDOWS_S.into_iter().filter(|window_s| *window_s >= least - 1e-9).collect();
+        if fit.is_empty() { vec![least.ceil()] } else { fit }
+    }
+
+    /// The least that an interval takes.
+    pub fn least(&self) -> TooShort {
+        let rounds = self.fewest_rounds();
+        let shortest = self.windows().into_iter().fold(f64::INFINITY, f64::min);
+        TooShort { rounds, takes_s: f64::from(rounds) * self.round_s(shortest) }
+    }
+
+    /// What finds the smallest effect in the time that all trials are given.
+    ///
+    /// # Errors
+    /// Too few rounds fit for an interval.
+    pub fn within(&self, time_s: f64) -> Result<Choice, TooShort> {
+        let windows = self.windows();
+        let long = self.long(time_s);
+        let long_s = long.map_or(0.0, |long| f64::from(long.rounds) * self.round_s(long.window_s));
+        let weighed = windows.iter().filter_map(|&window_s| {
+            let round_s = self.round_s(window_s);
+            let rounds =
+                ((time_s - long_s) / round_s + 1e-9).floor().min(f64::from(crate::scenario::MOST_ROUNDS));
+            let mut choice = Choice { window_s, rounds: rounds as u32, long, finds: None, takes_s: 0.0 };
+            if choice.all_rounds() < self.fewest_rounds() {
+                return None;
+            }
+            choice.finds = self.finds(window_s, choice.all_rounds());
+            choice.takes_s = f64::from(choice.rounds) * round_s + long_s;
+            Some(choice)
+        });
+        let far = |choice: &Choice| match choice.finds {
+            Some(finds) => finds,
+            None => (choice.window_s - USUAL_WINDOW_S).abs(),
+        };
+        let best = weighed.min_by(|a, b| far(a).total_cmp(&far(b))).ok_or_else(|| self.least())?;
+        Ok(self.with_rounds_of_the_user(best))
+    }
+
+    /// Rounds that the user gives win over those that were chosen, and are all of one kind.
+    fn with_rounds_of_the_user(&self, chosen: Choice) -> Choice {
+        let Some(rounds) = self.rounds else { return chosen };
+        Choice {
+            rounds,
+            long: None,
+            finds: self.finds(chosen.window_s, rounds),
+            takes_s: f64::from(rounds) * self.round_s(chosen.window_s),
+            ..chosen
+        }
+    }
+
+    /// Long rounds in their share of the time; `None`: not wanted, or too short to be worth the name.
+    fn long(&self, time_s: f64) -> Option<LongChoice> {
+        let timed = self.slots.iter().any(|slot| slot.lasts_s.is_none());
+        if !self.wants_long || !timed || self.rounds.is_some() {
+            return None;
+        }
+        let share_s = time_s * LONG_SHARE;
+        let [shortest, longest] = LONG_WINDOWS_S;
+        // A round grows in proportion to its window.
+        let (empty_s, per_s) = (self.round_s(0.0), self.round_s(1.0) - self.round_s(0.0));
+        let fits_s = (share_s / f64::from(LONG_ROUNDS) - empty_s) / per_s;
+        let shortest_of_all = self.windows().into_iter().fold(f64::INFINITY, f64::min);
+        if fits_s < shortest.max(2.0 * shortest_of_all) {
+            return None;
+        }
+        // Whole tenths, so that they are what they are said to be; whole bins of a slow meter.
+        let step = self.bin_s.max(0.1);
+        let window_s = ((fits_s.min(longest) / step + 1e-9).floor() * step * 1e6).round() / 1e6;
+        let rounds = (share_s / self.round_s(window_s) + 1e-9).floor() as u32;
+        Some(LongChoice { window_s, rounds: rounds.max(LONG_ROUNDS) })
+    }
+
+    /// The shortest time in which an effect of that size is found, up to so much. `None`: not even then, or nothing is
+    /// known of the noise.
+    pub fn time_to_find(&self, effect: f64, most_s: f64) -> Option<f64> {
+        let finds = |time_s: f64| {
+            self.within(time_s).ok().and_then(|choice| choice.finds).is_some_and(|finds| finds <= effect)
+        };
+        if !finds(most_s) {
+            return None;
+        }
+        let (mut too_short, mut enough) = (0.0, most_s);
+        while enough - too_short > 1.0 {
+            let middle = (too_short + enough) / 2.0;
+            if finds(middle) { enough = middle } else { too_short = middle }
+        }
+        Some(enough)
+    }
+
+    /// Percent of a round that is spent in windows of that length; `None`: all of them end by something else.
+    pub fn measured_pct(&self, window_s: f64) -> Option<f64> {
+        let timed = self.slots.iter().filter(|slot| slot.lasts_s.is_none()).count();
+        (timed > 0).then(|| 100.0 * timed as f64 * window_s / self.round_s(window_s))
+    }
+
+    /// The arm whose settling and switching takes most of a round, and percent of it.
+    pub fn dearest(&self, window_s: f64) -> Option<(&Slot, f64)> {
+        let beside_s = |slot: &Slot| {
+            slot.settle_s
+                + slot.around_s
+                + slot.count_s_per_s * (slot.settle_s + slot.lasts_s.unwrap_or(window_s))
+        };
+        let dearest = self.slots.iter().max_by(|a, b| beside_s(a).total_cmp(&beside_s(b)))?;
+        Some((dearest, 100.0 * beside_s(dearest) / self.round_s(window_s)))
+    }
+}
+
+/// Positions of long rounds among all, one in each of as many equal stretches, drawn; the order's end is left to
+/// short rounds, which a run that is late can lose.
+pub fn spread(seed: u64, long: u32, all: u32) -> Vec<u32> {
+    /// Of draws that nothing else makes.
+    const STREAM: u64 = 101;
+    const EARLY: f64 = 0.9;
+    let mut draws = toll_stats::Draws::new(seed, STREAM);
+    let span = (f64::from(all) * EARLY).floor().max(f64::from(long));
+    (0..long)
+        .map(|i| {
+            let [begin, end] =
+                [i, i + 1].map(|edge| (span * f64::from(edge) / f64::from(long)).floor() as u32);
+            begin + draws.below((end - begin).max(1))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slot(name: &str, settle_s: f64) -> Slot {
+        Slot { name: name.into(), settle_s, around_s: 0.2, count_s_per_s: 0.0, lasts_s: None }
+    }
+
+    /// The noise of a 4-core virtual machine: 3.3% between neighbours.
+    fn question(arms: usize) -> Question {
+        Question {
+            slots: (0..arms).map(|i| slot(&format!("a{i}"), 0.3)).collect(),
+            gap_s: 0.0,
+            jitter: 0.2,
+            noise: Some(Noise { white_s: 0.0, pink: 3.9e-4, seen: Vec::new() }),
+            bin_s: 0.1,
+            least_window_s: 0.0,
+            alpha: 0.05,
+            treatments: arms as u32 - 1,
+            window_s: None,
+            rounds: None,
+            wants_long: false,
+        }
+    }
+
+    #[test]
+    fn a_round_takes_what_its_trials_take() {
+        let mut question = question(3);
+        // .3 + .05 + .5 + .2, three times.
+        assert!((question.round_s(0.5) - 3.15).abs() < 1e-9);
+        question.slots[1].settle_s = 5.3;
+        question.slots[2].lasts_s = Some(8.0);
+        question.gap_s = 1.0;
+        assert!((question.round_s(0.5) - (3.15 + 5.0 + 7.5 + 3.0)).abs() < 1e-9);
+        let (dearest, share) = question.dearest(0.5).unwrap();
+        assert_eq!((dearest.name.as_str(), share.round()), ("a1", 29.0));
+        assert_eq!(question.measured_pct(0.5).map(f64::round), Some(5.0));
+    }
+
+    #[test]
+    fn noise_of_the_1_f_kind_asks_for_short_windows_and_noise_that_averages_out_for_long_ones() {
+        let pink = question(8).within(1_200.0).unwrap();
+        assert_eq!(pink.window_s, 0.5);
+        assert!(pink.takes_s <= 1_200.0 && pink.takes_s > 1_150.0, "{pink:?}");
+        let white = Noise { white_s: 2e-3, pink: 0.0, seen: Vec::new() };
+        let white = Question { noise: Some(white), ..question(8) }.within(1_200.0).unwrap();
+        assert!(white.window_s >= 5.0, "{white:?}");
+        assert!(white.rounds < pink.rounds / 3);
+    }
+
+    #[test]
+    fn an_arm_that_settles_slowly_makes_windows_longer() {
+        let mut slow = question(8);
+        slow.slots.iter_mut().for_each(|slot| slot.settle_s = 10.0);
+        slow.noise = Some(Noise { white_s: 5e-4, pink: 3.9e-4, seen: Vec::new() });
+        let quick = Question { slots: question(8).slots, ..slow.clone() };
+        assert!(slow.within(3_600.0).unwrap().window_s > quick.within(3_600.0).unwrap().window_s);
+    }
+
+    #[test]
+    fn more_time_finds_less_and_the_time_to_find_is_the_least_that_does() {
+        let question = question(8);
+        let finds = |time_s: f64| question.within(time_s).unwrap().finds.unwrap();
+        assert!(finds(600.0) > finds(1_200.0) && finds(1_200.0) > finds(3_600.0));
+        let time_s = question.time_to_find(0.02, 14_400.0).unwrap();
+        assert!(finds(time_s) <= 0.02 && finds(time_s - 60.0) > 0.02, "{time_s}");
+        assert_eq!(question.time_to_find(1e-5, 14_400.0), None);
+        assert_eq!(Question { noise: None, ..question }.time_to_find(0.02, 14_400.0), None);
+    }
+
+    #[test]
+    fn a_time_too_short_for_an_interval_says_what_would_do() {
+        let question = question(8);
+        let least = question.within(20.0).unwrap_err();
+        // Of seven treatments at 5% together: 2^(1-n) <= .05 / 7.
+        assert_eq!(least.rounds, 9);
+        assert!((least.takes_s - 9.0 * question.round_s(0.5)).abs() < 1e-9);
+        assert_eq!(question.within(least.takes_s).unwrap().rounds, 9);
+    }
+
+    #[test]
+    fn what_the_user_gives_wins() {
+        let asked = Question { window_s: Some(3.0), ..question(4) };
+        assert_eq!(asked.within(600.0).unwrap().window_s, 3.0);
+        let asked = Question { rounds: Some(5), wants_long: true, ..question(4) };
+        let choice = asked.within(600.0).unwrap();
+        assert_eq!((choice.rounds, choice.long, choice.finds), (5, None, None));
+    }
+
+    #[test]
+    fn a_slow_meter_and_few_events_have_windows_of_some_length() {
+        let choice = Question { bin_s: 1.0, ..question(4) }.within(600.0).unwrap();
+        assert!(choice.window_s >= 3.0, "{choice:?}");
+        let choice = Question { least_window_s: 1.7, ..question(4) }.within(600.0).unwrap();
+        assert_eq!(choice.window_s, 2.0);
+        let choice = Question { least_window_s: 25.2, ..question(4) }.within(3_600.0).unwrap();
+        assert_eq!(choice.window_s, 26.0);
+        let unknown = Question { noise: None, ..question(4) }.within(600.0).unwrap();
+        assert_eq!((unknown.window_s, unknown.finds), (2.0, None));
+    }
+
+    #[test]
+    fn long_rounds_get_a_third_of_the_time_at_most_or_none() {
+        let asked = Question { wants_long: true, ..question(24) };
+        let choice = asked.within(1_620.0).unwrap();
+        let long = choice.long.unwrap();
+        assert!(long.rounds >= 6 && (2.0..=4.0).contains(&long.window_s), "{long:?}");
+        assert!(f64::from(long.rounds) * asked.round_s(long.window_s) <= 540.0 + 1e-6);
+        assert!(choice.takes_s <= 1_620.0);
+        assert_eq!(asked.within(220.0).map(|choice| choice.long), Err(asked.least()));
+        let few = Question { wants_long: true, ..question(4) };
+        assert_eq!(few.within(90.0).unwrap().long, None);
+        let hours = few.within(14_400.0).unwrap().long.unwrap();
+        assert!(hours.window_s == 30.0 && hours.rounds > 6, "{hours:?}");
+        // Of arms that all end by themselves no window is longer than another.
+        let mut dumps = few;
+        dumps.slots.iter_mut().for_each(|slot| slot.lasts_s = Some(2.0));
+        assert_eq!(dumps.within(3_600.0).unwrap().long, None);
+    }
+
+    #[test]
+    fn long_rounds_lie_evenly_among_the_others_and_never_at_the_end() {
+        let places = spread(5, 6, 46);
+        assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
+        for (i, place) in places.iter().enumerate() {
+            assert!((i as u32 * 41 / 6..=(i as u32 + 1) * 41 / 6).contains(place), "{places:?}");
+        }
+        assert_eq!(spread(5, 6, 46), places);
+        assert_ne!(spread(6, 6, 46), places);
+        assert_eq!(spread(1, 6, 6), [0, 1, 2, 3, 4, 5]);
+    }
+}

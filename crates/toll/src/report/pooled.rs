@@ -1,0 +1,67 @@
+//! How is it shown what several like runs say together?
+
+use crate::figures::percent;
+use std::fmt::Write;
+use toll_record::Pooled;
+
+const HEAD: [&str; 5] = ["arm", "outcome", "each run", "together", "between runs"];
+
+/// A table for a terminal, ending in a line end; `why_not`: the runs are not alike.
+pub fn text(pooled: &Result<Pooled, String>) -> String {
+    match pooled {
+        Err(why) => format!("These runs are not pooled: {why}.\n"),
+        Ok(pooled) => {
+            let rows: Vec<[String; 5]> =
+                std::iter::once(HEAD.map(str::to_owned)).chain(rows(pooled)).collect();
+            let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+            let mut out = title(pooled) + "\n";
+            for row in &rows {
+                let cells =
+                    row.iter().enumerate().map(|(i, cell)| format!("{cell:<width$}", width = width(i)));
+                out += cells.collect::<Vec<_>>().join("  ").trim_end();
+                out.push('\n');
+            }
+            out + explained() + "\n"
+        }
+    }
+}
+
+pub fn markdown(pooled: &Result<Pooled, String>) -> String {
+    match pooled {
+        Err(why) => format!("These runs are not pooled: {why}.\n"),
+        Ok(pooled) => {
+            let mut out =
+                format!("## {}\n\n| {} |\n|{}\n", title(pooled), HEAD.join(" | "), "---|".repeat(HEAD.len()));
+            for row in rows(pooled) {
+                // Writing to a String cannot fail.
+                let _ = writeln!(out, "| {} |", row.join(" | "));
+            }
+            out + "\n" + explained() + "\n"
+        }
+    }
+}
+
+fn title(pooled: &Pooled) -> String {
+    format!("Pooled over {}", pooled.over)
+}
+
+fn explained() -> &'static str {
+    "Random effects: an interval holds the mean over all such runs, and counts how far they differ (Hartung-Knapp)."
+}
+
+fn rows(pooled: &Pooled) -> Vec<[String; 5]> {
+    let each = |tolls: &[Option<f64>]| {
+        tolls.iter().map(|toll| toll.map_or("-".to_owned(), percent)).collect::<Vec<_>>().join(" ")
+    };
+    let row = |arm: &toll_record::PooledArm| {
+        let [low, high] = arm.ci95_pct.map(|end| percent(end).trim_end_matches('%').to_owned());
+        [
+            arm.name.clone(),
+            arm.outcome.clone(),
+            each(&arm.tolls_pct),
+            format!("{} [{low},{high}]", percent(arm.toll_pct)),
+            format!("{:.1}%", arm.between_pct),
+        ]
+    };
+    pooled.arms.iter().map(row).collect()
+}
