@@ -7,6 +7,8 @@
 //! `cargo test --release -p toll-stats --test noise -- --ignored --nocapture` prints the figures of
 //! docs/statistics.md, 1,000 designs for each record; without `--ignored` fewer of them are a test.
 
+#![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
+
 use toll_stats::{Placed, drift, mean, rounds, sd, sign_flip, simultaneous_sign_flips};
 
 const RECORDS: [(&str, &str); 4] = [

@@ -84,7 +84,8 @@ fn sixteen_arms_that_do_nothing_seldom_give_any_false_verdict() {
 /// Whatever the effects: none, all the same, all different, one arm against fifteen.
 #[test]
 fn all_intervals_hold_their_effects_at_once() {
-    let cases: [(&str, fn(usize) -> f64); 3] = [
+    type Effect = fn(usize) -> f64;
+    let cases: [(&str, Effect); 3] = [
         ("all alike", |_| -0.05),
         ("from 0 to 30%", |k| 0.02 * k as f64),
         ("one of 50%, the others none", |k| if k == 0 { 0.5 } else { 0.0 }),
