@@ -97,7 +97,7 @@ impl Lone {
         let mut progress = self.slot.begin(&self.mix, event, due.intended_ns, now, &mut self.rng);
         loop {
             if let (Progress::Done, Some(hold)) = (&progress, self.shared.hold)
-                && !hold.wait(due.intended_ns, &self.shared)
+                && !hold.wait(self.slot.begun_ns, &self.shared)
             {
                 // Stays under way: that is how it is counted at the end.
                 return now_ns();

@@ -53,8 +53,8 @@ pub struct Plan {
     pub prepared: bool,
     /// Events after which a connection is made anew; 0: never. Then each needs a worker of its own.
     pub reconnect_every: u64,
-    /// Each event's last reply is held back for this share of the time since the event was due, and counts as done
-    /// only then: 0.02 makes every response time 2% longer. 0: none is.
+    /// Each event's last reply is held back for this share of the time since the event began, and counts as done only
+    /// then: 0.02 makes every response time 2% longer. 0: none is.
     pub delay: f64,
     /// How long events begin, warm-up included; `None`: until stopped, and a recording until each of its
     /// events has begun, however late.

@@ -191,7 +191,7 @@ impl Worker {
     #[inline]
     fn note(&mut self, key: usize, progress: Progress, now: u64) -> Result<(), RunError> {
         if let (Progress::Done, Some(hold)) = (&progress, self.shared.hold) {
-            let until_ns = hold.until_ns(self.slots[key].intended_ns, now);
+            let until_ns = hold.until_ns(self.slots[key].begun_ns, now);
             self.slots[key].state = State::Held { until_ns };
             self.held.push(Reverse((until_ns, key)));
             return Ok(());

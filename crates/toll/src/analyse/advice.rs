@@ -3,6 +3,7 @@
 //! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
 
 use super::charts;
+use super::doses;
 use super::doubt::MOST_CAUGHT;
 use crate::catalogue;
 use crate::figures::{self, told, word};
@@ -18,7 +19,8 @@ const SAID: usize = 6;
 /// So many come with their intervals; the table has those of all.
 const SAID_WITH_INTERVALS: usize = 3;
 
-/// A sentence on the scenario's question, and one on the curves where arms were swept.
+/// A sentence on the scenario's question, and one on the curves where arms were swept; where only doses are asked for, what
+/// was found of them.
 pub fn answer(run: &RunResult, plan: &Plan) -> String {
     let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
@@ -28,6 +30,11 @@ pub fn answer(run: &RunResult, plan: &Plan) -> String {
         Some(missed) => format!("{}; but {missed}.", tolls(run, &asked).trim_end_matches('.')),
         None => tolls(run, &asked),
     };
+    let doses = doses::told(&run.doses);
+    if asked.is_empty() && !doses.is_empty() {
+        let missed = missed.map_or_else(String::new, |missed| format!(" But {missed}."));
+        return doses + &missed;
+    }
     match (curves, &missed) {
         (Some(curves), Some(missed)) if asked.is_empty() => format!("But {missed}. {}", curves.note),
         (Some(curves), None) if asked.is_empty() => curves.note.clone(),

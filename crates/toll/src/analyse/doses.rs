@@ -262,6 +262,13 @@ fn slopes(doses: &[&Given]) -> Vec<f64> {
     doses.first().into_iter().flat_map(|dose| dose.rounds.keys()).filter_map(slope).collect()
 }
 
+/// What there is to say of all kinds of which several doses were given; empty without any.
+pub fn told(lines: &[DoseLine]) -> String {
+    let several = lines.iter().filter(|line| line.doses.len() > 1);
+    let told = several.map(|line| format!("Doses of {}: {}", line.outcome, summary(line)));
+    told.collect::<Vec<_>>().join(" ")
+}
+
 /// Found against given, and where all would lie.
 pub fn charts(lines: &[DoseLine]) -> Vec<Chart> {
     let several = lines.iter().filter(|line| line.doses.len() > 1);

@@ -67,7 +67,11 @@ impl Real<'_> {
             let (stretch, executed) =
                 first_stretch(artefacts::of(line.kind), window, self.load_began_wall_us);
             match Cut::take(path, stretch, executed, line, port, &self.stage.work_dir) {
-                Ok(taken) => self.cuts.extend(taken),
+                Ok(Some(cut)) => self.cuts.push(cut),
+                Ok(None) => self.progress.say(&format!(
+                    "no second opinion on arm {}: what it wrote is empty, too large, or in another format",
+                    arm.name
+                )),
                 Err(error) => self.progress.say(&format!("no stretch of arm {}: {error:#}", arm.name)),
             }
         }
@@ -139,6 +143,10 @@ fn count_queries(
     Ok(Some(sum))
 }
 
+/// What a capture tool has not yet read from its ring when it is ended is lost: tcpdump is given packets a tenth of a second
+/// late where few come, dumpcap a quarter.
+const UNREAD_US: u64 = 300_000;
+
 /// As many whole bins from the window's begin as make a stretch of about [`CUT_BYTES`] with what led up to it since
 /// the load connected, but one at least.
 fn first_stretch(row: &artefacts::Row, window: &Closed, connected_wall_us: u64) -> (Stretch, u64) {
@@ -153,7 +161,9 @@ fn first_stretch(row: &artefacts::Row, window: &Closed, connected_wall_us: u64) 
     let share = CUT_BYTES as f64 / end.saturating_sub(begin).max(1) as f64;
     let wanted_us = ((length_us as f64 * share) as u64).saturating_sub(led_up_us);
     let bins = load.map_or(&[][..], |load| &load.first_bins);
-    let fits = |(end, _): &&(u64, u64)| end.saturating_sub(window.begin_mono_us) <= wanted_us;
+    let is_whole = |end: u64| end + UNREAD_US <= window.end_mono_us;
+    let fits =
+        |(end, _): &&(u64, u64)| end.saturating_sub(window.begin_mono_us) <= wanted_us && is_whole(*end);
     let last = bins.iter().rev().find(fits).or(bins.first()).copied();
     let (end_mono_us, executed) = last.unwrap_or((window.begin_mono_us, 0));
     let since_us = window.begin_wall_us;

@@ -23,8 +23,8 @@ use toll_record::{Artefact, ArtefactKind, QueryCount, Window};
 
 /// Who gives the second opinion.
 const COUNTER: &str = "pt-query-digest";
-/// Several bins of any driver but sysbench's, which come once a second.
-const WINDOW_S: f64 = 0.5;
+/// One bin of sysbench's, which come once a second, and time for the capture to read it.
+const WINDOW_S: f64 = 1.3;
 
 impl<W: World> Conductor<'_, W> {
     /// Has each arm on once more, for as long as it takes to set a stretch of what it writes aside.

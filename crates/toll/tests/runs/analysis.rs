@@ -196,6 +196,8 @@ fn doses_are_found_in_their_size_and_the_smallest_that_is_told_from_none_is_name
         let [low, high] = line.ci95.unwrap();
         assert!(line.ok == Some(true) && low > 0.5 && low < 1.0 && 1.0 < high && high < 1.5, "{line:?}");
     }
+    assert!(run.answer.starts_with("Doses of cpu_us_per_query: Found is "), "{}", run.answer);
+    assert!(run.advice.iter().all(|advice| !advice.contains("given")), "{:?}", run.advice);
     // One thousandth is not told from nothing; a fifth is.
     assert!(cpu.doses[0].ci95_pct.unwrap()[0] < 0.0);
     let told: Vec<f64> = cpu.doses[1..].iter().map(|dose| dose.given_pct).collect();
