@@ -53,7 +53,8 @@ fn a_restart_in_the_middle_costs_events_but_not_the_run() {
         let outcome = run_seeing(plan, |bin| {
             bins += 1;
             if bins == 10 {
-                server.restart(Duration::from_millis(300));
+                // Longer than the longest wait between two attempts: one of them finds the port closed.
+                server.restart(Duration::from_millis(1500));
             }
             after += if back == 4 { bin.tally.counts.events } else { 0 };
             back += bin.tally.counts.reconnects;
