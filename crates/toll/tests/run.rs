@@ -258,6 +258,8 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
         "A,sleep",
         "--rounds",
         "50",
+        "--window",
+        "800ms",
         "--out",
         &out,
     ]);
@@ -269,6 +271,26 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
     let result = result_of(&out);
     assert_eq!(result["complete"], false);
     assert!(arm(&result, "none")["executed"].as_u64().unwrap() > 0);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_run_of_a_given_time_chooses_its_windows_by_a_pilot_and_ends_whole() {
+    let lab = Lab::new();
+    let out = lab.path("run");
+    let asked = ["run", "tcpdump-impact", "--profile", "quick", "--arms", "A,sleep", "--rows", "500"];
+    let run = lab.toll(&[&asked[..], &["--time", "40s", "--out", &out]].concat());
+    let said = String::from_utf8_lossy(&run.stderr).into_owned();
+    assert!(run.status.success(), "{said}");
+    assert!(said.contains("3 arms in 40 s: ") && said.contains("are found in 8 runs of 10"), "{said}");
+    let plan: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(Path::new(&out).join("plan.json")).unwrap()).unwrap();
+    assert!(plan["pilot"]["noise"]["seen"].as_array().is_some_and(|seen| !seen.is_empty()), "{plan}");
+    assert!(plan["pilot"]["took_s"].as_f64().is_some_and(|s| s > 0.0), "{plan}");
+    assert!(plan["time_s"].as_f64().is_some_and(|s| s < 40.0), "{plan}");
+    let result = result_of(&out);
+    assert_eq!(result["complete"], true, "{said}");
+    assert_eq!((&result["rounds_done"], &result["window_s"]), (&result["rounds_planned"], &plan["window_s"]));
     lab.assert_nothing_left();
 }
 
@@ -289,6 +311,8 @@ fn a_killed_run_is_put_right_by_clean_and_its_directory_is_readable() {
         "A",
         "--rounds",
         "50",
+        "--window",
+        "800ms",
         "--server",
         &server.dsn(),
         "--allow-schema",
@@ -315,6 +339,9 @@ fn wrong_arguments_are_answered_in_one_line_that_says_what_to_do() {
     for (arguments, expected) in [
         (vec!["run", "no-such-scenario"], "known scenarios are tcpdump-impact"),
         (vec!["run", "tcpdump-impact", "--profile", "slow"], "it has faithful, quick, standard"),
+        (vec!["run", "tcpdump-impact", "--time", "3x"], "`x` is no unit of time"),
+        (vec!["run", "tcpdump-impact", "--find", "0%"], "above 0% and at most 100%"),
+        (vec!["run", "tcpdump-impact", "--find", "2%", "--rounds", "5"], "cannot be used with '--rounds"),
         (vec!["run", "tcpdump-impact", "--arms", "Z"], "has no arm `Z`"),
         (vec!["run", "tcpdump-impact", "--server", "mysql://root:secret@127.0.0.1:1/x"], "MYSQL_PWD"),
         (vec!["load", "read-only", "--dsn", "mysql://root:secret@127.0.0.1:1/x"], "MYSQL_PWD"),

@@ -51,7 +51,7 @@ impl Times {
             settle_s: seconds(wishes.settle.or(profile.settle)).unwrap_or(USUAL_SETTLE_S),
             settle_is_asked: wishes.settle.is_some(),
             gap_s: wishes.gap.unwrap_or(profile.gap).0,
-            pilot_s: profile.pilot.0,
+            pilot_s: pilot_s(profile, rounds, seconds(window)),
         }
     }
 
@@ -69,6 +69,18 @@ impl Times {
     /// How long a window lasts at most that something else than time ends, where its arm does not say.
     pub fn done_at_most_s(&self) -> f64 {
         self.window_s.unwrap_or_else(|| self.time_s.unwrap_or(LONGEST_CHOSEN_S) * DONE_SHARE)
+    }
+}
+
+/// Of the baseline alone, where windows and rounds are given: a profile that is a time says nothing of it, and what calm
+/// is must be known all the same.
+fn pilot_s(profile: &Profile, rounds: Option<u32>, window_s: Option<f64>) -> f64 {
+    const MOST_S: f64 = 5.0;
+    match (profile.time, rounds, window_s) {
+        (Some(_), Some(rounds), Some(window_s)) if profile.pilot.0 == 0.0 => {
+            (2.0 * f64::from(rounds) * window_s).min(MOST_S)
+        }
+        _ => profile.pilot.0,
     }
 }
 
@@ -99,7 +111,8 @@ mod tests {
         };
         let said = times("standard", said);
         assert_eq!((said.time_s, said.rounds, said.window_s), (None, Some(3), Some(2.0)));
-        assert!(!said.is_open());
+        assert!(!said.is_open() && said.pilot_s == 5.0);
+        assert_eq!(times("faithful", Wishes::default()).pilot_s, 30.0);
     }
 
     #[test]

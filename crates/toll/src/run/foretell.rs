@@ -77,7 +77,7 @@ fn too_short(plan: &Plan, times: &Times, least: &TooShort, spent_s: f64) -> anyh
     let arms = plan.order.first().map_or(0, Vec::len);
     anyhow::anyhow!(
         "{} is too little for {}: an interval needs {}, which take {} beside a pilot of {}; use --time {} or more, \
-         or fewer --arms",
+         or price fewer arms",
         lasting(times.time_s.unwrap_or(0.0)),
         counted(arms as u64, "arm"),
         counted(least.rounds.into(), "round"),
