@@ -90,6 +90,11 @@ impl Plan {
         !outcome.long_windows || self.long.is_none() || self.is_long(round)
     }
 
+    /// Whether the queries in this round's artefacts are counted: where some windows are longer, theirs are enough.
+    pub fn counts(&self, round: u32) -> bool {
+        self.long.is_none() || self.is_long(round)
+    }
+
     /// Length of windows that last for a time, in this round.
     pub fn window_of(&self, round: u32) -> f64 {
         let long = self.long.as_ref().filter(|_| self.is_long(round));

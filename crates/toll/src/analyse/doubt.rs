@@ -295,9 +295,11 @@ impl Doubt {
                 "its steady toll is the later one: let it settle, `settle = \"{:.0}s\"` in the arm, or --settle",
                 slope.late_s[0]
             ),
-            Doubt::Noisy { .. } => "quieten the host, or use longer windows and more rounds".into(),
+            Doubt::Noisy { .. } => "quieten the host, or give the run more time (--time): more rounds, rather than longer windows".into(),
             Doubt::LowPower { rounds, .. } => match rounds {
-                Some(rounds) => format!("run with --rounds {rounds} to find effects as small as that"),
+                Some(rounds) => {
+                    format!("run with --rounds {rounds} to find effects as small as that, or let --find choose")
+                }
                 None => "no sensible number of rounds finds that here: quieten the host".into(),
             },
             Doubt::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),

@@ -214,7 +214,8 @@ pub fn artefacts(
     doubts: &mut Vec<Doubt>,
 ) {
     for (i, arm) in recorded.plan.arms.iter().enumerate() {
-        let of = arms.windows[i].present().count();
+        let rounds = arms.windows[i].by_round.iter().enumerate();
+        let of = rounds.filter(|(round, m)| m.is_some() && recorded.plan.counts(*round as u32)).count();
         let found = artefacts.get(&i);
         if let Some(packets) = found.and_then(|a| a.result.packet_counts).filter(|p| p.dropped > 0) {
             doubts.push(Doubt::PacketsDropped {

@@ -37,9 +37,11 @@ impl Real<'_> {
             note: None,
         };
         let port = self.stage.server_of(&arm.name).map(|standing| standing.port);
-        match count_queries(row, treatment, window, port) {
-            Ok(count) => line.queries = count,
-            Err(error) => line.note = Some(format!("not counted: {error:#}")),
+        if place.counted {
+            match count_queries(row, treatment, window, port) {
+                Ok(count) => line.queries = count,
+                Err(error) => line.note = Some(format!("not counted: {error:#}")),
+            }
         }
         if self.rehearsal.is_some() {
             // Counted for the time that it takes.

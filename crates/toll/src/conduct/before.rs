@@ -107,7 +107,7 @@ impl<W: World> Conductor<'_, W> {
 
     pub(super) fn rehearsed(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
         self.world.rehearse(true);
-        let closed = self.trial(arm, Place { settle_s, ..Place::default() });
+        let closed = self.trial(arm, Place { settle_s, counted: true, ..Place::default() });
         self.world.rehearse(false);
         closed
     }

@@ -13,6 +13,7 @@ mod progress;
 mod readings;
 mod real;
 mod second_opinion;
+mod so_far;
 #[cfg(test)]
 mod tests;
 mod trial;
@@ -28,6 +29,7 @@ use crate::clock;
 use crate::counted::counted;
 use crate::plan;
 use anyhow::Context;
+use so_far::SoFar;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -140,6 +142,7 @@ impl<W: World> Conductor<'_, W> {
         let trials = plan.order.iter().map(Vec::len).sum();
         let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
         let mut pace = Pace::begin(plan, self.world.now_us());
+        let mut so_far = SoFar::of(plan);
         for (round, order) in (0u32..).zip(&plan.order) {
             if !pace.fits(round, self.world.now_us()) {
                 self.world.say(&format!("the time given is up after {}", counted(round.into(), "round")));
@@ -154,7 +157,7 @@ impl<W: World> Conductor<'_, W> {
                 let arm =
                     in_round(plan, arm.with_context(|| format!("the plan has no arm `{name}`"))?, round);
                 let settle_s = arm.settle_s + jitters[number as usize] * plan.window_of(round);
-                let place = Place { trial: number, round, settle_s };
+                let place = Place { trial: number, round, settle_s, counted: plan.counts(round) };
                 number += 1;
                 let tries = tries.entry(name).or_default();
                 if tries.hopeless() {
@@ -163,7 +166,10 @@ impl<W: World> Conductor<'_, W> {
                 self.server_restarted()?;
                 self.world.show(place, name);
                 match self.trial(&arm, place) {
-                    Ok(Some(_)) => tries.windows += 1,
+                    Ok(Some(closed)) => {
+                        tries.windows += 1;
+                        so_far.saw(name, round, &closed);
+                    }
                     Ok(None) => return Ok(Ending::Interrupted),
                     Err(error) => self.failed(&arm, place, error, tries)?,
                 }
@@ -175,6 +181,9 @@ impl<W: World> Conductor<'_, W> {
                 }
             }
             pace.ended(round, self.world.now_us());
+            if let Some(pct) = so_far.finds_pct() {
+                self.world.show_precision(pct);
+            }
             if plan.early_stop && (self.enough)()? {
                 return Ok(Ending::Early);
             }

@@ -8,7 +8,7 @@ use crate::treatment::Reading;
 use crate::workload::{Live, WindowLoad};
 use anyhow::{anyhow, bail};
 use hdrhistogram::Histogram;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 use toll_record::{Arm, Bin, Cpu, Meter as Counts, ProcessEnd, Step, TrialLine};
 
@@ -52,6 +52,8 @@ pub struct Pretended {
     looked_at_server: u32,
     rehearsing: bool,
     pub lines: Vec<TrialLine>,
+    /// What the user was shown of the run's precision, percent.
+    pub shown: RefCell<Vec<f64>>,
     /// What was done, in order.
     pub done: Vec<String>,
 }
@@ -80,6 +82,7 @@ impl Pretended {
             looked_at_server: 0,
             rehearsing: false,
             lines: Vec::new(),
+            shown: RefCell::default(),
             done: Vec::new(),
         }
     }
@@ -272,6 +275,10 @@ impl World for Pretended {
     }
 
     fn say(&self, _text: &str) {}
+
+    fn show_precision(&self, finds_pct: f64) {
+        self.shown.borrow_mut().push(finds_pct);
+    }
 
     fn show(&self, _place: Place, _arm: &str) {}
 }

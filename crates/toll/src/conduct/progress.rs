@@ -39,6 +39,8 @@ struct Place {
     done_after: Duration,
     what: String,
     load: String,
+    /// How small an effect is found so far.
+    finds: String,
     last_line: Option<Instant>,
 }
 
@@ -84,6 +86,13 @@ impl Progress {
         }
     }
 
+    /// The smallest effect that is found so far, percent.
+    pub fn finds(&self, pct: f64) {
+        if let Ok(mut place) = self.place.lock() {
+            place.finds = format!("  finds {pct:.1}% so far");
+        }
+    }
+
     /// The load, as of now.
     pub fn feed(&self, live: Option<Live>) {
         if let (Some(live), Ok(mut place)) = (live, self.place.lock()) {
@@ -100,10 +109,10 @@ impl Progress {
         let left = left(&self.ahead(), place, begun.elapsed()).as_secs();
         let left = format!("{}:{:02} left", left / 60, left % 60);
         if !self.plain {
-            self.bar.set_message(format!("{:>22}  {left}", place.load));
+            self.bar.set_message(format!("{:>22}{}  {left}", place.load, place.finds));
         } else if place.last_line.is_none_or(|at| at.elapsed() >= PLAIN_EVERY) {
             let load = if place.load.is_empty() { "its load begins" } else { &place.load };
-            tell!("toll: {}, {load}  {left}", place.what);
+            tell!("toll: {}, {load}{}  {left}", place.what, place.finds);
             place.last_line = Some(Instant::now());
         }
     }

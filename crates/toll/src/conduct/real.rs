@@ -321,6 +321,10 @@ impl World for Real<'_> {
         self.progress.say(text);
     }
 
+    fn show_precision(&self, finds_pct: f64) {
+        self.progress.finds(finds_pct);
+    }
+
     fn show(&self, place: Place, arm: &str) {
         self.progress.trial(place.round, place.trial, arm);
     }

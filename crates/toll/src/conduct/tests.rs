@@ -379,3 +379,17 @@ fn each_arm_settles_for_its_own_time() {
         assert!((asked..=asked + 2 * BIN_US).contains(&(begin.mono_us - ready.mono_us)), "{}", ready.arm);
     }
 }
+
+#[test]
+fn how_small_an_effect_is_found_is_shown_from_the_first_rounds_that_can_tell() {
+    let mut plan = plan(vec![timed("none"), timed("tool"), timed("other")], 12);
+    plan.outcomes.clone_from(&crate::catalogue::CATALOGUE.outcomes);
+    let mut world = Pretended::new(Fault::None);
+    run(&plan, &mut world).unwrap();
+    // Two treatments at 2.5% each need seven rounds; the pretended load never varies.
+    assert_eq!(*world.shown.borrow(), [0.0; 6]);
+    plan.primary = "cpu_us_per_query".into();
+    let mut world = Pretended::new(Fault::None);
+    run(&plan, &mut world).unwrap();
+    assert!(world.shown.borrow().is_empty(), "the load's bins say nothing of CPU");
+}

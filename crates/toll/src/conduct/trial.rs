@@ -19,6 +19,8 @@ pub struct Place {
     pub round: u32,
     /// From switching on to the earliest begin of the window.
     pub settle_s: f64,
+    /// Whether the queries in what it leaves are counted.
+    pub counted: bool,
 }
 
 /// A window that was measured, as it came to be.

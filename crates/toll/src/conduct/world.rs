@@ -67,6 +67,8 @@ pub trait World {
     fn check_record(&self) -> anyhow::Result<()>;
     /// A line for the user.
     fn say(&self, text: &str);
+    /// The smallest effect on the primary outcome, percent, that the rounds so far find.
+    fn show_precision(&self, finds_pct: f64);
     /// A trial begins.
     fn show(&self, place: Place, arm: &str);
 }

@@ -40,7 +40,7 @@ fn slots(plan: &Plan) -> Vec<Slot> {
 
 /// Seconds that this round of a plan takes, as far as is known.
 pub fn expected_round_s(plan: &Plan, round: u32) -> f64 {
-    round_s(&slots(plan), plan.gap_s, plan.jitter, plan.window_of(round))
+    round_s(&slots(plan), plan.gap_s, plan.jitter, plan.window_of(round), plan.counts(round))
 }
 
 /// Seconds that all trials of a plan take, as far as is known; no more than they are given.
