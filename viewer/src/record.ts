@@ -606,9 +606,43 @@ held_in?: HeldIn | null,
  */
 planned_mde_pct: number | null, 
 /**
+ * Whether the rounds lie in parts that are apart in time; absent: they follow each other at once.
+ */
+spread?: Spread | null, 
+/**
  * What was found before the first trial; absent where nothing was looked for.
  */
 pilot?: Pilot | null, };
+
+/**
+ * What several runs say together, or several parts of one.
+ */
+export type Pooled = { 
+/**
+ * How many there are, in words: `3 runs`, `6 parts of this run`.
+ */
+over: string, 
+/**
+ * In the order of the plan.
+ */
+arms: Array<PooledArm>, };
+
+/**
+ * One arm over several runs, in the outcome that it is judged by.
+ */
+export type PooledArm = { name: string, outcome: string, 
+/**
+ * Of each run, in their order; absent where it does not say.
+ */
+tolls_pct: Array<number | null>, toll_pct: number, 
+/**
+ * Of the mean over all such runs, the spread between them included.
+ */
+ci95_pct: [number, number], 
+/**
+ * Standard deviation of the toll between runs beyond their own errors.
+ */
+between_pct: number, };
 
 /**
  * A process of a treatment, or several joined by pipes.
@@ -759,7 +793,11 @@ doses?: Array<DoseLine>, mde: Mde | null, stalls: Array<StallSpan>, self_cost: S
 /**
  * Scenario-specific figures; whoever draws needs to know nothing of the scenario.
  */
-charts: Array<Chart>, };
+charts: Array<Chart>, 
+/**
+ * The parts of a run that was spread over hours, taken together.
+ */
+parts?: Pooled | null, };
 
 /**
  * One server, and the arms that are measured on it.
@@ -851,6 +889,19 @@ export type Signal = "INT" | "TERM" | "KILL" | "USR1";
  * Which readings of a window an outcome is made of.
  */
 export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "trial", column: TrialColumn, };
+
+/**
+ * Rounds in parts that are apart in time, so that what a host is like at one hour is not taken for what it is like.
+ */
+export type Spread = { 
+/**
+ * From the first part's begin; each part begins as far behind the one before.
+ */
+over_s: number, 
+/**
+ * The first round of each part but the first.
+ */
+begins: Array<number>, };
 
 /**
  * A stretch in which the host did (nearly) nothing for its clients.

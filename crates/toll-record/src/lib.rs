@@ -31,7 +31,7 @@ pub use outcome::{
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
     Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
-    Signal, Treatment, Window, Workload,
+    Signal, Spread, Treatment, Window, Workload,
 };
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, ControlCheck, Dose,

@@ -64,6 +64,9 @@ pub struct RunResult {
     pub advice: Vec<String>,
     /// Scenario-specific figures; whoever draws needs to know nothing of the scenario.
     pub charts: Vec<Chart>,
+    /// The parts of a run that was spread over hours, taken together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Pooled>,
 }
 
 /// Rounds of longer windows.
@@ -104,11 +107,11 @@ pub struct ArmResult {
     pub notes: Vec<String>,
 }
 
-/// What several runs say together.
+/// What several runs say together, or several parts of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Pooled {
-    /// How many there are, in words: `3 runs`.
+    /// How many there are, in words: `3 runs`, `6 parts of this run`.
     pub over: String,
     /// In the order of the plan.
     pub arms: Vec<PooledArm>,

@@ -15,7 +15,7 @@ fn verdict_of(seed: u64, rounds: usize, effect: f64, margin: f64) -> Verdict {
 #[test]
 fn the_minimal_detectable_effect_is_found_four_times_in_five() {
     for rounds in [8, 12, 20] {
-        let effect = minimal_detectable_effect(SD, rounds as u32, 0.05, 0.8).unwrap();
+        let effect = minimal_detectable_effect(SD, rounds as u32, 0.05, 1, 0.8).unwrap();
         let what = format!("costly at the minimal detectable effect, {rounds} rounds");
         let share =
             share_pct(&what, 0..RUNS, |seed| verdict_of(seed, rounds, -effect, 0.0) == Verdict::Costly);
@@ -42,7 +42,7 @@ fn an_effect_at_the_margin_is_seldom_called_none_and_no_effect_needs_the_rounds(
         verdict_of(seed, 60, -0.02, 0.02) == Verdict::NoEffect
     });
     assert!(wrong <= 2.5 + 3.5 * 0.5, "{wrong}");
-    let rounds = rounds_needed(SD, 0.02, 0.05, 0.8).unwrap() as usize;
+    let rounds = rounds_needed(SD, 0.02, 0.05, 1, 0.8).unwrap() as usize;
     let few = share_pct("nothing lost, called no effect at a margin of 2%, 6 rounds", 0..RUNS, |seed| {
         verdict_of(seed, 6, 0.0, 0.02) == Verdict::NoEffect
     });

@@ -91,6 +91,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
             "Full picture: A. Least cost for nearly all queries: B.".into(),
             "A 100 Mb/s link would not carry H.".into(),
         ],
+        parts: None,
         charts: charts(note),
         arms,
     };

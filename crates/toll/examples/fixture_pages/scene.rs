@@ -204,6 +204,7 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         order,
         jitter: 0.2,
         planned_mde_pct: None,
+        spread: None,
         pilot: None,
         started_wall_us: STARTED_WALL_US,
     }

@@ -89,8 +89,9 @@ fn holds([low, high]: [f64; 2], value: f64) -> bool {
 }
 
 /// What this run could find: from the spread of the A/A differences, else from the median spread over
-/// the treatments.
+/// the treatments. They are judged together: each has its share of alpha, as where it was foretold.
 pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
+    let treatments = arms.iter().filter(|(role, _)| *role == Role::Treatment).count() as u32;
     let spread = |role: Role| -> Vec<(f64, usize)> {
         let enough = arms.iter().filter(|(r, c)| *r == role && c.pairs.d.len() > 1);
         enough.map(|(_, c)| (toll_stats::sd(&c.pairs.d), c.pairs.d.len())).collect()
@@ -103,7 +104,7 @@ pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
     let spreads: Vec<f64> = known.iter().map(|k| k.0).collect();
     let sd = (!spreads.is_empty()).then(|| toll_stats::median(&spreads));
     let achieved = sd.zip(rounds).and_then(|(sd, n)| {
-        toll_stats::minimal_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, POWER)
+        toll_stats::minimal_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
     });
     // On the scale of the differences: logarithms, or the outcome's unit.
     let (is_ratio, margin) = match catalogue::definition(&plan.outcomes, &plan.primary) {
@@ -112,7 +113,7 @@ pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
         }
         outcome => (false, outcome.and_then(|outcome| outcome.margin)),
     };
-    let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, POWER);
+    let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, treatments, POWER);
     let mde = Mde {
         planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
         achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::toll_pct),

@@ -93,6 +93,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     }
 
     let precision = precision::chart(plan, &trials.windows, &compared);
+    let parts = pool::parts(plan, &compared);
     let mut result = RunResult {
         format: FORMAT,
         toll_version: plan.toll_version.clone(),
@@ -133,6 +134,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         warnings: doubts.iter().map(Doubt::warning).collect::<Vec<Warning>>(),
         advice: Vec::new(),
         charts: Vec::new(),
+        parts,
     };
     result.charts = charts::charts(plan, &result.arms);
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));

@@ -1,11 +1,13 @@
-//! What do several like runs say together, and how far do they differ?
+//! What do several like runs say together, or the parts of one that lie hours apart, and how far do they differ?
 //!
 //! An interval speaks of its run: another day's run may differ by more. What arms are judged by is pooled over the
 //! runs, their spread included.
 
 use super::advice::{judged, judged_by};
+use super::compare::Compared;
 use crate::counted::counted;
-use toll_record::{ArmResult, Outcome, Pooled, PooledArm, Role, RunResult};
+use std::collections::BTreeMap;
+use toll_record::{ArmResult, Compare, Outcome, Plan, Pooled, PooledArm, Role, RunResult};
 use toll_stats::{Estimate, toll_pct};
 
 /// Pools runs of one question on one host.
@@ -25,6 +27,26 @@ pub fn pool(runs: &[RunResult]) -> Result<Pooled, String> {
     let arms = first.arms.iter().filter(|arm| arm.role != Role::Baseline);
     let arms: Vec<PooledArm> = arms.filter_map(|arm| pooled_arm(first, arm, runs)).collect();
     Ok(Pooled { over: counted(runs.len() as u64, "run"), arms })
+}
+
+/// Pools the parts of a run that was spread over hours; `None`: it was not.
+pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Pooled> {
+    let parts = plan.spread.as_ref()?.begins.len() + 1;
+    let arms = (0..plan.arms.len()).filter(|&i| plan.arms[i].role != Role::Baseline).filter_map(|i| {
+        let name = super::compare::judged_by(plan, i);
+        let of_arm = compared[i].get(name).filter(|c| c.measure() == Compare::LogRatio)?;
+        let mut by_part: Vec<Vec<f64>> = vec![Vec::new(); parts];
+        for (d, round) in of_arm.pairs.d.iter().zip(&of_arm.pairs.rounds) {
+            by_part[plan.part_of(*round as u32)].push(*d);
+        }
+        let of_part = |d: &Vec<f64>| {
+            let standard_error = toll_stats::sd(d) / (d.len() as f64).sqrt();
+            let known = d.len() > 1 && standard_error > 0.0;
+            known.then(|| Estimate { value: toll_stats::mean(d), standard_error })
+        };
+        together(&plan.arms[i].name, name, by_part.iter().map(of_part).collect(), plan.alpha)
+    });
+    Some(Pooled { over: format!("{} of this run", counted(parts as u64, "part")), arms: arms.collect() })
 }
 
 /// What keeps two runs from asking the same of the same host.
@@ -50,13 +72,16 @@ fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[RunResult]) -> Option<
         let same = run.arms.iter().find(|other| other.name == arm.name)?;
         judged(run, same).filter(|_| judged_by(run, same) == name).and_then(estimate)
     };
-    let found: Vec<Option<Estimate>> = runs.iter().map(of_run).collect();
+    together(&arm.name, name, runs.iter().map(of_run).collect(), first.alpha)
+}
+
+fn together(arm: &str, outcome: &str, found: Vec<Option<Estimate>>, alpha: f64) -> Option<PooledArm> {
     let known: Vec<Estimate> = found.iter().flatten().copied().collect();
-    let together = toll_stats::pooled(&known, first.alpha).ok()?;
+    let together = toll_stats::pooled(&known, alpha).ok()?;
     let interval = together.interval.toll_pct();
     Some(PooledArm {
-        name: arm.name.clone(),
-        outcome: name.to_owned(),
+        name: arm.to_owned(),
+        outcome: outcome.to_owned(),
         tolls_pct: found.iter().map(|of| of.map(|estimate| toll_pct(estimate.value))).collect(),
         toll_pct: toll_pct(together.estimate),
         ci95_pct: [interval.low, interval.high],

@@ -21,7 +21,7 @@ pub struct Run {
     scenario: Option<String>,
     /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
-        "scenario", "profile", "driver", "arms", "time", "find", "rounds", "window", "settle", "gap", "rows", "tables",
+        "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
         "table_rows", "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
     ])]
     plan: Option<PathBuf>,
@@ -42,6 +42,9 @@ pub struct Run {
     /// The smallest effect that is to be found; without --time as long as that takes
     #[arg(long, value_name = "2%", value_parser = percent, conflicts_with = "rounds")]
     find: Option<f64>,
+    /// Lay the run out in parts over so long a time, the load at rest between them: how far do they differ?
+    #[arg(long, value_name = "3h")]
+    spread: Option<Seconds>,
     /// Rounds, as many as you say; an interval at 95% needs at least 6
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ROUNDS)))]
     rounds: Option<u32>,
@@ -111,6 +114,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         arms: arguments.arms,
         time: arguments.time,
         find_pct: arguments.find,
+        spread: arguments.spread,
         rounds: arguments.rounds,
         window: arguments.window,
         settle: arguments.settle,

@@ -27,6 +27,7 @@ pub use world::World;
 
 use crate::clock;
 use crate::counted::counted;
+use crate::figures;
 use crate::plan;
 use anyhow::Context;
 use so_far::SoFar;
@@ -144,6 +145,9 @@ impl<W: World> Conductor<'_, W> {
         let mut pace = Pace::begin(plan, self.world.now_us());
         let mut so_far = SoFar::of(plan);
         for (round, order) in (0u32..).zip(&plan.order) {
+            if !self.await_part(round, &mut pace)? {
+                return Ok(Ending::Interrupted);
+            }
             if !pace.fits(round, self.world.now_us()) {
                 self.world.say(&format!("the time given is up after {}", counted(round.into(), "round")));
                 return Ok(Ending::Done);
@@ -189,6 +193,38 @@ impl<W: World> Conductor<'_, W> {
             }
         }
         Ok(Ending::Done)
+    }
+
+    /// Waits for a part of the run to be due, the load at rest, and warms it up; false when interrupted.
+    fn await_part(&mut self, round: u32, pace: &mut Pace) -> anyhow::Result<bool> {
+        const WARM_UP_S: f64 = 5.0;
+        /// Whether the server still stands, and what keeps others away from it.
+        const LOOK_US: u64 = 60_000_000;
+        let Some(due_s) = self.plan.spread.as_ref().and_then(|spread| spread.due_s(round)) else {
+            return Ok(true);
+        };
+        let rests_us = self.world.now_us();
+        let due_us = pace.first_us + (due_s * 1e6) as u64;
+        self.world.stop_load()?;
+        if rests_us < due_us {
+            self.world.say(&format!(
+                "part {} of the run begins in {}",
+                self.plan.part_of(round) + 1,
+                figures::duration_s((due_us - rests_us) as f64 / 1e6)
+            ));
+        }
+        while self.world.now_us() < due_us {
+            let next = due_us.min(self.world.now_us() + LOOK_US);
+            if !self.world.sleep_until(next) {
+                return Ok(false);
+            }
+            self.server_restarted()?;
+        }
+        let baseline = self.arm(&self.plan.baseline)?;
+        let warm = Arm { window: Window::Time { s: WARM_UP_S }, artefact: None, ..baseline };
+        let warmed = self.rehearsed(&warm, 0.0)?.is_some();
+        pace.rested(self.world.now_us() - rests_us);
+        Ok(warmed)
     }
 
     /// Writes down why a trial has no window; an error where the run cannot go on either.
@@ -251,6 +287,9 @@ fn in_round<'a>(plan: &Plan, arm: &'a Arm, round: u32) -> Cow<'a, Arm> {
 /// How long rounds take, and whether one more fits into the time that the plan gives.
 struct Pace<'a> {
     plan: &'a Plan,
+    /// When the first round began.
+    first_us: u64,
+    /// The same, put off by what parts of the run lay apart.
     begun_us: u64,
     round_begun_us: u64,
     /// Rounds that have ended and what they took, microseconds; of long windows apart.
@@ -259,7 +298,7 @@ struct Pace<'a> {
 
 impl<'a> Pace<'a> {
     fn begin(plan: &'a Plan, now_us: u64) -> Self {
-        Self { plan, begun_us: now_us, round_begun_us: now_us, taken: [(0, 0); 2] }
+        Self { plan, first_us: now_us, begun_us: now_us, round_begun_us: now_us, taken: [(0, 0); 2] }
     }
 
     /// The first one always does: a run without any says nothing.
@@ -270,6 +309,12 @@ impl<'a> Pace<'a> {
             (rounds, us) => us as f64 / rounds as f64 / 1e6,
         };
         (now_us - self.begun_us) as f64 / 1e6 + takes_s <= time_s
+    }
+
+    /// No trial was made for so long.
+    fn rested(&mut self, us: u64) {
+        self.begun_us += us;
+        self.round_begun_us += us;
     }
 
     fn ended(&mut self, round: u32, now_us: u64) {

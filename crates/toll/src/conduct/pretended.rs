@@ -155,6 +155,7 @@ impl World for Pretended {
     }
 
     fn stop_load(&mut self) -> anyhow::Result<()> {
+        self.done.push("stop load".into());
         self.meter = None;
         Ok(())
     }

@@ -52,9 +52,10 @@ impl<'a> SoFar<'a> {
         if spreads.is_empty() {
             return None;
         }
-        let alpha = self.plan.alpha / pairs.len() as f64;
         let sd = toll_stats::median(&spreads);
         let rounds = u32::try_from(rounds).ok()?;
-        toll_stats::minimal_detectable_effect(sd, rounds, alpha, POWER).map(toll_stats::toll_pct)
+        let found =
+            toll_stats::minimal_detectable_effect(sd, rounds, self.plan.alpha, pairs.len() as u32, POWER);
+        found.map(toll_stats::toll_pct)
     }
 }

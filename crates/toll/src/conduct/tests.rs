@@ -386,10 +386,34 @@ fn how_small_an_effect_is_found_is_shown_from_the_first_rounds_that_can_tell() {
     plan.outcomes.clone_from(&crate::catalogue::CATALOGUE.outcomes);
     let mut world = Pretended::new(Fault::None);
     run(&plan, &mut world).unwrap();
-    // Two treatments at 2.5% each need seven rounds; the pretended load never varies.
-    assert_eq!(*world.shown.borrow(), [0.0; 6]);
+    // Six rounds are the fewest; the pretended load never varies.
+    assert_eq!(*world.shown.borrow(), [0.0; 7]);
     plan.primary = "cpu_us_per_query".into();
     let mut world = Pretended::new(Fault::None);
     run(&plan, &mut world).unwrap();
     assert!(world.shown.borrow().is_empty(), "the load's bins say nothing of CPU");
+}
+
+#[test]
+fn parts_of_a_run_begin_when_they_are_due_with_the_load_at_rest_between_them() {
+    let mut plan = plan(vec![timed("none"), timed("tool")], 6);
+    plan.spread = Some(toll_record::Spread { over_s: 3_000.0, begins: vec![2, 4] });
+    // What lies between the parts is not of the time that is given.
+    plan.time_s = Some(60.0);
+    let mut world = Pretended::new(Fault::None);
+    let begun_us = world.now_us.get();
+    assert_eq!(run(&plan, &mut world).unwrap(), Ending::Done);
+    let begins: Vec<u64> = world.windows().iter().map(|window| window.1 - begun_us).collect();
+    assert_eq!(begins.len(), 12);
+    assert!(begins[3] < 10_000_000 && begins[7] < 1_020_000_000, "{begins:?}");
+    for (window, due_us) in [(4, 1_000_000_000), (8, 2_000_000_000)] {
+        // Warmed up for five seconds, then settled.
+        let late_us = begins[window] - due_us;
+        assert!((5_000_000..9_000_000).contains(&late_us), "{window}: {late_us}");
+    }
+    assert_eq!(world.done.iter().filter(|done| *done == "stop load").count(), 2, "{:?}", world.done);
+
+    let mut interrupted = Pretended::new(Fault::Interrupt(500_000_000));
+    assert_eq!(run(&plan, &mut interrupted).unwrap(), Ending::Interrupted);
+    assert_eq!(interrupted.windows().len(), 4, "the first part");
 }

@@ -125,11 +125,7 @@ impl Question {
                 share * noise::variance(noise, window_s, apart as f64 * slot_s)
             })
             .sum();
-        toll_stats::minimal_detectable_effect(variance.sqrt(), rounds, self.family_alpha(), POWER)
-    }
-
-    fn family_alpha(&self) -> f64 {
-        self.alpha / f64::from(self.treatments.max(1))
+        toll_stats::minimal_detectable_effect(variance.sqrt(), rounds, self.alpha, self.treatments, POWER)
     }
 
     /// Fewer give no interval; treatments that are judged together need no more than one by itself.

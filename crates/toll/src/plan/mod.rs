@@ -11,6 +11,7 @@ mod chosen;
 mod hidden;
 pub mod noise;
 mod setup;
+mod spread;
 mod sweep;
 mod times;
 
@@ -18,6 +19,7 @@ pub use again::again;
 pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
 pub use chosen::{apply, expected_round_s, expected_s, long_titles, noise_tells, pilot_s, question, settle};
 pub use hidden::{check_whole, hidden};
+pub use spread::spread;
 pub use times::{LONGEST_CHOSEN_S, Times};
 
 use crate::catalogue::CATALOGUE;
@@ -42,6 +44,8 @@ pub struct Wishes {
     pub time: Option<Seconds>,
     /// An effect that is to be found, percent.
     pub find_pct: Option<f64>,
+    /// Parts over so long a time.
+    pub spread: Option<Seconds>,
     pub rounds: Option<u32>,
     pub window: Option<Seconds>,
     pub settle: Option<Seconds>,
@@ -92,6 +96,9 @@ impl Settled {
         profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
         for rate in &wishes.rates {
             check_rate(*rate)?;
+        }
+        if let Some((over, time_s)) = wishes.spread.zip(times.time_s) {
+            spread::check(over.0, time_s)?;
         }
         if scenario.subject == Subject::Host && (wishes.driver.is_some() || wishes.sweep.is_some()) {
             bail!(
@@ -249,6 +256,7 @@ impl Settled {
             started_wall_us: clock::wall_us(),
             held_in: Some(facts.held_in),
             planned_mde_pct: None,
+            spread: None,
             pilot: None,
         };
         plan.order = order(&plan, plan.rounds);
@@ -393,6 +401,18 @@ mod tests {
         let names: Vec<_> =
             Settled::new(scenario(), &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
         assert_eq!(names, ["none", "B"]);
+    }
+
+    #[test]
+    fn a_run_is_spread_over_more_than_it_takes() {
+        let wishes = |over_s| Wishes {
+            time: Some(Seconds(600.0)),
+            spread: Some(Seconds(over_s)),
+            ..Wishes::default()
+        };
+        let said = Settled::new(scenario(), &wishes(600.0)).unwrap_err().to_string();
+        assert!(said.contains("--spread over 10 min 00 s leaves no pause"), "{said}");
+        assert!(Settled::new(scenario(), &wishes(7_200.0)).is_ok());
     }
 
     #[test]

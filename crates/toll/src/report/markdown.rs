@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, notes};
+use super::{doses, notes, pooled};
 use crate::analyse::margin;
 use std::fmt::Write;
 use toll_record::RunResult;
@@ -54,6 +54,9 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
         if let Some(why) = &arm.unavailable {
             writeln!(out, "- `{}` ({}) not measured: {}", arm.name, safe(&arm.title), safe(why))?;
         }
+    }
+    if let Some(parts) = &run.parts {
+        writeln!(out, "\n{}", pooled::markdown_table(parts))?;
     }
     if !run.advice.is_empty() {
         writeln!(out, "\n### Advice\n")?;

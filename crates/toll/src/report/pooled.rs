@@ -4,49 +4,49 @@ use crate::figures::percent;
 use std::fmt::Write;
 use toll_record::Pooled;
 
-const HEAD: [&str; 5] = ["arm", "outcome", "each run", "together", "between runs"];
+const HEAD: [&str; 5] = ["arm", "outcome", "each", "together", "between them"];
+const EXPLAINED: &str = "Random effects: an interval holds the mean over all of them, and counts how far they differ (Hartung-Knapp).";
 
-/// A table for a terminal, ending in a line end; `why_not`: the runs are not alike.
+/// Several runs, for a terminal, ending in a line end.
 pub fn text(pooled: &Result<Pooled, String>) -> String {
-    match pooled {
-        Err(why) => format!("These runs are not pooled: {why}.\n"),
-        Ok(pooled) => {
-            let rows: Vec<[String; 5]> =
-                std::iter::once(HEAD.map(str::to_owned)).chain(rows(pooled)).collect();
-            let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-            let mut out = title(pooled) + "\n";
-            for row in &rows {
-                let cells =
-                    row.iter().enumerate().map(|(i, cell)| format!("{cell:<width$}", width = width(i)));
-                out += cells.collect::<Vec<_>>().join("  ").trim_end();
-                out.push('\n');
-            }
-            out + explained() + "\n"
-        }
-    }
+    pooled.as_ref().map_or_else(|why| unlike(why), table)
 }
 
+/// Several runs as GitHub has them.
 pub fn markdown(pooled: &Result<Pooled, String>) -> String {
-    match pooled {
-        Err(why) => format!("These runs are not pooled: {why}.\n"),
-        Ok(pooled) => {
-            let mut out =
-                format!("## {}\n\n| {} |\n|{}\n", title(pooled), HEAD.join(" | "), "---|".repeat(HEAD.len()));
-            for row in rows(pooled) {
-                // Writing to a String cannot fail.
-                let _ = writeln!(out, "| {} |", row.join(" | "));
-            }
-            out + "\n" + explained() + "\n"
-        }
+    pooled.as_ref().map_or_else(|why| unlike(why), markdown_table)
+}
+
+fn unlike(why: &str) -> String {
+    format!("These runs are not pooled: {why}.\n")
+}
+
+/// For a terminal, ending in a line end.
+pub fn table(pooled: &Pooled) -> String {
+    let rows: Vec<[String; 5]> = std::iter::once(HEAD.map(str::to_owned)).chain(rows(pooled)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let mut out = title(pooled) + "\n";
+    for row in &rows {
+        let cells = row.iter().enumerate().map(|(i, cell)| format!("{cell:<width$}", width = width(i)));
+        out += cells.collect::<Vec<_>>().join("  ").trim_end();
+        out.push('\n');
     }
+    out + EXPLAINED + "\n"
+}
+
+/// As GitHub has them, ending in a line end.
+pub fn markdown_table(pooled: &Pooled) -> String {
+    let rules = "---|".repeat(HEAD.len());
+    let mut out = format!("### {}\n\n| {} |\n|{rules}\n", title(pooled), HEAD.join(" | "));
+    for row in rows(pooled) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "| {} |", row.join(" | "));
+    }
+    out + "\n" + EXPLAINED + "\n"
 }
 
 fn title(pooled: &Pooled) -> String {
     format!("Pooled over {}", pooled.over)
-}
-
-fn explained() -> &'static str {
-    "Random effects: an interval holds the mean over all such runs, and counts how far they differ (Hartung-Knapp)."
 }
 
 fn rows(pooled: &Pooled) -> Vec<[String; 5]> {

@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, notes};
+use super::{doses, notes, pooled};
 use crate::analyse::margin;
 use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
@@ -32,6 +32,10 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     }
     out.push('\n');
     table(&mut out, run, ink);
+    if let Some(parts) = &run.parts {
+        out.push('\n');
+        out += &pooled::table(parts);
+    }
     section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
     section(&mut out, ink, "Doses", doses::lines(run).into_iter());
     let notes = notes::notes(run).into_iter().map(|(arms, note)| ("-", format!("{arms}: {note}")));

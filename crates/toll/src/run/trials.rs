@@ -51,6 +51,9 @@ pub(super) fn trials(
                 let mut plan = piloted(draft, settled, &mut world, interrupt)?;
                 if !interrupt.raised() {
                     settle_lengths(&mut plan, &settled.times, begun, &progress)?;
+                    if let Some(over) = wishes.spread {
+                        plan::spread(&mut plan, over.0)?;
+                    }
                 }
                 plan
             }

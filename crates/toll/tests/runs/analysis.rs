@@ -664,3 +664,24 @@ fn like_runs_are_pooled_with_the_spread_between_them_and_unlike_ones_are_not() {
     assert_eq!(analyse::pool(&runs).unwrap_err(), "they differ in host");
     assert!(analyse::pool(&runs[..1]).is_err());
 }
+
+#[test]
+fn the_parts_of_a_run_that_was_spread_over_hours_are_taken_together() {
+    let arms =
+        vec![SyntheticArm::new("B", Role::Treatment, 1.12), SyntheticArm::new("none-2", Role::Aa, 1.0)];
+    let mut recorded = Synthetic::with(1, 24, arms).record();
+    assert!(analyse::analyse(&recorded).parts.is_none());
+    recorded.plan.spread = Some(Spread { over_s: 9_000.0, begins: vec![8, 16] });
+    let run = analyse::analyse(&recorded);
+    let parts = run.parts.as_ref().unwrap();
+    assert_eq!(parts.over, "3 parts of this run");
+    let b = parts.arms.iter().find(|arm| arm.name == "B").unwrap();
+    let truth = 100.0 * (1.0 / 1.12 - 1.0);
+    assert!(b.tolls_pct.len() == 3 && b.ci95_pct[0] < truth && truth < b.ci95_pct[1], "{b:?}");
+    // Parts of eight rounds each, of which the whole's estimate lies in the midst.
+    let whole = arm(&run, "B").outcomes["qps"].toll_pct.unwrap();
+    let tolls: Vec<f64> = b.tolls_pct.iter().flatten().copied().collect();
+    assert!(tolls.iter().any(|toll| *toll <= whole) && tolls.iter().any(|toll| *toll >= whole), "{tolls:?}");
+    let text = toll::report::text::text(&run, toll::report::text::Ink::Plain);
+    assert!(text.contains("Pooled over 3 parts of this run"), "{text}");
+}

@@ -196,6 +196,7 @@ impl Synthetic {
             jitter: 0.2,
             started_wall_us: 1_700_000_000_000_000,
             planned_mde_pct: None,
+            spread: None,
             pilot: None,
         }
     }

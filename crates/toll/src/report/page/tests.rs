@@ -81,6 +81,7 @@ fn a_plan() -> Plan {
         order: vec![vec!["none".into(), "B".into()]],
         jitter: 0.2,
         planned_mde_pct: None,
+        spread: None,
         pilot: None,
         started_wall_us: 1_790_000_000_000_000,
     }
