@@ -298,8 +298,17 @@ test('it prints: light, and no page but has something on it', { skip }, () =>
 const KEPT = [
   {
     run: 'quick',
-    without: ['figures'],
-    charts: ['tradeoff', 'tolls', 'throughput', 'response', 'cpu', 'latency'],
+    without: [],
+    charts: [
+      'tradeoff',
+      'tolls',
+      'throughput',
+      'response',
+      'cpu',
+      'latency',
+      'figure-course',
+      'figure-precision',
+    ],
   },
   // Nothing was to be caught.
   {
