@@ -1,6 +1,7 @@
 //! From the lines of a run to what people read: analysis and reports of runs whose truth is known.
 
 mod analysis;
+mod controls;
 mod damaged;
 mod early_stop;
 mod kept;
@@ -8,6 +9,7 @@ mod left_out;
 mod outcomes;
 mod reports;
 mod synthetic;
+mod times;
 mod windows;
 
 use toll_record::{ArmResult, RunResult};
