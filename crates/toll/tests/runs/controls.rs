@@ -1,7 +1,6 @@
 //! Are controls judged by what is known of them, and doses found in their size?
 
 use crate::analysis::warned;
-use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use toll::analyse;
 use toll_record::*;
