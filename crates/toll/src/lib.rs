@@ -23,6 +23,7 @@ pub mod journal;
 pub mod places;
 mod plan;
 mod recorder;
+mod replay;
 pub mod report;
 mod run;
 mod say;

@@ -3,7 +3,9 @@
 mod ip;
 mod link;
 
-use crate::pcap::Frame;
+pub use link::Network;
+
+use crate::pcap::{Frame, Link};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -82,6 +84,15 @@ pub enum Unfit {
     Truncated,
     /// Headers that contradict themselves.
     Malformed,
+}
+
+/// The network layer of a frame, and where it begins.
+///
+/// # Errors
+/// [`Unfit`] says why there is none that is known.
+pub fn network(link: Link, bytes: &[u8]) -> Result<(Network, usize), Unfit> {
+    let (network, rest) = link::strip(link, bytes)?;
+    Ok((network, bytes.len() - rest.len()))
 }
 
 /// Finds the TCP segment in a frame.

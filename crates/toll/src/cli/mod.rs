@@ -12,6 +12,7 @@ mod enter;
 mod list;
 mod load;
 mod login;
+mod replay;
 pub mod report;
 mod run;
 mod server;
@@ -50,6 +51,7 @@ enum Verb {
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
+    Replay(replay::Replay),
     /// Print a completion script for a shell
     Completions {
         shell: clap_complete::Shell,
@@ -109,6 +111,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
+        Verb::Replay(arguments) => return replay::run(arguments),
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
