@@ -12,6 +12,7 @@ mod enter;
 mod list;
 mod load;
 mod login;
+mod pcap;
 pub mod report;
 mod run;
 mod server;
@@ -50,6 +51,8 @@ enum Verb {
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
+    #[command(subcommand)]
+    Pcap(pcap::Pcap),
     /// Print a completion script for a shell
     Completions {
         shell: clap_complete::Shell,
@@ -113,6 +116,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Digest(digest) => return digest.run(),
+        Verb::Pcap(verb) => return verb.run(),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
         }
