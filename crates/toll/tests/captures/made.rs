@@ -2,6 +2,9 @@
 
 use crate::own::{done, has, made, pcap as toll, printed, profile, text};
 use crate::printed::digest;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What a sound capture has none of.
 const FAULTS: &str = "_ws.malformed || _ws.expert.severity >= \"Warning\" || ip.checksum.status == \"Bad\" || \
@@ -81,5 +84,33 @@ fn a_set_says_how_much_it_is_and_too_little_is_refused() {
         assert!(!refused.status.success());
         assert!(String::from_utf8_lossy(&refused.stderr).contains(why), "{options:?}");
         assert!(!none.exists());
+    }
+}
+
+#[test]
+fn an_interrupt_leaves_what_was_there_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out.pcap");
+    std::fs::write(&out, "what was there").unwrap();
+    for signal in ["-INT", "-TERM"] {
+        // Longer than anyone waits.
+        let mut child = Command::new("env")
+            .args(["--default-signal=INT,TERM", env!("CARGO_BIN_EXE_toll"), "pcap", "make", "http"])
+            .args(["--seconds", "1000000", "--mbps", "1", "-w", text(&out)])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while std::fs::read_dir(dir.path()).unwrap().count() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(300), "nothing is written");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+        assert!(said.contains("interrupted"), "{said}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "{signal}");
+        assert_eq!(std::fs::read_to_string(&out).unwrap(), "what was there");
     }
 }

@@ -180,10 +180,15 @@ fn an_output_is_private_and_whole_and_never_an_input() {
     let bad = file(dir.path(), "bad", b"this is no capture at all, is it?");
     assert_eq!(toll(&["merge", text(&a), text(&bad), "-w", text(&out)]).status.code(), Some(1));
     assert_eq!(numbers(&out), [0, 1]);
+    let printed = b"12:00:00.000000 IP 10.0.0.1.4000 > 10.0.0.2.80: tcp 0\n\t0x0000:  4500 0028 0000 4000\n";
+    let printed = file(dir.path(), "printed", printed);
+    let refused = toll(&["merge", text(&a), text(&printed), "-w", text(&out)]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("only what tcpdump -w writes can be merged"));
+    assert_eq!(numbers(&out), [0, 1]);
     let piped = toll(&["merge", "--format", "pcap", text(&a), "-w", "-"]);
     assert!(piped.stdout == std::fs::read(&out).unwrap());
     let left = std::fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(left, 4, "a, its link, out and bad");
+    assert_eq!(left, 5, "a, its link, out, bad and printed");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How do profiles become a page that opens anywhere, offline? Drawn here, once: the page has no script.
 
 use super::json::{Document, One, pct};
-use crate::digest::magnitude;
+use super::text::scaled;
 use crate::figures::grouped;
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ const STYLE: &str = include_str!("page.css");
 /// A figure's width and height, and what is left for its axes, in units of the drawing.
 const WIDTH: f64 = 1100.0;
 const HEIGHT: f64 = 240.0;
-const LEFT: f64 = 60.0;
+const LEFT: f64 = 90.0;
 const BELOW: f64 = 24.0;
 /// Points of a line; more than these nobody tells apart.
 const POINTS: usize = 500;
@@ -97,7 +97,7 @@ fn section(one: &One) -> String {
         grouped(one.packets as f64),
         grouped(one.bytes as f64),
         one.duration_s,
-        one.bits_per_s.map_or(String::new(), |bits| format!(", {}b/s", magnitude(bits, 1_000.0)))
+        one.bits_per_s.map_or(String::new(), |bits| format!(", {}b/s", scaled(bits)))
     );
     for damage in &one.ledger.damage {
         let _ = writeln!(out, "<p>Damaged: {}</p>", escaped(damage));
@@ -108,19 +108,30 @@ fn section(one: &One) -> String {
     out + "</section>\n"
 }
 
-/// Axes with their highest values, and what they show.
-fn frame(highest: &str, last: &str, what: &str) -> String {
+/// Axes: from none to `highest` upwards, and in quarters from 0 to `last` of a unit to the right.
+fn frame(highest: &str, last: f64, unit: &str, what: &str) -> String {
     let (bottom, right) = (HEIGHT - BELOW, WIDTH);
-    format!(
+    let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{what}\">\n\
          <line class=\"axis\" x1=\"{LEFT}\" y1=\"{bottom}\" x2=\"{right}\" y2=\"{bottom}\"/>\n\
          <line class=\"axis\" x1=\"{LEFT}\" y1=\"8\" x2=\"{LEFT}\" y2=\"{bottom}\"/>\n\
          <text x=\"{0}\" y=\"16\" text-anchor=\"end\">{highest}</text>\n\
-         <text x=\"{0}\" y=\"{bottom}\" text-anchor=\"end\">0</text>\n\
-         <text x=\"{right}\" y=\"{1}\" text-anchor=\"end\">{last}</text>\n",
+         <text x=\"{0}\" y=\"{bottom}\" text-anchor=\"end\">0</text>\n",
         LEFT - 6.0,
-        HEIGHT - 6.0
-    )
+    );
+    let decimals = if last < 40.0 { 2 } else { 0 };
+    for (quarter, anchor) in (0..).zip(["start", "middle", "middle", "middle", "end"]) {
+        let share = f64::from(quarter) / 4.0;
+        let x = LEFT + (WIDTH - LEFT) * share;
+        let unit = if quarter == 4 { unit } else { "" };
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{}\" text-anchor=\"{anchor}\">{:.decimals$}{unit}</text>",
+            HEIGHT - 6.0,
+            last * share
+        );
+    }
+    svg
 }
 
 /// Packets of each bin of lengths.
@@ -132,7 +143,7 @@ fn histogram(one: &One) -> String {
         return String::new();
     };
     let mut svg = "<h3>Packets by length, in bins of 100 bytes</h3>\n".to_owned();
-    svg += &frame(&magnitude(highest as f64, 1_000.0), &format!("{last} bytes"), "packets by length");
+    svg += &frame(&scaled(highest as f64), last as f64, " bytes", "packets by length");
     let bins = (last / 100) as f64;
     let slot = (WIDTH - LEFT) / bins;
     for bin in &one.length_bins {
@@ -170,8 +181,8 @@ fn rates(one: &One) -> String {
         return String::new();
     }
     let mut svg = "<h3>Rate over time</h3>\n".to_owned();
-    let last = format!("{:.3} s", width_s * bits.len() as f64);
-    svg += &frame(&format!("{}b/s", magnitude(highest, 1_000.0)), &last, "rate over time");
+    let last_s = width_s * bits.len() as f64;
+    svg += &frame(&format!("{}b/s", scaled(highest)), last_s, " s", "rate over time");
     svg += "<polyline class=\"rate\" points=\"";
     for (at, bits) in bits.iter().enumerate() {
         let x = LEFT + (WIDTH - LEFT) * (at as f64 + 0.5) / (one.rates.bytes.len().div_ceil(each)) as f64;

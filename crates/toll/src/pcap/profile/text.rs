@@ -77,7 +77,7 @@ fn rates(one: &One, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `12.3M`; with a blank before the unit that follows.
-fn scaled(value: f64) -> String {
+pub(super) fn scaled(value: f64) -> String {
     let text = magnitude(value, 1_000.0);
     let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..digits], &text[digits..])
