@@ -20,6 +20,8 @@ pub mod digest;
 mod figures;
 pub mod host;
 pub mod journal;
+mod opened;
+pub mod pcap;
 pub mod places;
 mod plan;
 mod recorder;

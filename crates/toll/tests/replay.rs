@@ -230,8 +230,8 @@ fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
             "2 of 3 packets are longer than link0 carries (MTU 1500): --skip-oversized",
         ),
         (&[&cooked, "-i", DEVICE], "its frames are not Ethernet's but LinuxSll"),
-        (&[&hostile, "-i", DEVICE], "it is damaged, 1 packet before that were read: byte 100 of the capture"),
-        (&[&text, "-i", DEVICE], "not a capture"),
+        (&[&hostile, "-i", DEVICE], "byte 100 of the capture"),
+        (&[&text, "-i", DEVICE], "it is neither pcap nor pcapng"),
         (&[&empty, "-i", DEVICE], "there is no packet to send"),
         (&["/no/such.pcap", "-i", DEVICE], "check the path"),
         (&["/tmp", "-i", DEVICE], "it is a directory"),
@@ -269,7 +269,7 @@ fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
     let cut = put("cut.pcap", &good[..good.len() - 5]);
     let output = link.replay(&[&cut, "-i", DEVICE, "--json"]);
     assert_eq!(report(&output)["packets"], 1);
-    assert!(words(&output).contains("cut.pcap was cut short"), "{}", words(&output));
+    assert!(words(&output).contains("cut.pcap ends within a record, which is left out"), "{}", words(&output));
 }
 
 #[test]

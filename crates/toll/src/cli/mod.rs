@@ -12,6 +12,7 @@ mod enter;
 mod list;
 mod load;
 mod login;
+mod pcap;
 mod replay;
 pub mod report;
 mod run;
@@ -52,6 +53,8 @@ enum Verb {
     Server(server::Server),
     Digest(digest::Digest),
     Replay(replay::Replay),
+    #[command(subcommand)]
+    Pcap(pcap::Pcap),
     /// Print a completion script for a shell
     Completions {
         shell: clap_complete::Shell,
@@ -116,6 +119,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Digest(digest) => return digest.run(),
+        Verb::Pcap(verb) => return verb.run(),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
         }
