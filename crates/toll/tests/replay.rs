@@ -269,7 +269,11 @@ fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
     let cut = put("cut.pcap", &good[..good.len() - 5]);
     let output = link.replay(&[&cut, "-i", DEVICE, "--json"]);
     assert_eq!(report(&output)["packets"], 1);
-    assert!(words(&output).contains("cut.pcap ends within a record, which is left out"), "{}", words(&output));
+    assert!(
+        words(&output).contains("cut.pcap ends within a record, which is left out"),
+        "{}",
+        words(&output)
+    );
 }
 
 #[test]
