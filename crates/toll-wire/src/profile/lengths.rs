@@ -18,8 +18,8 @@ pub enum Kind {
 
 #[derive(Debug)]
 pub struct Lengths {
-    /// Packets of each length, by kind.
-    exact: Box<[[u64; 3]]>,
+    /// Packets of each length, by kind, as far as there were any.
+    exact: Vec<[u64; 3]>,
     /// Packets of `EXACT` bytes and more.
     pub longer: [Sum; 3],
     shortest: u64,
@@ -28,12 +28,7 @@ pub struct Lengths {
 
 impl Default for Lengths {
     fn default() -> Self {
-        Lengths {
-            exact: vec![[0; 3]; EXACT].into(),
-            longer: [Sum::default(); 3],
-            shortest: u64::MAX,
-            longest: [0; 3],
-        }
+        Lengths { exact: Vec::new(), longer: [Sum::default(); 3], shortest: u64::MAX, longest: [0; 3] }
     }
 }
 
@@ -43,10 +38,22 @@ impl Lengths {
         let kind = kind as usize;
         match self.exact.get_mut(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             Some(counts) => counts[kind] += 1,
-            None => self.longer[kind].add(bytes),
+            None => self.add_longest(kind, bytes),
         }
         self.shortest = self.shortest.min(bytes);
         self.longest[kind] = self.longest[kind].max(bytes);
+    }
+
+    /// Makes room up to the length, if it is one of those that are counted one by one.
+    #[cold]
+    fn add_longest(&mut self, kind: usize, bytes: u64) {
+        match usize::try_from(bytes) {
+            Ok(length) if length < EXACT => {
+                self.exact.resize((length + 1).next_power_of_two().min(EXACT), [0; 3]);
+                self.exact[length][kind] += 1;
+            }
+            _ => self.longer[kind].add(bytes),
+        }
     }
 
     pub(super) fn packets(&self) -> u64 {

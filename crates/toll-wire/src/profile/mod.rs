@@ -75,13 +75,30 @@ impl Protocols {
 }
 
 /// Packets of a port, whichever end had it. Of a packet's two ports the lower one counts, which is the
-/// service's nearly always.
+/// service's nearly always. 256 neighbours have room together, once one of them needs it.
 #[derive(Debug)]
-struct Ports(Box<[Sum]>);
+struct Ports(Vec<Option<Box<[Sum; 256]>>>);
 
 impl Default for Ports {
     fn default() -> Self {
-        Ports(vec![Sum::default(); 1 << 16].into())
+        Ports(vec![None; 256])
+    }
+}
+
+impl Ports {
+    #[inline]
+    fn add(&mut self, port: u16, bytes: u64) {
+        let [high, low] = port.to_be_bytes();
+        let neighbours = self.0[usize::from(high)].get_or_insert_with(|| Box::new([Sum::default(); 256]));
+        neighbours[usize::from(low)].add(bytes);
+    }
+
+    fn seen(&self) -> impl Iterator<Item = (u16, Sum)> + '_ {
+        let rooms = (0..=u8::MAX).zip(&self.0).filter_map(|(high, room)| Some((high, room.as_ref()?)));
+        rooms.flat_map(|(high, room)| {
+            let port = move |low| u16::from_be_bytes([high, low]);
+            (0..=u8::MAX).map(port).zip(room.iter().copied()).filter(|(_, sum)| sum.packets > 0)
+        })
     }
 }
 
@@ -181,8 +198,7 @@ impl Profile {
             Transport::Tcp => &self.tcp_ports,
             Transport::Udp => &self.udp_ports,
         };
-        let mut seen: Vec<(u16, Sum)> =
-            (0..=u16::MAX).zip(ports.0.iter().copied()).filter(|(_, sum)| sum.packets > 0).collect();
+        let mut seen: Vec<(u16, Sum)> = ports.seen().collect();
         seen.sort_by_key(|&(port, sum)| (std::cmp::Reverse(sum.packets), port));
         seen.truncate(n);
         seen
@@ -218,7 +234,7 @@ fn ported(
         return;
     };
     let (source, destination) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
-    ports.0[usize::from(source.min(destination))].add(bytes);
+    ports.add(source.min(destination), bytes);
     let flags = match transport {
         Transport::Tcp => packet.payload.get(13).copied().unwrap_or(0),
         Transport::Udp => 0,
