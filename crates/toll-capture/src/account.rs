@@ -22,6 +22,8 @@ pub struct WindowError {
 pub struct Account {
     pub packets: u64,
     pub bytes: u64,
+    /// Of these, the last packet's: when it leaves, only the others' time is over.
+    pub last_bytes: u64,
     /// After its deadline each packet left, ns; empty at top speed.
     pub lateness_ns: Histogram<u64>,
     grids: [Grid; WINDOWS_US.len()],
@@ -71,7 +73,7 @@ impl Account {
         let grids = WINDOWS_US.map(|width| Grid { width_ns: width * 1_000, ..Grid::default() });
         // An hour is longer than any lateness that is borne.
         let lateness_ns = Histogram::new_with_bounds(1, 3_600_000_000_000, 2)?;
-        Ok(Self { packets: 0, bytes: 0, lateness_ns, grids })
+        Ok(Self { packets: 0, bytes: 0, last_bytes: 0, lateness_ns, grids })
     }
 
     /// A packet left; both times from the start, ns.
@@ -79,6 +81,7 @@ impl Account {
     pub fn left(&mut self, due_ns: Option<u64>, at_ns: u64, bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
+        self.last_bytes = u64::from(bytes);
         let Some(due_ns) = due_ns else { return };
         self.lateness_ns.saturating_record(at_ns.saturating_sub(due_ns).max(1));
         for grid in &mut self.grids {

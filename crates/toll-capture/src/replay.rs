@@ -1,7 +1,7 @@
 //! How do frames in memory leave a device at their times?
 
 use crate::account::Account;
-use crate::clock::{now_ns, wait_until};
+use crate::clock::{now_ns, prefer_this_thread, wait_until};
 use crate::pace::{Before, Pace, Rate};
 use crate::sender::{BATCH, Sender};
 use std::io;
@@ -119,6 +119,7 @@ pub fn replay(
         error: None,
         was_stopped: false,
     };
+    prefer_this_thread();
     let start = now_ns();
     let mut run =
         Run { sender, asked, start, beat: start, before: Before::default(), due_ns: 0, ended: &mut ended };

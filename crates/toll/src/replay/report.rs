@@ -15,6 +15,7 @@ pub struct Report {
     packets: u64,
     bytes: u64,
     seconds: f64,
+    /// From the first packet to the last.
     sent_mbps: f64,
     sent_packets_per_s: f64,
     /// Deviation of the sent rate from the one that was asked, percent; absent at top speed.
@@ -38,6 +39,8 @@ pub struct Report {
     complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip)]
+    behind_s: f64,
     #[serde(skip)]
     is_held: bool,
     #[serde(skip)]
@@ -113,8 +116,8 @@ impl Report {
             packets: account.packets,
             bytes: account.bytes,
             seconds,
-            sent_mbps: mbps(account.bytes),
-            sent_packets_per_s: account.packets as f64 / seconds,
+            sent_mbps: mbps(account.bytes - account.last_bytes),
+            sent_packets_per_s: account.packets.saturating_sub(1) as f64 / seconds,
             rate_error_pct: (is_paced && account.packets > 1).then_some(error_pct),
             window_errors: windows.into_iter().map(window).collect(),
             lateness_us: (!account.lateness_ns.is_empty()).then(|| Lateness {
@@ -139,6 +142,7 @@ impl Report {
             }),
             complete: is_held && ended.error.is_none() && !ended.was_stopped,
             error: ended.error.as_ref().map(|error| why(error, device)),
+            behind_s,
             is_held,
             was_stopped: ended.was_stopped,
         }
@@ -153,10 +157,9 @@ impl Report {
             return None;
         }
         Some(format!(
-            "this rate cannot be held here: {} packets took {:.3} s, {:.2}% too long; {:.1} Mb/s or {} packets/s can",
-            figures::grouped(self.packets as f64),
-            self.seconds,
-            -self.rate_error_pct.unwrap_or(0.0),
+            "this rate cannot be held here: the last packet left {} after it was due; {:.1} Mb/s, {} packets/s, is what \
+             was sent",
+            figures::duration_us(self.behind_s * 1e6),
             self.sent_mbps,
             figures::grouped(self.sent_packets_per_s)
         ))
