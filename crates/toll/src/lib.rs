@@ -25,6 +25,7 @@ pub mod pcap;
 pub mod places;
 mod plan;
 mod recorder;
+mod replay;
 pub mod report;
 mod run;
 mod say;

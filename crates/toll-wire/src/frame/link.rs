@@ -3,8 +3,9 @@
 use super::Unfit;
 use crate::pcap::Link;
 
+/// Which IP a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Network {
+pub enum Network {
     V4,
     V6,
 }

@@ -4,8 +4,9 @@ mod ip;
 mod link;
 
 pub use ip::Packet;
+pub use link::Network;
 
-use crate::pcap::Frame;
+use crate::pcap::{Frame, Link};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -90,6 +91,16 @@ pub enum Unfit {
     Malformed,
 }
 
+/// The network layer of a frame, and where it begins.
+///
+/// # Errors
+/// [`Unfit`] says why there is none that is known.
+#[inline]
+pub fn network(link: Link, bytes: &[u8]) -> Result<(Network, usize), Unfit> {
+    let (network, rest) = link::strip(link, bytes)?;
+    Ok((network, bytes.len() - rest.len()))
+}
+
 /// Finds the TCP segment in a frame.
 ///
 /// # Errors
@@ -115,12 +126,11 @@ pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unfit> {
 
 #[inline]
 fn unwrap<'a>(frame: &Frame<'a>, accept: impl ip::Accept) -> Result<Packet<'a>, Unfit> {
-    let (network, rest) = link::strip(frame.link, frame.bytes)?;
-    let link_len = frame.bytes.len() - rest.len();
+    let (network, link_len) = network(frame.link, frame.bytes)?;
     let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
     match network {
-        link::Network::V4 => ip::v4(rest, wire_len, accept),
-        link::Network::V6 => ip::v6(rest, wire_len, accept),
+        Network::V4 => ip::v4(&frame.bytes[link_len..], wire_len, accept),
+        Network::V6 => ip::v6(&frame.bytes[link_len..], wire_len, accept),
     }
 }
 

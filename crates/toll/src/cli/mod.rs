@@ -13,6 +13,7 @@ mod list;
 mod load;
 mod login;
 mod pcap;
+mod replay;
 pub mod report;
 mod run;
 mod server;
@@ -53,6 +54,7 @@ enum Verb {
     Digest(digest::Digest),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
+    Replay(replay::Replay),
     /// Print a completion script for a shell
     Completions {
         shell: clap_complete::Shell,
@@ -112,6 +114,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
+        Verb::Replay(arguments) => return replay::run(arguments),
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
