@@ -52,9 +52,9 @@ enum Verb {
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
+    Replay(replay::Replay),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
-    Replay(replay::Replay),
     /// Print a completion script for a shell
     Completions {
         shell: clap_complete::Shell,

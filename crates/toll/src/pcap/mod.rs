@@ -4,3 +4,4 @@ pub mod make;
 pub mod merge;
 pub mod output;
 pub mod profile;
+pub(crate) mod source;

@@ -6,7 +6,7 @@ mod unique;
 
 pub use packets::{Choice, Snapped};
 
-use crate::digest::progress::Progress as Reading;
+use crate::digest::Progress as Reading;
 use crate::figures;
 use crate::say::tell;
 use crate::signals;
@@ -67,8 +67,8 @@ pub fn replay(asked: &Asked) -> anyhow::Result<Report> {
     let loaded = packets::load(&asked.files, &device, asked.choice, &reading);
     reading.finish();
     let Loaded { mut packets, snapped, skipped, cut_short, .. } = loaded?;
-    for file in cut_short {
-        tell!("toll: {file} was cut short: its last packet lacks its end and is left out");
+    for line in cut_short {
+        tell!("toll: {line}");
     }
     if !sender.bypasses_qdisc {
         tell!(

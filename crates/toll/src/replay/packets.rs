@@ -1,17 +1,15 @@
 //! Which frames of which captures are sent? Reads files whole; never opens a socket.
 
 use crate::counted::counted;
-use crate::digest::input::{Input, Type};
-use crate::digest::progress::Progress;
+use crate::digest::Progress;
 use crate::host::memory;
+use crate::pcap::source::Source;
 use crate::signals;
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use toll_capture::{Device, Packets};
-use toll_wire::pcap::{Format, Frame, Link, Reader};
+use toll_wire::pcap::{Frame, Link};
 
-/// Read at once.
-const CHUNK: usize = 1 << 20;
 /// Kept beside a frame's own bytes: where it ends and when it was captured.
 const BESIDE_A_FRAME: usize = 16;
 /// Of a frame on Ethernet: addresses and type, and one VLAN tag, which no MTU counts.
@@ -48,7 +46,7 @@ pub struct Loaded {
     /// Longer than the device carries.
     pub oversized: u64,
     pub skipped: u64,
-    /// The last record of a file lacks its end.
+    /// A line about each file that ends within a record.
     pub cut_short: Vec<String>,
 }
 
@@ -104,36 +102,17 @@ fn load_one(
     room: usize,
     loaded: &mut Loaded,
 ) -> anyhow::Result<()> {
-    let mut input = Input::open(file, None, progress)?;
-    let format = match input.kind {
-        Type::Pcap => Format::Pcap,
-        Type::Pcapng => Format::PcapNg,
-        other => bail!("it is {}, not a capture with whole frames: give a pcap or pcapng file", other.name()),
-    };
-    let mut reader = Reader::new(format);
+    let mut source = Source::open(file, progress)?;
     let mut taker = Taker {
         longest: device.mtu as usize + LINK_HEADER,
         choice,
         begins_ns: loaded.packets.span_ns(),
         first_ns: None,
-        foreign: None,
         loaded,
     };
-    let mut chunk = vec![0; CHUNK];
-    loop {
+    while source.advance()?.is_some() {
         signals::check()?;
-        let read = match input.reader.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error).context("while reading it"),
-        };
-        let fed = reader.feed(&chunk[..read], &mut |frame| taker.take(frame));
-        let so_far = taker.loaded.packets.len() as u64;
-        fed.with_context(|| format!("it is damaged, {} before that were read", counted(so_far, "packet")))?;
-        if let Some(link) = taker.foreign {
-            bail!("its frames are not Ethernet's but {link:?}: capture on one device, not on `any`");
-        }
+        source.take(|frame| taker.take(frame))?;
         let held = &taker.loaded.packets;
         ensure!(
             held.bytes() + held.len() * BESIDE_A_FRAME <= room,
@@ -141,9 +120,11 @@ fn load_one(
             room >> 20
         );
     }
-    if reader.unread_tail() > 0 {
-        taker.loaded.cut_short.push(input.name);
+    if let Some(damage) = source.damage {
+        let before = counted(taker.loaded.packets.len() as u64, "packet");
+        bail!("{damage}; {before} before that were read");
     }
+    taker.loaded.cut_short.extend(source.cut());
     Ok(())
 }
 
@@ -154,17 +135,16 @@ struct Taker<'a> {
     /// Time at which this file begins among all.
     begins_ns: u64,
     first_ns: Option<u64>,
-    /// A link type that is not Ethernet's was met.
-    foreign: Option<Link>,
     loaded: &'a mut Loaded,
 }
 
 impl Taker<'_> {
-    fn take(&mut self, frame: &Frame<'_>) {
-        if frame.link != Link::Ethernet {
-            self.foreign = Some(frame.link);
-            return;
-        }
+    fn take(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
+        ensure!(
+            frame.link == Link::Ethernet,
+            "its frames are not Ethernet's but {:?}: capture on one device, not on `any`",
+            frame.link
+        );
         let first = *self.first_ns.get_or_insert(frame.time_ns);
         let at_ns = self.begins_ns + frame.time_ns.saturating_sub(first);
         let whole = frame.wire_len as usize;
@@ -179,7 +159,7 @@ impl Taker<'_> {
         let skips_snapped = is_snapped && self.choice.snapped == Snapped::Skip;
         if skips_snapped || is_oversized || frame.bytes.len() < LINK_HEADER {
             self.loaded.skipped += 1;
-            return;
+            return Ok(());
         }
         if is_snapped && self.choice.snapped == Snapped::Pad {
             let mut padded = frame.bytes.to_vec();
@@ -188,5 +168,6 @@ impl Taker<'_> {
         } else {
             self.loaded.packets.push(frame.bytes, at_ns);
         }
+        Ok(())
     }
 }

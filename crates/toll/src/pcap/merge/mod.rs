@@ -1,13 +1,11 @@
 //! How do several captures become one, by time? Never holds more of each than its next packet.
 
-mod source;
-
 use super::output::{FileFormat, Output};
+use super::source::Source;
 use crate::counted::counted;
 use crate::digest::Progress;
 use crate::figures::grouped;
 use anyhow::{Context, bail};
-use source::Source;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::path::{Path, PathBuf};

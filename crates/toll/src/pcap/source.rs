@@ -32,8 +32,9 @@ impl Source {
     pub fn open(path: &Path, progress: &Progress) -> anyhow::Result<Self> {
         let Opened { name, head, reader, .. } = Opened::new(path, progress)?;
         let records = match Format::detect(&head) {
-            Some(format) => Records::new(format)
-                .context("it is text of tcpdump: only what tcpdump -w writes can be merged")?,
+            Some(format) => {
+                Records::new(format).context("it is text of tcpdump: give what tcpdump -w writes")?
+            }
             None if head.is_empty() => bail!("it is empty: not even the header of a capture is there"),
             None => bail!("it is neither pcap nor pcapng"),
         };
