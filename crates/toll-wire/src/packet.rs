@@ -2,6 +2,7 @@
 //!
 //! Each part appends itself to a buffer, outermost first: a link's header, then the IP packet whole.
 
+use crate::frame::{TCP, UDP};
 use std::net::SocketAddr;
 
 /// Where a packet comes from and goes to; both of the same version of IP.
@@ -36,8 +37,6 @@ pub struct Tcp<'a> {
 pub const ETHERTYPE_V4: u16 = 0x0800;
 pub const ETHERTYPE_V6: u16 = 0x86dd;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 /// IPv4's flags: routers may not split it.
 const DO_NOT_FRAGMENT: u16 = 0x4000;
 

@@ -10,6 +10,8 @@ use lab::Lab;
 use serde_json::Value;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip};
+use toll_wire::pcap::{Frame, write};
 
 const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 const DEVICE: &str = "link0";
@@ -102,46 +104,28 @@ impl Drop for Link {
 
 /// UDP with right checksums, `lengths` of whole frames, a millisecond apart.
 fn capture(lengths: &[usize], snap: usize) -> Vec<u8> {
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
-        file.extend(word.to_le_bytes());
-    }
-    for (i, &length) in lengths.iter().enumerate() {
-        let frame = frame(length);
-        let kept = length.min(snap);
-        for word in [1_700_000_000, i as u32 * 1_000, kept as u32, length as u32] {
-            file.extend(word.to_le_bytes());
-        }
-        file.extend(&frame[..kept]);
+    let mut file = write::pcap_header(1).to_vec();
+    for (i, &length) in (0..).zip(lengths) {
+        let whole = frame(length);
+        let frame = Frame {
+            time_ns: 1_700_000_000_000_000_000 + i * 1_000_000,
+            link: toll_wire::pcap::Link::Ethernet,
+            wire_len: length as u32,
+            bytes: &whole[..length.min(snap)],
+        };
+        write::pcap_record(&mut file, &frame).unwrap();
     }
     file
 }
 
 fn frame(length: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    let mut head = [0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 10, 1, 0, 1, 10, 2, 0, 1];
-    head[2..4].copy_from_slice(&((length - 14) as u16).to_be_bytes());
-    let own = sum(&head, 0);
-    head[10..12].copy_from_slice(&own.to_be_bytes());
-    let mut udp = vec![0x30, 0x39, 0x30, 0x3a, 0, 0, 0, 0];
-    udp.resize(length - 34, 0x5a);
-    let udp_len = udp.len() as u16;
-    udp[4..6].copy_from_slice(&udp_len.to_be_bytes());
-    let addresses = u32::from(!sum(&head[12..20], 0));
-    let checked = sum(&udp, addresses + 17 + u32::from(udp_len));
-    udp[6..8].copy_from_slice(&checked.to_be_bytes());
-    frame.extend(head);
-    frame.extend(udp);
+    let mut frame = Vec::new();
+    packet::ethernet(&mut frame, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], None, ETHERTYPE_V4);
+    let ends =
+        Ends { source: "10.1.0.1:12345".parse().unwrap(), destination: "10.2.0.1:12346".parse().unwrap() };
+    let headers = 14 + 20 + 8;
+    packet::udp(&mut frame, &Ip { ends, ttl: 64, id: 0 }, &vec![0x5a; length - headers]);
     frame
-}
-
-fn sum(bytes: &[u8], begin: u32) -> u16 {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
-    let mut sum = begin + words.sum::<u32>();
-    while sum >> 16 > 0 {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 fn words(output: &Output) -> String {

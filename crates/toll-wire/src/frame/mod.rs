@@ -95,6 +95,7 @@ pub enum Unfit {
 ///
 /// # Errors
 /// [`Unfit`] says why there is none that is known.
+#[inline]
 pub fn network(link: Link, bytes: &[u8]) -> Result<(Network, usize), Unfit> {
     let (network, rest) = link::strip(link, bytes)?;
     Ok((network, bytes.len() - rest.len()))
@@ -125,12 +126,11 @@ pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unfit> {
 
 #[inline]
 fn unwrap<'a>(frame: &Frame<'a>, accept: impl ip::Accept) -> Result<Packet<'a>, Unfit> {
-    let (network, rest) = link::strip(frame.link, frame.bytes)?;
-    let link_len = frame.bytes.len() - rest.len();
+    let (network, link_len) = network(frame.link, frame.bytes)?;
     let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
     match network {
-        link::Network::V4 => ip::v4(rest, wire_len, accept),
-        link::Network::V6 => ip::v6(rest, wire_len, accept),
+        Network::V4 => ip::v4(&frame.bytes[link_len..], wire_len, accept),
+        Network::V6 => ip::v6(&frame.bytes[link_len..], wire_len, accept),
     }
 }
 

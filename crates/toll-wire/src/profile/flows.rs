@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
-/// Flows that are kept apart: some 25 MB. Packets of flows that came later are counted together, and how
-/// many flows these are is estimated.
+/// Flows that are kept apart, in some 25 MB (and as much again while they are sorted). Packets of flows that
+/// came later are counted together, and how many flows these are is estimated.
 const MAX: usize = 200_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

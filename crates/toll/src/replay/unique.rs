@@ -1,10 +1,7 @@
 //! How does each time through a capture become flows of its own? Changes frames in place, never their length.
 
-use toll_wire::frame::{self, Network};
+use toll_wire::frame::{self, Network, TCP, UDP};
 use toll_wire::pcap::Link;
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// Adds one to both addresses of an IP packet, and puts its checksums right.
 ///
