@@ -208,8 +208,7 @@ impl Drop for Running {
             let _ = renewer.join();
         }
         if self.store.settle().is_ok() {
-            // If it stays, it ages out.
-            let _ = self.store.delete(&self.object);
+            self.store.delete_at_last(&self.object);
         }
     }
 }

@@ -30,10 +30,12 @@ impl Destination {
         if let Some(place) = text.strip_prefix("s3://") {
             let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
             if bucket.is_empty() || bucket.contains(['@', ':', '?']) {
-                return Err(Error::Destination(format!(
-                    "{text} names no bucket: write s3://BUCKET/PREFIX; endpoint and credentials come from the \
-                     environment (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...) or a profile (AWS_PROFILE)"
-                )));
+                // Not repeated: somebody may have written a key into it.
+                return Err(Error::Destination(
+                    "that names no bucket: write s3://BUCKET/PREFIX; endpoint and credentials come from the environment \
+                     (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...) or a profile (AWS_PROFILE)"
+                        .into(),
+                ));
             }
             let prefix = prefix.trim_matches('/').to_owned();
             return Ok(Self::S3 { bucket: bucket.to_owned(), prefix });
@@ -101,6 +103,8 @@ impl std::fmt::Display for Store {
 /// A request that takes longer is given up and made anew.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For what is asked of a store on the way out.
+const LAST_TRY: Duration = Duration::from_secs(5);
 /// Pauses between tries: doubled from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -186,6 +190,13 @@ impl Store {
                 other => other,
             }
         })
+    }
+
+    /// The same on the way out: one try, also after the user has asked for an end.
+    pub(crate) fn delete_at_last(&self, path: &str) {
+        let at = self.at(path);
+        // Whatever stays is told by its age.
+        let _ = self.runtime.block_on(async { tokio::time::timeout(LAST_TRY, self.inner.delete(&at)).await });
     }
 
     /// Removes many objects, in as few requests as the store allows.
@@ -386,7 +397,22 @@ fn told(error: &object_store::Error) -> String {
         }
         cause = inner.source();
     }
-    text
+    in_words(&text)
+}
+
+/// What a store says in XML, without the XML: its code and message.
+fn in_words(text: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(value, _)| value)
+    };
+    match (text.split_once('<'), element("Code"), element("Message")) {
+        (Some((before, _)), Some(code), message) => {
+            let before = before.trim_end().trim_end_matches(':');
+            format!("{before}: {code}{}", message.map_or(String::new(), |message| format!(", {message}")))
+        }
+        _ => text.to_owned(),
+    }
 }
 
 /// The local store writes `NAME#1` and renames it.
@@ -409,4 +435,29 @@ fn unfinished_below(folder: &Path) -> std::io::Result<u64> {
         }
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_a_folder_or_a_place_in_a_bucket_and_names_no_secret() {
+        let told = |text: &str| Destination::parse(text).map(|place| place.to_string());
+        assert_eq!(told("s3://b/a/c/").unwrap(), "s3://b/a/c");
+        assert_eq!(told("s3://b").unwrap(), "s3://b");
+        assert_eq!(Destination::parse("/a b").unwrap(), Destination::Folder("/a b".into()));
+        for refused in ["s3://", "s3:///x", "s3://key:secret@b/x", "ftp://x/y"] {
+            let error = told(refused).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_store_says_is_told_without_its_markup() {
+        let said = "PUT failed - 404 Not Found: <?xml?>\n<Error><Code>NoSuchBucket</Code><Message>It is not there.\
+                    </Message><RequestId>1</RequestId></Error>";
+        assert_eq!(in_words(said), "PUT failed - 404 Not Found: NoSuchBucket, It is not there.");
+        assert_eq!(in_words("a < b"), "a < b");
+    }
 }

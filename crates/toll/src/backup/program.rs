@@ -18,7 +18,7 @@ pub struct Program {
     pub path: PathBuf,
     /// What it says of itself.
     pub version: String,
-    is_mariadb: bool,
+    pub is_mariadb: bool,
 }
 
 /// Every option has its reason: one snapshot for all tables that have snapshots; row by row, in the order of

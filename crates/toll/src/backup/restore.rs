@@ -183,9 +183,10 @@ pub(super) fn feed(
     seen: &dyn Fn(u64, u64),
     tap: &mut dyn FnMut(&FileSeen, &[u8]),
 ) -> Result<()> {
-    // What a row holds is no command of the client's.
+    // What a row holds is no command of the client's; what a body says in comments belongs to it.
     let arguments =
-        ["--binary-mode", "--default-character-set=utf8mb4", "--max-allowed-packet=1G"].map(str::to_owned);
+        ["--binary-mode", "--comments", "--default-character-set=utf8mb4", "--max-allowed-packet=1G"]
+            .map(str::to_owned);
     let mut command = program.command(&arguments, options);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let what = "the client that restores";

@@ -2,6 +2,7 @@
 //!
 //! Asks the server; changes nothing.
 
+use super::program::Program;
 use crate::server::{External, Flavour};
 use anyhow::{Context, Result, bail};
 use toll_load::{Connection, Target};
@@ -17,6 +18,8 @@ pub struct Source {
     pub estimated_bytes: u64,
     /// Accounts that views, triggers, routines and events run as, `user@host`.
     pub definers: Vec<String>,
+    /// Columns of MySQL that MariaDB's program dumps wrongly.
+    beyond_mariadb: Vec<String>,
     pub warnings: Vec<String>,
 }
 
@@ -53,6 +56,10 @@ impl Source {
         let estimated = connection.query(&sizes).context("cannot ask how large the tables are")?;
         let warnings = warnings(&mut connection, &among)?;
         let definers = definers(&mut connection, &among)?;
+        let beyond_mariadb = match server.flavour() {
+            Flavour::Mariadb => Vec::new(),
+            Flavour::Mysql | Flavour::Percona => beyond_mariadb(&mut connection, &among)?,
+        };
         Ok(Self {
             flavour: server.flavour(),
             version: server.version().to_string(),
@@ -60,8 +67,22 @@ impl Source {
             schemas,
             estimated_bytes: estimated.scalar().and_then(|sum| sum.parse().ok()).unwrap_or(0),
             definers,
+            beyond_mariadb,
             warnings,
         })
+    }
+
+    /// Refuses a program whose dump of this server could not be restored.
+    pub fn check_fit(&self, program: &Program) -> Result<()> {
+        if !program.is_mariadb || self.beyond_mariadb.is_empty() {
+            return Ok(());
+        }
+        bail!(
+            "{} is MariaDB's, which dumps MySQL's generated and invisible columns wrongly ({}): install mysql-client, or \
+             name MySQL's own mysqldump with --dump-program",
+            program.path.display(),
+            named("column", "columns", &self.beyond_mariadb)
+        );
     }
 }
 
@@ -79,6 +100,15 @@ fn definers(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
         connection,
         &format!("SELECT definer FROM ({}) AS a GROUP BY definer ORDER BY definer", all.join(" UNION ")),
     )
+}
+
+/// It writes values of generated columns, which no server takes back, and leaves those of invisible ones out.
+fn beyond_mariadb(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+    let sql = format!(
+        "SELECT CONCAT(table_schema, '.', table_name, '.', column_name) FROM information_schema.columns \
+         WHERE table_schema IN ({among}) AND (generation_expression <> '' OR extra LIKE '%INVISIBLE%') ORDER BY 1"
+    );
+    column(connection, &sql)
 }
 
 fn warnings(connection: &mut Connection, among: &str) -> Result<Vec<String>> {

@@ -78,6 +78,7 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     let begun_unix_ms = clock::wall_us() / 1000;
     let source = Source::look(&asked.server, &asked.schemas)?;
     let program = Program::for_dumps(source.flavour, asked.dump_program.as_deref())?;
+    source.check_fit(&program)?;
     let options = OptionFile::write(&asked.server, &program, journal)?;
     let mut going = match &asked.to {
         Some(place) => Some(ToStore::begin(place, &asked.keys, id)?),
