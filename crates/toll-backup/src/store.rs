@@ -263,9 +263,7 @@ impl Store {
     }
 
     fn at(&self, path: &str) -> ObjectPath {
-        let whole = format!("{}/{path}", self.prefix);
-        // Names are made by this crate, of letters that need no escape.
-        ObjectPath::from(whole.trim_start_matches('/'))
+        path.split('/').fold(self.prefix.clone(), |at, part| at.join(part))
     }
 
     fn again<T, F: Future<Output = object_store::Result<T>>>(

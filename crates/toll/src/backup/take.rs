@@ -123,12 +123,12 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     }
     if let Some(going) = going {
         let cpu_of_others_s = taken.cost.split.cpu_s;
-        let (stored, stage, store) = going.finish(&taken, &program, files, begun_unix_ms, cpu_of_others_s)?;
+        let (store, opening) = (going.store.clone(), going.opening.clone());
+        let (stored, stage) = going.finish(&taken, &program, files, begun_unix_ms, cpu_of_others_s)?;
         taken.stored = Some(stored);
         taken.cost.upload = Some(stage);
         taken.retries = store.retries();
         if asked.keep.is_some() {
-            let (_, opening) = asked.keys.for_writing(&store)?;
             match place::pruned(&store, &opening, asked.keep, false) {
                 Ok(pruned) => taken.pruned = Some(pruned),
                 // The backup is whole; the next one prunes.
@@ -222,6 +222,7 @@ fn commit_to(
 struct ToStore {
     store: Arc<Store>,
     sealing: toll_backup::Sealing,
+    opening: toll_backup::Opening,
     running: Running,
     upload: Upload,
     begun: Instant,
@@ -240,7 +241,7 @@ impl ToStore {
             if running.trusts() { None } else { Some(prune::named(&store, &opening)?) };
         let trusted = |name: &toll_backup::Name| named.as_ref().is_none_or(|named| named.contains(name));
         let upload = Upload::begin(store.clone(), sealing.clone(), trusted, Arc::new(Progress::default()))?;
-        Ok(Self { store, sealing, running, upload, begun, cpu_before_s })
+        Ok(Self { store, sealing, opening, running, upload, begun, cpu_before_s })
     }
 
     fn finish(
@@ -250,8 +251,8 @@ impl ToStore {
         files: Vec<FileSeen>,
         begun_unix_ms: u64,
         cpu_of_others_s: f64,
-    ) -> Result<(Totals, Stage, Arc<Store>)> {
-        let Self { store, sealing, running, upload, begun, cpu_before_s } = self;
+    ) -> Result<(Totals, Stage)> {
+        let Self { store, sealing, running, upload, begun, cpu_before_s, .. } = self;
         let uploaded: Uploaded = upload.finish(files)?;
         let totals = Totals {
             bytes: taken.bytes,
@@ -287,7 +288,7 @@ impl ToStore {
             bytes_stored: totals.new_stored_bytes + listed.manifest_bytes,
             memory_peak_bytes: cost::own_peak_bytes(),
         };
-        Ok((totals, stage, store))
+        Ok((totals, stage))
     }
 }
 

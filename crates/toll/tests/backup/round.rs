@@ -2,6 +2,7 @@
 
 use crate::lab::{Lab, said};
 use crate::{files, fill, json, rows_of, succeeded, target, told_by, whole_backups};
+use age::secrecy::ExposeSecret;
 use std::path::Path;
 
 #[test]
@@ -114,6 +115,57 @@ fn an_encrypted_backup_opens_with_its_key_alone_and_old_ones_go() {
     }
     assert_eq!(files(&Path::new(&store).join("backups")).len(), 2);
     lab.assert_nothing_left();
+}
+
+#[test]
+fn what_is_restored_to_a_file_is_what_the_program_wrote_to_the_byte() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(1000, |sql| source.run(sql));
+    let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
+    succeeded(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--git", &git, "--schema", "shop"]));
+    let manifest = files(&Path::new(&store).join("backups")).remove(0);
+    let manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(manifest).unwrap()).unwrap();
+    let dumped = |options: &str| {
+        let options =
+            manifest["program"][options].as_array().unwrap().iter().map(|option| option.as_str().unwrap());
+        let mut command = std::process::Command::new("mariadb-dump");
+        command.args(["--no-defaults", "-uroot", "-S"]).arg(dsn.split_once('=').unwrap().1);
+        let output = command.args(options).args(["--databases", "shop"]).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        output.stdout
+    };
+    let expected = [dumped("options"), dumped("options_for_bodies")].concat();
+    for (number, from) in [["--from", &store], ["--git", &git]].into_iter().enumerate() {
+        let file = lab.path(&format!("dump-{number}.sql"));
+        succeeded(lab.toll(&[&["backup", "restore", "--output", &file], &from[..]].concat()));
+        assert!(std::fs::read(&file).unwrap() == expected, "{from:?}");
+        let again = lab.toll(&[&["backup", "restore", "--output", &file], &from[..]].concat());
+        assert!(said(&again).contains("name a file that is not there yet"), "{}", said(&again));
+    }
+}
+
+#[test]
+fn a_host_that_backs_up_for_a_recipient_cannot_read_what_it_stores() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(300, |sql| source.run(sql));
+    let (store, dsn) = (lab.path("store"), source.dsn());
+    let key = age::x25519::Identity::generate();
+    let recipient = key.to_public().to_string();
+    let identity =
+        lab.write("identity", &format!("# made for this test\n{}\n", key.to_string().expose_secret()));
+    for _ in 0..2 {
+        let arguments =
+            ["backup", "--server", &dsn, "--to", &store, "--encrypt-to", &recipient, "--keep", "1", "--json"];
+        let taken = json(lab.toll(&arguments));
+        assert_eq!(taken["warnings"], serde_json::json!([]), "{taken}");
+    }
+    assert_eq!(files(&Path::new(&store).join("backups")).len(), 1);
+    let refused = lab.toll(&["backup", "verify", "--stored-only", "--from", &store]);
+    assert!(said(&refused).contains("encrypted"), "{}", said(&refused));
+    let verified = json(lab.toll(&["backup", "verify", "--from", &store, "--identity", &identity, "--json"]));
+    assert_eq!((&verified["differences"], &verified["rows"]), (&serde_json::json!([]), &305.into()));
 }
 
 #[test]

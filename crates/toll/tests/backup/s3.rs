@@ -3,6 +3,7 @@
 use crate::lab::{HUNG, Lab, Server, said};
 use crate::proxy::{Fault, Proxy};
 use crate::{fill, json, rows_of, succeeded, target, told_by, until};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -45,14 +46,11 @@ impl S3 {
         let mut command = Command::new(program);
         command.args(["-H", "127.0.0.1", "-p"]);
         let s3 = Self::start(command, |port| vec![port.to_string()]);
-        let made = Command::new("curl")
-            .args(["-sf", "-X", "PUT", &format!("http://127.0.0.1:{}/bucket", s3.port)])
-            .stdout(Stdio::null())
-            .status();
-        if !made.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: no bucket in moto (curl makes it)");
-            return None;
-        }
+        let mut asked = TcpStream::connect(("127.0.0.1", s3.port)).unwrap();
+        asked.write_all(b"PUT /bucket HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        asked.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(" 200 "), "{answer}");
         Some(s3)
     }
 
