@@ -9,7 +9,7 @@
 pub struct Sizes {
     /// No cut before.
     pub least: usize,
-    /// How many bytes lie between two lines that choose a cut, on average.
+    /// How many bytes lie between two lines that choose a cut, on average; below 4 GiB.
     pub apart: usize,
     /// Cut in any case: at the last line end, or within the line if it has none.
     pub most: usize,
@@ -180,6 +180,15 @@ mod tests {
         let pieces = pieces(&lines, SMALL, 64);
         let within = pieces.iter().filter(|piece| piece.last() != Some(&b'\n')).count();
         assert_eq!(within, 2, "1001 bytes in pieces of 400 at most have two cuts within");
+    }
+
+    #[test]
+    fn where_no_line_chooses_a_piece_is_as_long_as_whole_lines_allow() {
+        let lines = rows(1000);
+        let pieces = pieces(&lines, Sizes { apart: 1 << 31, ..SMALL }, 17);
+        let (last, others) = pieces.split_last().unwrap();
+        assert!(others.len() > 100 && last.ends_with(b"\n"));
+        assert!(others.iter().all(|piece| piece.ends_with(b"\n") && piece.len() > SMALL.most - 60));
     }
 
     #[test]

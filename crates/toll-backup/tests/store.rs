@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // in helpers too
 
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,8 +108,16 @@ fn a_backup_comes_back_byte_for_byte_and_a_second_one_stores_what_changed() {
     let after = dump(3, 20_000, |row| row / 200 == 50);
     let plain = Sealing::default();
     let first = back_up(&store, &plain, "a", &before).unwrap();
+    // An object that is put again is another file under the same name.
+    let pieces = || -> HashMap<PathBuf, u64> {
+        let files = files(&dir.path().join("new/store/pieces")).into_iter();
+        files.map(|path| (path.clone(), std::fs::metadata(&path).unwrap().ino())).collect()
+    };
+    let put = pieces();
     let second = back_up(&store, &plain, "b", &after).unwrap();
     assert!(first.totals.new_pieces > 20, "{:?}", first.totals);
+    let there = pieces();
+    assert!(put.iter().all(|(path, inode)| there.get(path) == Some(inode)), "a piece was put twice");
     // The rows lie together: a piece or two of each table.
     assert!((1..=9).contains(&second.totals.new_pieces), "{:?}", second.totals);
     assert_eq!(restored(&store, &Opening::default(), "a").unwrap(), before.clone() + BODIES);
