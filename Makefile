@@ -30,6 +30,7 @@ test: setup check test-rust test-safety test-viewer ## all checks and tests, as 
 .PHONY: test-rust
 test-rust:
 	@scripts/connectors
+	@scripts/stores
 	@scripts/test-rust
 
 .PHONY: test-safety

@@ -9,6 +9,7 @@
 
 pub mod analyse;
 mod artefacts;
+mod backup;
 pub mod catalogue;
 mod child;
 pub mod cli;

@@ -3,6 +3,7 @@
 //! One file a verb; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments,
 //! 3 a `--fail-if` bound was passed, 130 interrupted.
 
+mod backup;
 mod burn;
 mod clean;
 mod cost;
@@ -52,6 +53,8 @@ enum Verb {
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
+    /// Back up a server into a store, git or both; list, verify, restore and prune backups
+    Backup(Box<backup::Backup>),
     Replay(replay::Replay),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
@@ -119,6 +122,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Digest(digest) => return digest.run(),
+        Verb::Backup(arguments) => return backup::run(*arguments),
         Verb::Pcap(verb) => return verb.run(),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());

@@ -93,6 +93,13 @@ impl Lab {
         assert!(sent.success());
     }
 
+    /// For one that may have ended by itself.
+    pub fn signal_if_alive(&self, child: &mut Child, name: &str) {
+        if child.try_wait().unwrap().is_none() {
+            self.signal(child, name);
+        }
+    }
+
     /// Waits until so many steps of trials are on disk.
     pub fn wait_for_trials(&self, run: &str, lines: usize) {
         let begun = Instant::now();

@@ -1,0 +1,123 @@
+//! What did dump, commit and upload cost, each by itself?
+//!
+//! They go on at the same time, so their times overlap; their CPU, bytes and memory do not.
+
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use serde::Serialize;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// All of a backup.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Cost {
+    pub total_s: f64,
+    /// The dump programs, as far as the host can see them: what the server does for them is the server's.
+    pub dump: Stage,
+    /// toll itself: splitting, hashing, cutting.
+    pub split: Stage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<Stage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload: Option<Stage>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct Stage {
+    /// From its begin to its end.
+    pub time_s: f64,
+    pub cpu_s: f64,
+    pub bytes_read: u64,
+    pub bytes_stored: u64,
+    /// Largest resident set; of toll itself for what toll does by itself.
+    pub memory_peak_bytes: u64,
+}
+
+/// What a process has used, children included.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Used {
+    pub cpu_s: f64,
+    pub memory_peak_bytes: u64,
+}
+
+impl Used {
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            cpu_s: self.cpu_s + other.cpu_s,
+            memory_peak_bytes: self.memory_peak_bytes.max(other.memory_peak_bytes),
+        }
+    }
+}
+
+/// Looks at a process while it lives: of its memory nothing is left when it has ended.
+#[derive(Debug)]
+pub struct Watch {
+    peak: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+}
+
+/// A program that lives shorter is small.
+const LOOK: Duration = Duration::from_millis(100);
+
+impl Watch {
+    pub fn of(pid: u32) -> Self {
+        let watch = Self { peak: Arc::default(), ended: Arc::default() };
+        let (peak, ended) = (watch.peak.clone(), watch.ended.clone());
+        std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                peak.fetch_max(peak_bytes(&format!("/proc/{pid}/status")), Ordering::Relaxed);
+                std::thread::sleep(LOOK);
+            }
+        });
+        watch
+    }
+
+    /// Waits for its end. Its CPU is what waiting for it adds to that of all children.
+    pub fn wait(self, child: &mut Child) -> Result<(ExitStatus, Used)> {
+        let before = of_children()?;
+        let status = child.wait().context("cannot wait for a program")?;
+        self.ended.store(true, Ordering::Relaxed);
+        let cpu_s = of_children()? - before;
+        Ok((status, Used { cpu_s, memory_peak_bytes: self.peak.load(Ordering::Relaxed) }))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Largest resident set of toll so far.
+pub fn own_peak_bytes() -> u64 {
+    peak_bytes("/proc/self/status")
+}
+
+/// CPU of this process, all its threads.
+pub fn own_cpu_s() -> Result<f64> {
+    of(UsageWho::RUSAGE_SELF)
+}
+
+pub fn of_children() -> Result<f64> {
+    of(UsageWho::RUSAGE_CHILDREN)
+}
+
+fn of(who: UsageWho) -> Result<f64> {
+    let usage = getrusage(who).context("cannot ask what was used")?;
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+fn peak_bytes(status: &str) -> u64 {
+    let text = std::fs::read_to_string(status).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// Seconds since a moment.
+pub fn since(begun: Instant) -> f64 {
+    begun.elapsed().as_secs_f64()
+}

@@ -1,0 +1,357 @@
+//! `toll backup`: takes backups, lists them, proves them, brings them back and removes old ones.
+
+mod told;
+
+use super::load::units;
+use super::login::Login;
+use crate::backup::{self, Asked, Keys, Onto, Origin, Place, Repository};
+use crate::say::{show, tell};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use toll_backup::{Backups, Destination};
+use toll_load::Target;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
+    AWS_SECRET_ACCESS_KEY, AWS_REGION, or the profile AWS_PROFILE in ~/.aws.\n\
+    The server's password comes from MYSQL_PWD or an option file.")]
+pub struct Backup {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    take: Take,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// The backups in a store
+    List(List),
+    /// Load a backup into a scratch server, and compare what is there then with what was dumped
+    Verify(Verify),
+    /// Load a backup into a server, or write the dump to a file
+    Restore(Restore),
+    /// Remove old backups, and pieces that none of those left needs
+    Prune(Prune),
+}
+
+#[derive(Debug, Args)]
+struct Take {
+    /// The server: a DSN (mysql://user@host:port/?socket=/path) or an option file with a [client] section
+    #[arg(long, value_name = "DSN|FILE")]
+    server: Option<String>,
+    /// Schemas [default: all but the system's]
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    schema: Vec<String>,
+    /// Keep the backup in this folder or bucket
+    #[arg(long, value_name = "DIR|s3://BUCKET/PREFIX")]
+    to: Option<String>,
+    /// Commit the dump to this git repository, which is made where there is none
+    #[arg(long, value_name = "DIR")]
+    git: Option<PathBuf>,
+    /// The branch that holds nothing but backups
+    #[arg(long, value_name = "NAME", default_value = "toll-backup", requires = "git")]
+    git_branch: String,
+    /// Encrypt for this age recipient (age1...), again for another
+    #[arg(long, value_name = "RECIPIENT", requires = "to", conflicts_with = "passphrase_file")]
+    encrypt_to: Vec<String>,
+    /// Encrypt with the passphrase in the first line of this file
+    #[arg(long, value_name = "FILE", requires = "to")]
+    passphrase_file: Option<PathBuf>,
+    /// Afterwards remove all but the latest N backups from the store
+    #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+    /// How long a store that does not answer is asked again
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    retry_for: Duration,
+    /// mariadb-dump or mysqldump [default: the one that fits the server]
+    #[arg(long, value_name = "PATH")]
+    dump_program: Option<PathBuf>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct From {
+    /// The folder or bucket
+    #[arg(long = "from", value_name = "DIR|s3://BUCKET/PREFIX")]
+    from: String,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// How long a store that does not answer is asked again
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    retry_for: Duration,
+}
+
+#[derive(Debug, Args)]
+struct KeyArgs {
+    /// age identities that decrypt (AGE-SECRET-KEY-1...)
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Decrypt with the passphrase in the first line of this file
+    #[arg(long, value_name = "FILE", conflicts_with = "identity")]
+    passphrase_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct FromEither {
+    /// Which: an id or the beginning of one; a commit in git
+    #[arg(value_name = "BACKUP", default_value = "latest")]
+    backup: String,
+    /// The folder or bucket
+    #[arg(
+        long,
+        value_name = "DIR|s3://BUCKET/PREFIX",
+        required_unless_present = "git",
+        conflicts_with = "git"
+    )]
+    from: Option<String>,
+    /// The git repository
+    #[arg(long, value_name = "DIR")]
+    git: Option<PathBuf>,
+    #[arg(long, value_name = "NAME", default_value = "toll-backup")]
+    git_branch: String,
+    #[command(flatten)]
+    keys: KeyArgs,
+    /// How long a store that does not answer is asked again
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    retry_for: Duration,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    #[command(flatten)]
+    from: From,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Verify {
+    #[command(flatten)]
+    from: FromEither,
+    /// The mariadbd or mysqld of the scratch server [default: the first found]
+    #[arg(long, value_name = "PATH")]
+    server_bin: Option<PathBuf>,
+    /// Only read and check what is stored, without a server
+    #[arg(long, conflicts_with_all = ["server_bin", "git"])]
+    stored_only: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Restore {
+    #[command(flatten)]
+    from: FromEither,
+    /// The server: a DSN or an option file with a [client] section
+    #[arg(long, value_name = "DSN|FILE", required_unless_present = "output", conflicts_with = "output")]
+    server: Option<String>,
+    /// Write the dump to this file instead; - for standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Drop tables that are there where the backup holds tables of their names
+    #[arg(long, requires = "server")]
+    overwrite: bool,
+}
+
+#[derive(Debug, Args)]
+struct Prune {
+    #[command(flatten)]
+    from: From,
+    /// Remove all but the latest N backups [default: none, only what no backup needs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+    /// Only say what would be removed
+    #[arg(long)]
+    dry_run: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Backup) -> Result<ExitCode> {
+    match arguments.verb {
+        None => take(arguments.take),
+        Some(Verb::List(list)) => list_backups(list),
+        Some(Verb::Verify(verify)) => verify_one(verify),
+        Some(Verb::Restore(restore)) => restore_one(restore),
+        Some(Verb::Prune(prune)) => prune_store(prune),
+    }
+}
+
+fn take(arguments: Take) -> Result<ExitCode> {
+    let Some(server) = &arguments.server else {
+        bail!("which server? --server DSN or option file");
+    };
+    if arguments.to.is_none() && arguments.git.is_none() {
+        bail!("where to? --to a folder or s3://bucket/prefix, --git a repository, or both");
+    }
+    let asked = Asked {
+        server: target(server)?,
+        schemas: arguments.schema,
+        dump_program: arguments.dump_program,
+        to: arguments.to.as_deref().map(|to| place(to, arguments.retry_for)).transpose()?,
+        keys: Keys {
+            encrypt_to: arguments.encrypt_to,
+            passphrase_file: arguments.passphrase_file,
+            identity_file: None,
+        },
+        git: arguments.git.map(|dir| (dir, arguments.git_branch)),
+        keep: arguments.keep.map(|keep| keep as usize),
+    };
+    let bar = bar()?;
+    let taken = backup::take(&asked, &|bytes, estimated| {
+        // What the server estimates may be less than what comes.
+        bar.set_length(estimated.max(bytes));
+        bar.set_position(bytes);
+    });
+    bar.finish_and_clear();
+    let taken = taken?;
+    if arguments.json {
+        show!("{}", told::json(&taken)?);
+    } else {
+        told::text(&taken);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list_backups(arguments: List) -> Result<ExitCode> {
+    let (store, opening) = arguments.from.open()?;
+    let backups = Backups::list(&store)?;
+    let read = backups.whole.iter().map(|listed| (listed, listed.read(&store, &opening)));
+    let mut lines = Vec::new();
+    for (listed, manifest) in read {
+        lines.push(told::listed(&listed.id, listed.is_encrypted(), manifest));
+    }
+    for broken in &backups.broken {
+        tell!("toll: {} is no backup: {}", broken.object, broken.reason);
+    }
+    if arguments.json {
+        show!("{}", serde_json::to_string_pretty(&lines)?);
+    } else {
+        told::list(&lines);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn verify_one(arguments: Verify) -> Result<ExitCode> {
+    let origin = arguments.from.find()?;
+    let bar = bar()?;
+    let seen = |bytes, whole| {
+        bar.set_length(whole);
+        bar.set_position(bytes);
+    };
+    if arguments.stored_only {
+        let checked = backup::check_stored(&origin, &seen);
+        bar.finish_and_clear();
+        checked?;
+        show!("{}: every piece is what was stored, and every file what was dumped", origin.name());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let verified = backup::verify(&origin, arguments.server_bin, &seen);
+    bar.finish_and_clear();
+    let verified = verified?;
+    if arguments.json {
+        show!("{}", serde_json::to_string_pretty(&verified)?);
+    } else {
+        told::verified(&verified);
+    }
+    Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn restore_one(arguments: Restore) -> Result<ExitCode> {
+    let origin = arguments.from.find()?;
+    let bar = bar()?;
+    let seen = |bytes, whole| {
+        bar.set_length(whole);
+        bar.set_position(bytes);
+    };
+    let restored = match (&arguments.server, &arguments.output) {
+        (Some(server), _) => {
+            let target = target(server)?;
+            backup::restore(&origin, Onto::Server { target: &target, overwrite: arguments.overwrite }, &seen)
+        }
+        (None, Some(path)) if path.as_os_str() == "-" => {
+            backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), &seen)
+        }
+        (None, Some(path)) => {
+            let mut file = backup::new_private_file(path)?;
+            backup::restore(&origin, Onto::Output(&mut file), &seen)
+        }
+        (None, None) => bail!("where to? --server or --output"),
+    };
+    bar.finish_and_clear();
+    told::restored(&restored?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn prune_store(arguments: Prune) -> Result<ExitCode> {
+    crate::signals::listen()?;
+    let (store, opening) = arguments.from.open()?;
+    let pruned =
+        backup::pruned(&store, &opening, arguments.keep.map(|keep| keep as usize), arguments.dry_run)?;
+    if arguments.json {
+        show!("{}", serde_json::to_string_pretty(&pruned)?);
+    } else {
+        told::pruned(&pruned, arguments.dry_run);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl KeyArgs {
+    fn keys(&self) -> Keys {
+        Keys {
+            encrypt_to: Vec::new(),
+            passphrase_file: self.passphrase_file.clone(),
+            identity_file: self.identity.clone(),
+        }
+    }
+}
+
+impl From {
+    fn open(&self) -> Result<(std::sync::Arc<toll_backup::Store>, toll_backup::Opening)> {
+        let store = backup::opened(&place(&self.from, self.retry_for)?, false)?;
+        let opening = self.keys.keys().for_reading(&store)?;
+        Ok((store, opening))
+    }
+}
+
+impl FromEither {
+    fn find(&self) -> Result<Origin> {
+        if let Some(dir) = &self.git {
+            let repository = Repository::open(dir, &self.git_branch)?;
+            let revision = (self.backup != "latest").then_some(self.backup.as_str());
+            let (tree, commit) = repository.tree(revision)?;
+            return Ok(Origin::Git { repository, commit, tree: Box::new(tree) });
+        }
+        let Some(from) = &self.from else { bail!("where from? --from or --git") };
+        let store = backup::opened(&place(from, self.retry_for)?, false)?;
+        let opening = self.keys.keys().for_reading(&store)?;
+        let manifest = Backups::list(&store)?.find(&self.backup)?.read(&store, &opening)?;
+        Ok(Origin::Store { store, opening, manifest: Box::new(manifest) })
+    }
+}
+
+fn place(text: &str, retry_for: Duration) -> Result<Place> {
+    Ok(Place { destination: Destination::parse(text)?, retry_for })
+}
+
+fn target(named: &str) -> Result<Target> {
+    Ok(Login::named(named).context("in --server")?.target)
+}
+
+/// Bytes, rate and time left; nothing where nobody looks.
+fn bar() -> Result<ProgressBar> {
+    let bar = ProgressBar::new(0);
+    let style = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    bar.set_style(ProgressStyle::with_template(style)?);
+    Ok(bar)
+}

@@ -1,0 +1,210 @@
+//! In which words does the user hear of a backup?
+
+use crate::backup::{Restored, Stage, Taken, Verified};
+use crate::counted::counted;
+use crate::figures::{duration_s, grouped, megabytes};
+use crate::say::{show, tell};
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::json;
+use toll_backup::prune::Pruned;
+use toll_backup::{Error, Manifest, Totals};
+
+/// For programs.
+pub fn json(taken: &Taken) -> Result<String> {
+    let source = &taken.source;
+    let value = json!({
+        "id": taken.id,
+        "server": { "flavour": source.flavour.name(), "version": source.version, "address": source.address },
+        "dump_program": taken.program,
+        "schemas": source.schemas,
+        "tables": taken.tables,
+        "rows": taken.rows,
+        "bytes": taken.bytes,
+        "stored": taken.stored,
+        "git": taken.committed,
+        "pruned": taken.pruned,
+        "store_retries": taken.retries,
+        "warnings": taken.warnings,
+        "cost": taken.cost,
+    });
+    Ok(serde_json::to_string_pretty(&value)?)
+}
+
+/// For people.
+pub fn text(taken: &Taken) {
+    let (source, cost) = (&taken.source, &taken.cost);
+    show!(
+        "backup {} of {} {} at {}: {}, {} rows, {} MB in {}",
+        taken.id,
+        source.flavour.name(),
+        source.version,
+        source.address,
+        counted(taken.tables, "table"),
+        grouped(taken.rows as f64),
+        mb(taken.bytes),
+        time(cost.total_s)
+    );
+    if let Some(totals) = &taken.stored {
+        show!(
+            "  store: {} of {} pieces are new, {} MB of {} MB",
+            grouped(totals.new_pieces as f64),
+            grouped(totals.pieces as f64),
+            mb(totals.new_stored_bytes),
+            mb(totals.stored_bytes)
+        );
+    }
+    if let Some(git) = &taken.committed {
+        let commit = git.commit.get(..12).unwrap_or(&git.commit);
+        if git.unchanged {
+            show!("  git: nothing has changed since {commit}");
+        } else {
+            let grown = git.repository_bytes.saturating_sub(git.repository_bytes_before);
+            show!(
+                "  git: {commit}, the repository grew by {} MB to {} MB",
+                mb(grown),
+                mb(git.repository_bytes)
+            );
+        }
+    }
+    show!("  {:<8} {:>9} {:>9} {:>10} {:>10} {:>10}", "cost", "time", "CPU", "read", "stored", "memory");
+    stage("dump", Some(&cost.dump));
+    stage("split", Some(&cost.split));
+    stage("commit", cost.commit.as_ref());
+    stage("upload", cost.upload.as_ref());
+    if let Some(removed) = &taken.pruned {
+        pruned(removed, false);
+    }
+    if taken.retries > 0 {
+        show!("  the store had to be asked again {}", counted(taken.retries, "time"));
+    }
+    for warning in &taken.warnings {
+        tell!("toll: {warning}");
+    }
+}
+
+fn stage(name: &str, stage: Option<&Stage>) {
+    let Some(stage) = stage else { return };
+    show!(
+        "  {name:<8} {:>9} {:>9} {:>7} MB {:>7} MB {:>7} MB",
+        time(stage.time_s),
+        time(stage.cpu_s),
+        mb(stage.bytes_read),
+        mb(stage.bytes_stored),
+        mb(stage.memory_peak_bytes)
+    );
+}
+
+fn mb(bytes: u64) -> String {
+    megabytes(bytes as f64)
+}
+
+fn time(s: f64) -> String {
+    if s < 60.0 { format!("{s:.2} s") } else { duration_s(s) }
+}
+
+/// A backup in a list.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    id: String,
+    encrypted: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    schemas: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    totals: Option<Totals>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
+    /// Why nothing more is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unreadable: Option<String>,
+}
+
+pub fn listed(id: &str, encrypted: bool, manifest: Result<Manifest, Error>) -> Line {
+    let (manifest, unreadable) = match manifest {
+        Ok(manifest) => (Some(manifest), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    Line {
+        id: id.to_owned(),
+        encrypted,
+        server: manifest.as_ref().map(|m| format!("{} {}", m.source.flavour, m.source.version)),
+        schemas: manifest.as_ref().map(|m| m.schemas.clone()),
+        totals: manifest.as_ref().map(|m| m.totals),
+        warnings: manifest.map(|m| m.warnings).unwrap_or_default(),
+        unreadable,
+    }
+}
+
+pub fn list(lines: &[Line]) {
+    if lines.is_empty() {
+        show!("no backups");
+    }
+    for line in lines {
+        let lock = if line.encrypted { ", encrypted" } else { "" };
+        match (&line.totals, &line.unreadable) {
+            (Some(totals), _) => show!(
+                "{}  {}{lock}: {}; {} rows, {} MB, {} MB stored of which {} MB were new",
+                line.id,
+                line.server.as_deref().unwrap_or_default(),
+                line.schemas.as_deref().unwrap_or_default().join(", "),
+                grouped(totals.rows as f64),
+                mb(totals.bytes),
+                mb(totals.stored_bytes),
+                mb(totals.new_stored_bytes)
+            ),
+            (None, reason) => show!("{}{lock}: {}", line.id, reason.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+pub fn verified(verified: &Verified) {
+    show!(
+        "{}: {} and {} rows ({} MB) restored to {} in {}",
+        verified.backup,
+        counted(verified.tables, "table"),
+        grouped(verified.rows as f64),
+        mb(verified.bytes),
+        verified.server,
+        time(verified.restore_s)
+    );
+    for difference in &verified.differences {
+        tell!("toll: DIFFERS: {difference}");
+    }
+    if verified.differences.is_empty() {
+        show!(
+            "  it is what was dumped: row counts and the checksum of the rows of each table{}",
+            if verified.definitions_compared {
+                ", all definitions, triggers, routines and events"
+            } else {
+                " (definitions were not compared: the scratch server is of another version)"
+            }
+        );
+    }
+}
+
+pub fn restored(restored: &Restored) {
+    // The dump itself may be on standard output.
+    tell!(
+        "{}: {} rows, {} MB, {} restored in {}",
+        restored.backup,
+        grouped(restored.rows as f64),
+        mb(restored.bytes),
+        restored.schemas.join(", "),
+        time(restored.time_s)
+    );
+}
+
+pub fn pruned(pruned: &Pruned, dry_run: bool) {
+    let verb = if dry_run { "would remove" } else { "removed" };
+    show!(
+        "  {verb} {} and {} ({} MB); {} and {} ({} MB) are left",
+        counted(pruned.backups.len() as u64, "backup"),
+        counted(pruned.pieces, "piece"),
+        mb(pruned.bytes),
+        counted(pruned.backups_left, "backup"),
+        counted(pruned.pieces_left, "piece"),
+        mb(pruned.bytes_left)
+    );
+}

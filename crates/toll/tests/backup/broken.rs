@@ -1,0 +1,104 @@
+//! What if the dump, the server or the disk fails in the middle? Then there is no backup, and a clear word.
+
+use crate::lab::{Lab, said};
+use crate::{files, fill, succeeded, until, whole_backups};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+/// A dump program that is as any other but for `script` in the place of the dump of the rows.
+fn program(lab: &Lab, name: &str, script: &str) -> String {
+    let text = format!(
+        "#!/bin/sh\ncase \"$*\" in *--version*|*--routines*) exec mariadb-dump \"$@\";; esac\n{script}\n"
+    );
+    let path = lab.write(name, &text);
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn a_dump_that_was_cut_short_or_killed_is_no_backup() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(2000, |sql| source.run(sql));
+    let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
+    let ends = [
+        // It says 0, and lacks its end.
+        ("cut", "mariadb-dump \"$@\" | head -c 300000; exit 0", "last line does not say so"),
+        // Its end is there, and it says that it failed.
+        ("failed", "mariadb-dump \"$@\"; echo 'some table is crashed' >&2; exit 2", "some table is crashed"),
+        ("killed", "mariadb-dump \"$@\" | head -c 300000; kill -9 $$", "signal: 9"),
+        ("nothing", "exit 0", "last line does not say so"),
+    ];
+    for (name, script, word) in ends {
+        let program = program(&lab, name, script);
+        let arguments =
+            ["backup", "--server", &dsn, "--to", &store, "--git", &git, "--dump-program", &program];
+        let output = lab.toll(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", said(&output));
+        assert!(said(&output).contains(word), "{name}: {}", said(&output));
+        assert_eq!(whole_backups(&lab, &store), 0);
+        let branches = Command::new("git").args(["-C", &git, "for-each-ref"]).output().unwrap();
+        assert!(branches.stdout.is_empty(), "{name}: {}", said(&branches));
+        lab.assert_nothing_left();
+    }
+    assert!(!files(&Path::new(&store).join("pieces")).is_empty(), "what had arrived is kept");
+    succeeded(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--git", &git]));
+    assert_eq!(whole_backups(&lab, &store), 1);
+}
+
+#[test]
+fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(60_000, |sql| source.run(sql));
+    source.run("CREATE TABLE shop.zz (id INT PRIMARY KEY)");
+    source.run("INSERT INTO shop.zz VALUES (1)");
+    let (store, dsn) = (lab.path("store"), source.dsn());
+    let pieces = || files(&Path::new(&store).join("pieces")).len();
+    let words = lab.path("words");
+    let mut altered = lab.spawn_saying(&["backup", "--server", &dsn, "--to", &store], &words);
+    until("the dump goes on", || pieces() > 3);
+    source.run("ALTER TABLE shop.zz ADD COLUMN x INT, FORCE");
+    assert!(!altered.wait().unwrap().success(), "{}", std::fs::read_to_string(&words).unwrap());
+    let told = std::fs::read_to_string(&words).unwrap();
+    assert!(told.contains("definition has changed"), "{told}");
+    assert_eq!(whole_backups(&lab, &store), 0);
+    lab.assert_nothing_left();
+
+    std::fs::remove_dir_all(&store).unwrap();
+    let mut gone = lab.spawn_saying(&["backup", "--server", &dsn, "--to", &store], &words);
+    until("the dump goes on", || pieces() > 3);
+    source.signal("KILL");
+    assert!(!gone.wait().unwrap().success());
+    let told = std::fs::read_to_string(&words).unwrap();
+    assert!(told.contains("the dump failed") && told.contains("server"), "{told}");
+    assert_eq!(whole_backups(&lab, &store), 0);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_comes_after_makes_it_whole() {
+    let lab = Lab::new();
+    let store = lab.path("small");
+    std::fs::create_dir(&store).unwrap();
+    let mount =
+        |arguments: &[&str]| Command::new("mount").args(arguments).status().is_ok_and(|s| s.success());
+    if !lab.is_root || !mount(&["-t", "tmpfs", "-o", "size=400k", "tmpfs", &store]) {
+        eprintln!("SKIPPED: a small disk needs root");
+        return;
+    }
+    let source = lab.server();
+    fill(20_000, |sql| source.run(sql));
+    let dsn = source.dsn();
+    let full = lab.toll(&["backup", "--server", &dsn, "--to", &store, "--retry-for", "5s"]);
+    let grown = mount(&["-o", "remount,size=50m", &store]);
+    let before = whole_backups(&lab, &store);
+    let whole = lab.toll(&["backup", "--server", &dsn, "--to", &store]);
+    let after = whole_backups(&lab, &store);
+    assert!(Command::new("umount").arg(&store).status().unwrap().success());
+    assert!(!full.status.success() && said(&full).contains("No space left"), "{}", said(&full));
+    assert!(grown && whole.status.success(), "{}", said(&whole));
+    assert_eq!((before, after), (0, 1));
+    lab.assert_nothing_left();
+}

@@ -1,0 +1,65 @@
+#![no_main]
+
+//! A dump split by table is the dump, however it arrives; and pieces put together are the file.
+
+use std::convert::Infallible;
+use toll_backup::cut::{Cutter, Sizes};
+use toll_backup::sections::{Part, Section, Sections, Sink};
+
+#[derive(Default, PartialEq, Debug)]
+struct Seen {
+    sections: Vec<Section>,
+    bytes: Vec<u8>,
+    rows: u64,
+    pieces: Vec<Vec<u8>>,
+}
+
+struct Watching {
+    seen: Seen,
+    cutter: Cutter,
+}
+
+const SIZES: Sizes = Sizes { least: 16, apart: 40, most: 100 };
+
+impl Sink for Watching {
+    fn begin(&mut self, section: Section) -> toll_backup::Result<()> {
+        self.seen.sections.push(section);
+        Ok(())
+    }
+
+    fn part(&mut self, part: Part<'_>) -> toll_backup::Result<()> {
+        assert!(!self.seen.sections.is_empty(), "bytes of no section");
+        assert!(!part.ends || part.bytes.ends_with(b"\n"));
+        self.seen.bytes.extend_from_slice(part.bytes);
+        self.seen.rows += u64::from(part.is_row && part.ends);
+        let Seen { pieces, .. } = &mut self.seen;
+        let Ok(()) = self.cutter.part(part.bytes, part.ends, |piece| {
+            pieces.push(piece);
+            Ok::<_, Infallible>(())
+        });
+        Ok(())
+    }
+}
+
+fn split(input: &[u8], step: usize) -> (Seen, bool) {
+    let mut watching = Watching { seen: Seen::default(), cutter: Cutter::new(SIZES) };
+    let mut sections = Sections::default();
+    for chunk in input.chunks(step) {
+        sections.feed(chunk, &mut watching).expect("this sink takes everything");
+    }
+    let is_whole = sections.finish(&mut watching).is_ok();
+    let Seen { pieces, .. } = &mut watching.seen;
+    let Ok(()) = watching.cutter.finish(|piece| {
+        pieces.push(piece);
+        Ok::<_, Infallible>(())
+    });
+    (watching.seen, is_whole)
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let whole = split(input, usize::MAX);
+    assert_eq!(whole.0.bytes, input);
+    assert_eq!(whole.0.pieces.concat(), input);
+    assert!(whole.0.pieces.iter().all(|piece| piece.len() <= SIZES.most));
+    assert_eq!(split(input, 7), whole);
+});
