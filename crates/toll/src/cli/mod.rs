@@ -16,6 +16,8 @@ pub mod report;
 mod run;
 mod server;
 mod server_choice;
+mod target;
+mod throttle;
 
 use crate::journal;
 use crate::places;
@@ -42,6 +44,8 @@ enum Verb {
     Clean(clean::Clean),
     /// Keep a server busy, at full speed or at a rate, and say what each event took
     Load(Box<load::Load>),
+    /// Run a dump no faster than its users bear: `toll throttle --max-p99-toll 10% -- mariadb-dump ...`
+    Throttle(Box<throttle::Throttle>),
     /// Show what runs found: for people, programs or a browser
     Report(report::Report),
     /// Say what this host can measure, what is missing, and how steady it is
@@ -109,6 +113,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
+        Verb::Throttle(arguments) => return throttle::run(*arguments),
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
