@@ -35,7 +35,7 @@ pub struct Throttle {
     /// How long the canary is listened to before the dump begins
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     before: Duration,
-    /// Bytes a second, however much users feel [default: 64K, or what net_write_timeout asks for]
+    /// Bytes a second, however much users feel [default: 128K, or what net_write_timeout asks for]
     #[arg(long, value_name = "RATE", value_parser = orders::bytes_per_s)]
     min_rate: Option<f64>,
     /// Bytes a second, however little users feel: 512K, 10M

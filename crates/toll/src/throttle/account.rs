@@ -53,6 +53,8 @@ pub struct CanaryAccount {
     pub with_dump: Latency,
     /// By how much the undisturbed median has moved since before the dump.
     pub undisturbed_moved_pct: Option<f64>,
+    /// By how much one undisturbed second differs from another, chance aside (standard deviation of the p95).
+    pub undisturbed_wobble_pct: f64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -190,6 +192,7 @@ mod tests {
                 undisturbed: latency(400.0, 1_000.0),
                 with_dump: latency(410.0, 1_070.0),
                 undisturbed_moved_pct: Some(1.0),
+                undisturbed_wobble_pct: 3.0,
             },
             windows: Windows {
                 length_s: 10.0,

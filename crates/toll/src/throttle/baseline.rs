@@ -17,6 +17,15 @@ const SHIFT_LEAST: f64 = 0.08;
 /// A pause of fewer answers tells no shift.
 const SHIFT_SAMPLES: usize = 30;
 
+/// Answers that make a second, at the rate of a usual canary.
+const WOBBLE_ANSWERS: usize = 100;
+const WOBBLE_AT: f64 = 0.95;
+/// What a new second weighs against all before it.
+const WOBBLE_SHARE: f64 = 0.05;
+/// A second counts as no further off than so many times what is usual, or than so many times this.
+const WOBBLE_CLIP: f64 = 3.0;
+const WOBBLE_LEAST: f64 = 0.05;
+
 /// An answer of the canary: when it was asked, and the logarithm of its latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
@@ -28,6 +37,9 @@ pub struct Answer {
 pub struct Baseline {
     scale: Sketch,
     shape: Sketch,
+    /// Variance of a second's p95, as a logarithm, beyond what its few answers explain.
+    wobble: f64,
+    wobbles: u32,
     /// Medians before the dump began: what the dump itself leaves behind (a buffer pool full of other
     /// pages) is in every pause, and only told by these.
     before: Option<f64>,
@@ -35,7 +47,13 @@ pub struct Baseline {
 
 impl Default for Baseline {
     fn default() -> Self {
-        Self { scale: Sketch::new(SCALE_HALF_LIFE_S), shape: Sketch::new(SHAPE_HALF_LIFE_S), before: None }
+        Self {
+            scale: Sketch::new(SCALE_HALF_LIFE_S),
+            shape: Sketch::new(SHAPE_HALF_LIFE_S),
+            wobble: 0.0,
+            wobbles: 0,
+            before: None,
+        }
     }
 }
 
@@ -59,7 +77,28 @@ impl Baseline {
             self.shape.add(answer.sent_s, answer.ln_us - median);
         }
         self.before.get_or_insert(median);
+        if shift.is_none() {
+            pause.chunks(WOBBLE_ANSWERS).for_each(|second| self.learn_wobble(second));
+        }
         shift
+    }
+
+    fn learn_wobble(&mut self, second: &[Answer]) {
+        let mut own = Sketch::new(f64::INFINITY);
+        second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
+        let Some((own, usual)) = own.estimate(WOBBLE_AT).zip(self.estimate(WOBBLE_AT)) else { return };
+        // One second in which the host stood still is no habit of it.
+        let most = WOBBLE_CLIP * self.wobble().max(WOBBLE_LEAST);
+        let off = (own.ln - usual.ln).clamp(-most, most);
+        let beyond_chance = (off * off - own.error * own.error).max(0.0);
+        self.wobbles += 1;
+        self.wobble += (beyond_chance - self.wobble) * (1.0 / f64::from(self.wobbles)).max(WOBBLE_SHARE);
+    }
+
+    /// By how much the undisturbed p95 of one second differs from that of another (standard deviation of
+    /// the logarithm), chance aside: the host's own noise.
+    pub fn wobble(&self) -> f64 {
+        self.wobble.sqrt()
     }
 
     fn shift(&self, fresh: &Sketch, samples: usize) -> Option<f64> {
@@ -67,7 +106,8 @@ impl Baseline {
             return None;
         }
         let shift = fresh.estimate(0.5)?.over(self.scale.estimate(0.5)?);
-        (shift.ln.abs() > (SHIFT_ERRORS * shift.error).max(SHIFT_LEAST)).then_some(shift.ln)
+        let error = shift.error.hypot(self.wobble());
+        (shift.ln.abs() > (SHIFT_ERRORS * error).max(SHIFT_LEAST)).then_some(shift.ln)
     }
 
     /// Logarithm of the undisturbed latency that the share `p` lies below, microseconds.
@@ -123,6 +163,18 @@ mod tests {
         assert!((shift - 1.0).abs() < 0.05, "{shift}");
         assert!((baseline.estimate(0.5).unwrap().ln - 7.5).abs() < 0.05);
         assert_eq!(baseline.learn(&pause(40.0, 8.0, 10)), None, "ten answers tell nothing");
+    }
+
+    #[test]
+    fn a_host_that_wobbles_is_told_from_one_that_does_not() {
+        let (mut steady, mut wobbly) = (Baseline::default(), Baseline::default());
+        for second in 0..40 {
+            let at_s = f64::from(second);
+            steady.learn(&pause(at_s, 6.0, 100));
+            wobbly.learn(&pause(at_s, 6.0 + if second % 2 == 0 { 0.15 } else { -0.15 }, 100));
+        }
+        assert!(steady.wobble() < 0.02, "{}", steady.wobble());
+        assert!((wobbly.wobble() - 0.15).abs() < 0.05, "{}", wobbly.wobble());
     }
 
     #[test]

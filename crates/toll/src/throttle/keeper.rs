@@ -331,6 +331,7 @@ impl Keeper {
                 undisturbed: Latency::of(&self.undisturbed),
                 with_dump: Latency::of(&self.with_dump),
                 undisturbed_moved_pct: moved.map(|moved| 100.0 * moved.exp_m1()),
+                undisturbed_wobble_pct: 100.0 * self.steering.baseline().wobble().exp_m1(),
             },
             windows: self.promise.windows(),
             history: HistoryAccount { at_begin: self.given.history_at_begin, most: self.history_most },
@@ -354,6 +355,14 @@ impl Keeper {
         if self.refused as f64 > REFUSED_SHARE * self.questions as f64 {
             let why = self.last_refusal.as_deref().unwrap_or_default();
             doubts.push(format!("the canary was refused {} times, last with: {why}", self.refused));
+        }
+        let wobble = self.steering.baseline().wobble();
+        if wobble > self.wishes.max_toll.ln_1p() / 2.0 {
+            doubts.push(format!(
+                "without a dump the canary differs by {:.0}% from one second to the next: windows miss the promise by \
+                 that alone, more of them than chance is said to explain",
+                100.0 * wobble.exp_m1()
+            ));
         }
         if let Some(moved) = moved.filter(|moved| moved.abs() > MOVED) {
             doubts.push(format!(

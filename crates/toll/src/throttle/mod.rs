@@ -101,7 +101,7 @@ const FREES_WRITER: f64 = 2.0 * 1_048_576.0;
 /// The share of net_write_timeout after which something must move.
 const TIMEOUT_SHARE: f64 = 1.0 / 3.0;
 /// Where neither the user nor the timeout says more.
-const MIN_RATE: f64 = 65_536.0;
+const MIN_RATE: f64 = 131_072.0;
 /// One for each throttle; what the canary asks, and when, is nobody's result.
 const SEED: u64 = 14;
 
@@ -150,7 +150,7 @@ impl Throttle {
         tell!("toll: canary, {per_s:.0}/s: {described}");
         let before = listen(&canary, asked.before, &desk)?;
         let steering = Steering::begin(Tuning::default(), limits, asked.max_toll, &before, now_s());
-        tell_of_baseline(&steering, &limits);
+        tell_of_baseline(&steering, &limits, asked.max_toll);
         let gate = Arc::new(Gate::default());
         let finished = Arc::new(AtomicBool::new(false));
         let keeper = Keeper::new(
@@ -250,7 +250,7 @@ fn answer(sent_ns: u64, latency_ns: u64) -> Answer {
     Answer { sent_s: sent_ns as f64 / 1e9, ln_us: (latency_ns as f64 / 1e3).max(1e-3).ln() }
 }
 
-fn tell_of_baseline(steering: &Steering, limits: &Limits) {
+fn tell_of_baseline(steering: &Steering, limits: &Limits, max_toll: f64) {
     let baseline = steering.baseline();
     let (Some(p50), Some(p99)) = (baseline.estimate(0.5), baseline.estimate(PROMISED)) else { return };
     tell!(
@@ -260,6 +260,15 @@ fn tell_of_baseline(steering: &Steering, limits: &Limits) {
         100.0 * p99.error,
         figures::megabytes(limits.floor)
     );
+    let wobble = baseline.wobble();
+    if wobble > max_toll.ln_1p() {
+        tell!(
+            "toll: without any dump the canary differs by {:.0}% from one second to the next: a promise of {}% is \
+             lost in that, and the dump goes slowly; a larger promise, more of --canary-rate, or a quieter hour helps",
+            100.0 * wobble.exp_m1(),
+            orders::pct(max_toll)
+        );
+    }
 }
 
 /// Of the gate's times, for the account.

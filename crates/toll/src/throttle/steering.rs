@@ -111,7 +111,7 @@ impl Default for Tuning {
             gain_first: 0.1,
             gain_last: 0.02,
             gain_half_life_s: 30.0,
-            brake_errors: 2.0,
+            brake_errors: 1.4,
             look_answers: 100,
             look_every_s: 12.0,
         }
@@ -139,6 +139,9 @@ const KNOWN_GAIN: f64 = 3.0;
 const DEAD_BAND: f64 = 0.08;
 /// Less of the rate was used than this: the dump itself is slow, and a higher rate means nothing.
 const USED: f64 = 0.7;
+/// What is left of the host's noise from second to second in the mean of those that the slow loop sees, and of
+/// as many pauses.
+const WOBBLE_LEFT: f64 = 0.5;
 /// The fast loop wants so many answers.
 const FAST_ANSWERS: f64 = 20.0;
 /// A pause lasts no longer than this, how few answers there be.
@@ -235,7 +238,8 @@ impl Steering {
 
     /// The promised quantile of late over the undisturbed one.
     pub fn toll_of_late(&self) -> Option<Estimate> {
-        self.toll(&self.slow, PROMISED)
+        let toll = self.toll(&self.slow, PROMISED)?;
+        Some(Estimate { error: toll.error.hypot(WOBBLE_LEFT * self.baseline.wobble()), ..toll })
     }
 
     pub fn set_max_toll(&mut self, max_toll: f64) {
@@ -392,7 +396,10 @@ impl Steering {
             return Why::Blind;
         }
         let moving_s = now_s - self.since_s;
-        if now_s - self.braked_s >= BRAKE_APART_S && moving_s >= REFILL_S && (waits || self.is_beyond()) {
+        if now_s - self.braked_s >= BRAKE_APART_S
+            && moving_s >= REFILL_S
+            && (waits || self.is_beyond(self.tuning.brake_errors))
+        {
             return self.brake(now_s, moved);
         }
         let overdue = now_s - self.looked_s >= self.look_in_s;
@@ -418,17 +425,20 @@ impl Steering {
         }
     }
 
-    /// Is the last second beyond the promise, and not by chance?
-    fn is_beyond(&self) -> bool {
-        self.fast.count() >= FAST_ANSWERS
-            && self
-                .toll(&self.fast, self.tuning.fast_quantile)
-                .is_some_and(|toll| toll.ln - self.tuning.brake_errors * toll.error > self.promise)
+    /// Is the last second beyond the promise by so many errors, chance and the host's noise counted?
+    fn is_beyond(&self, errors: f64) -> bool {
+        let toll = self.toll_of_last_second(self.tuning.fast_quantile);
+        toll.is_some_and(|toll| toll.ln - errors * toll.error > self.promise)
+    }
+
+    fn toll_of_last_second(&self, quantile: f64) -> Option<Estimate> {
+        let toll = self.toll(&self.fast, quantile).filter(|_| self.fast.count() >= FAST_ANSWERS)?;
+        Some(Estimate { error: toll.error.hypot(self.baseline.wobble()), ..toll })
     }
 
     /// Faster than undisturbed cannot be: the baseline is of another time.
     fn is_unbelievable(&self) -> bool {
-        self.toll(&self.fast, 0.5).is_some_and(|toll| toll.ln + 2.0 * toll.error < -self.promise)
+        self.toll_of_last_second(0.5).is_some_and(|toll| toll.ln + 2.0 * toll.error < -self.promise)
     }
 
     fn brake(&mut self, now_s: f64, moved: u64) -> Why {
@@ -451,16 +461,13 @@ impl Steering {
     /// The slow loop. `used`: the dump went as fast as it was allowed to.
     fn tick(&mut self, used: bool) -> Why {
         let toll = self.toll_of_late();
-        let error = toll.map(|toll| {
+        let aim = toll.map(|toll| {
             let margin = (self.tuning.margin_errors * toll.error).min(self.tuning.margin_most * self.promise);
-            ((self.promise - margin - toll.ln) / self.promise).clamp(-2.0, 1.0)
+            self.promise - margin
         });
         if self.starting {
-            let felt = error.is_some_and(|left| left < 0.0)
-                || self
-                    .toll(&self.fast, self.tuning.fast_quantile)
-                    .is_some_and(|toll| toll.ln > self.promise);
-            self.starting = !felt;
+            let felt = toll.zip(aim).is_some_and(|(toll, aim)| toll.ln - toll.error > aim);
+            self.starting = !felt && !self.is_beyond(1.0);
             self.settling_s = self.ticked_s;
             if self.starting && used && self.fast.count() >= FAST_ANSWERS {
                 self.set_pace(self.pace + START_GAIN);
@@ -469,7 +476,9 @@ impl Steering {
                 return Why::Starting;
             }
         }
-        let Some(left) = error else { return Why::Holding };
+        let Some((toll, aim)) = toll.zip(aim) else { return Why::Holding };
+        // What is lost in the noise moves the rate by little, and no more downwards than upwards.
+        let left = ((aim - toll.ln) / self.promise.max(toll.error)).clamp(-2.0, 1.0);
         if left >= 0.0 {
             self.broken_at_floor = 0;
             let best = self.best.map_or(self.pace, |best| 0.9 * best + 0.1 * self.pace.max(best));
