@@ -35,5 +35,6 @@ mod secrets;
 pub mod server;
 mod signals;
 mod stage;
+mod throttle;
 mod treatment;
 mod workload;

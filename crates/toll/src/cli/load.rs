@@ -2,9 +2,9 @@
 
 mod end;
 mod output;
-mod target;
 pub(super) mod units;
 
+use super::target::TargetArgs;
 use crate::counted::counted;
 use crate::say::{show, tell};
 use crate::signals;
@@ -16,11 +16,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use target::TargetArgs;
 use toll_load::engine::{self, BinGrid, Plan, RunError};
 use toll_load::mix::{self, Distribution, Mix, Profile, Recorded, Table};
 use toll_load::schedule::{Arrivals, Pace};
 use toll_load::tables::{self, Layout, Progress};
+use toll_load::{NO_BINLOG, Target};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \
@@ -32,6 +32,12 @@ pub struct Load {
     what: String,
     #[command(flatten)]
     target: TargetArgs,
+    /// Schema with the tables [default: sbtest]
+    #[arg(long)]
+    db: Option<String>,
+    /// Keep what is written out of the binary log and away from replicas (needs SUPER, BINLOG ADMIN or SESSION_VARIABLES_ADMIN)
+    #[arg(long)]
+    no_binlog: bool,
     /// Tables sbtest1, sbtest2, ...
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tables: u32,
@@ -116,7 +122,7 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
     match arguments.what.as_str() {
         "prepare" => prepare(arguments, &stop),
         "cleanup" => {
-            let target = arguments.target.resolve()?;
+            let target = arguments.target()?;
             tables::cleanup(&target, arguments.tables)?;
             show!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
             Ok(ExitCode::SUCCESS)
@@ -126,6 +132,15 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
 }
 
 impl Load {
+    fn target(&self) -> Result<Target> {
+        let mut target = self.target.resolve()?;
+        target.db = self.db.clone().or(target.db).or_else(|| Some("sbtest".into()));
+        if self.no_binlog {
+            target.session.push(NO_BINLOG.into());
+        }
+        Ok(target)
+    }
+
     fn table(&self) -> Table {
         let distribution = match self.rand_type {
             Spread::Special => Distribution::Special,
@@ -191,7 +206,7 @@ impl Load {
 
 fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     let (mix, pace) = arguments.workload()?;
-    let target = arguments.target.resolve()?;
+    let target = arguments.target()?;
     let connections = arguments.threads as usize;
     let workers = match arguments.workers {
         Some(workers) => workers as usize,
@@ -251,7 +266,7 @@ fn hint(arguments: &Load, address: &str, error: &RunError) -> String {
 }
 
 fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
-    let target = arguments.target.resolve()?;
+    let target = arguments.target()?;
     let threads = if arguments.threads > 1 {
         arguments.threads as usize
     } else {

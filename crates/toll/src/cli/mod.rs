@@ -19,6 +19,8 @@ pub mod report;
 mod run;
 mod server;
 mod server_choice;
+mod target;
+mod throttle;
 
 use crate::journal;
 use crate::places;
@@ -45,6 +47,8 @@ enum Verb {
     Clean(clean::Clean),
     /// Keep a server busy, at full speed or at a rate, and say what each event took
     Load(Box<load::Load>),
+    /// Run a dump no faster than its users bear: `toll throttle --max-p99-toll 10% -- mariadb-dump ...`
+    Throttle(Box<throttle::Throttle>),
     /// Show what runs found: for people, programs or a browser
     Report(report::Report),
     /// Say what this host can measure, what is missing, and how steady it is
@@ -118,6 +122,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
         Verb::Replay(arguments) => return replay::run(arguments),
+        Verb::Throttle(arguments) => return throttle::run(*arguments),
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),

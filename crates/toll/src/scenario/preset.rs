@@ -12,6 +12,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "socket-vs-tcp", text: include_str!("../../../../scenarios/socket-vs-tcp.toml") },
     Preset { name: "durability", text: include_str!("../../../../scenarios/durability.toml") },
     Preset { name: "dump-beside-users", text: include_str!("../../../../scenarios/dump-beside-users.toml") },
+    Preset { name: "backup-throttle", text: include_str!("../../../../scenarios/backup-throttle.toml") },
     Preset { name: "compression", text: include_str!("../../../../scenarios/compression.toml") },
     Preset { name: "calibration", text: include_str!("../../../../scenarios/calibration.toml") },
     Preset { name: "drivers", text: include_str!("../../../../scenarios/drivers.toml") },

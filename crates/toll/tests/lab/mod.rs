@@ -73,6 +73,12 @@ impl Lab {
         self.command(arguments).stdout(Stdio::null()).stderr(file).spawn().unwrap()
     }
 
+    /// Its output and its words go to files.
+    pub fn spawn_into(&self, arguments: &[&str], output: &str, words: &str) -> Child {
+        let [output, words] = [output, words].map(|path| std::fs::File::create(path).unwrap());
+        self.command(arguments).stdout(output).stderr(words).spawn().unwrap()
+    }
+
     /// Can control groups be made here?
     pub fn has_cgroups(&self) -> bool {
         toll::journal::cgroup::base().is_some()

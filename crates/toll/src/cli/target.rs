@@ -1,10 +1,10 @@
-//! Which server do the options of `toll load` name, and how does it connect?
+//! Which server do the options of `toll load` and `toll throttle` name, and how is it spoken to?
 
-use crate::cli::login::{Login, with_password};
+use super::login::{Login, with_password};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use toll_load::{Address, Compression, NO_BINLOG, Secret, Target, Tls};
+use toll_load::{Address, Compression, Secret, Target, Tls};
 
 #[derive(Debug, Args)]
 pub struct TargetArgs {
@@ -29,9 +29,6 @@ pub struct TargetArgs {
     /// Ask for the password
     #[arg(long, short)]
     password: bool,
-    /// Schema with the tables [default: sbtest]
-    #[arg(long)]
-    db: Option<String>,
     /// Encrypt; the certificate is checked only with --ca
     #[arg(long)]
     tls: bool,
@@ -41,9 +38,6 @@ pub struct TargetArgs {
     /// Compress the protocol
     #[arg(long, value_name = "ALGORITHM", num_args = 0..=1, require_equals = true, default_missing_value = "zlib")]
     compress: Option<Algorithm>,
-    /// Keep what is written out of the binary log and away from replicas (needs SUPER, BINLOG ADMIN or SESSION_VARIABLES_ADMIN)
-    #[arg(long)]
-    no_binlog: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -69,10 +63,6 @@ impl TargetArgs {
         if let Some(user) = &self.user {
             target.user.clone_from(user);
         }
-        if let Some(db) = &self.db {
-            target.db = Some(db.clone());
-        }
-        target.db.get_or_insert_with(|| "sbtest".into());
         match (&self.ca, self.tls) {
             (Some(ca), _) => target.tls = Tls::Verified { ca: ca.clone() },
             (None, true) if target.tls == Tls::Off => target.tls = Tls::Required,
@@ -82,9 +72,6 @@ impl TargetArgs {
             Some(Algorithm::Zlib) => target.compress = Compression::Zlib,
             Some(Algorithm::Zstd) => target.compress = Compression::Zstd,
             None => {}
-        }
-        if self.no_binlog {
-            target.session.push(NO_BINLOG.into());
         }
         if self.password {
             let asked =

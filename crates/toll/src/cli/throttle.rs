@@ -1,0 +1,112 @@
+//! `toll throttle -- COMMAND`: a dump that users do not feel.
+
+use super::load::units;
+use super::target::TargetArgs;
+use crate::say::{show, tell};
+use crate::signals;
+use crate::throttle::{Asked, PastLimit, command, control, orders};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+#[command(after_help = "The dump goes to standard output, all else to standard error; the exit code is the \
+    command's.\n\
+    The server is the canary's; the command needs its own options to find it. The password comes from MYSQL_PWD, a \
+    defaults file, TOLL_DSN or the prompt (--password).")]
+pub struct Throttle {
+    /// By how much the p99 of a small query may grow beside the dump
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = orders::max_toll)]
+    max_p99_toll: f64,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Schema whose tables the canary asks [default: the largest tables of all]
+    #[arg(long)]
+    db: Option<String>,
+    /// The canary's query [default: a row by primary key, anywhere in the largest tables]
+    #[arg(long, value_name = "SQL")]
+    canary: Option<String>,
+    /// The canary's queries a second [default: a hundredth of the server's own, 100 to 200]
+    #[arg(long, value_name = "N", value_parser = units::rate)]
+    canary_rate: Option<f64>,
+    /// How long the canary is listened to before the dump begins
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
+    before: Duration,
+    /// Bytes a second, however much users feel [default: 128K, or what net_write_timeout asks for]
+    #[arg(long, value_name = "RATE", value_parser = orders::bytes_per_s)]
+    min_rate: Option<f64>,
+    /// Bytes a second, however little users feel: 512K, 10M
+    #[arg(long, value_name = "RATE", value_parser = orders::bytes_per_s)]
+    max_rate: Option<f64>,
+    /// The dump pauses while this file exists
+    #[arg(long, value_name = "FILE")]
+    flag_file: Option<PathBuf>,
+    /// Listen here for orders: status, pause, resume, max-p99-toll=5%, rate=10M, rate=auto, panic
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+    /// The oldest that the dump's snapshot may become: 2h
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    max_time: Option<Duration>,
+    /// The longest that InnoDB's history list may become
+    #[arg(long, value_name = "N")]
+    max_history: Option<u64>,
+    /// What happens past --max-time and --max-history
+    #[arg(long, value_enum, default_value_t = PastLimit::Open)]
+    past_limit: PastLimit,
+    /// Write a JSON line for each decision
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// What it cost, as one JSON line on standard error
+    #[arg(long)]
+    json: bool,
+    /// Give the command this environment variable of toll's own; may be repeated
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+    /// Say something to a throttle that is at work, in the place of a command: --ask SOCKET status
+    #[arg(long, num_args = 2, value_names = ["SOCKET", "ORDER"], exclusive = true)]
+    ask: Option<Vec<String>>,
+    /// The dump command and its arguments, run without a shell
+    #[arg(last = true, required_unless_present = "ask")]
+    command: Vec<String>,
+}
+
+pub fn run(arguments: Throttle) -> Result<ExitCode> {
+    if let Some([socket, order]) = arguments.ask.as_deref() {
+        show!("{}", control::ask(socket.as_ref(), order)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut target = arguments.target.resolve()?;
+    target.db = arguments.db.or(target.db);
+    let asked = Asked {
+        target,
+        max_toll: arguments.max_p99_toll,
+        canary: arguments.canary,
+        canary_per_s: arguments.canary_rate,
+        before: arguments.before,
+        min_rate: arguments.min_rate,
+        max_rate: arguments.max_rate,
+        flag_file: arguments.flag_file,
+        control: arguments.control,
+        max_time: arguments.max_time,
+        max_history: arguments.max_history,
+        past_limit: arguments.past_limit,
+        log: arguments.log,
+    };
+    let ended = match command::run(asked, &arguments.command, &arguments.env) {
+        Ok(ended) => ended,
+        Err(error) if signals::RAISED.load(Ordering::Relaxed) => {
+            tell!("toll: {error:#}");
+            return Ok(ExitCode::from(130));
+        }
+        Err(error) => return Err(error),
+    };
+    if arguments.json {
+        tell!("{}", serde_json::to_string(&ended.account).context("cannot write JSON")?);
+    } else {
+        tell!("{}", ended.account.told());
+    }
+    Ok(ExitCode::from(ended.code))
+}

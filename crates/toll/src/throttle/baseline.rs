@@ -1,0 +1,190 @@
+//! What does the canary take while nothing disturbs it, and how surely is that known?
+//!
+//! Learnt from short pauses of the dump. Users' load drifts by the minute, and a p99 of the hundred samples
+//! of one pause says next to nothing. So two things are kept: the *scale*, the recent median, which few
+//! samples tell well, and the *shape*, how far the other quantiles lie from the median, which changes
+//! slowly and is gathered over many pauses. The undisturbed p99 is scale times shape. Knows no clock.
+
+use super::sketch::{Estimate, Sketch};
+
+/// Minutes matter, seconds do not: users' days drift by the minute, and three pauses lie in it.
+const SCALE_HALF_LIFE_S: f64 = 40.0;
+const SHAPE_HALF_LIFE_S: f64 = 600.0;
+/// A pause whose median lies so many standard errors off tells of another regime, not of chance.
+const SHIFT_ERRORS: f64 = 3.0;
+/// And so far: less is drift, which the half-life follows.
+const SHIFT_LEAST: f64 = 0.08;
+/// A pause of fewer answers tells no shift.
+const SHIFT_SAMPLES: usize = 30;
+
+/// Answers that make a second, at the rate of a usual canary.
+const WOBBLE_ANSWERS: usize = 100;
+const WOBBLE_AT: f64 = 0.95;
+/// What a new second weighs against all before it.
+const WOBBLE_SHARE: f64 = 0.05;
+/// A second counts as no further off than so many times what is usual, or than so many times this.
+const WOBBLE_CLIP: f64 = 3.0;
+const WOBBLE_LEAST: f64 = 0.05;
+
+/// An answer of the canary: when it was asked, and the logarithm of its latency in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answer {
+    pub sent_s: f64,
+    pub ln_us: f64,
+}
+
+#[derive(Debug, Clone)]
+pub struct Baseline {
+    scale: Sketch,
+    shape: Sketch,
+    /// Variance of a second's p95, as a logarithm, beyond what its few answers explain.
+    wobble: f64,
+    wobbles: u32,
+    /// Medians before the dump began: what the dump itself leaves behind (a buffer pool full of other
+    /// pages) is in every pause, and only told by these.
+    before: Option<f64>,
+}
+
+impl Default for Baseline {
+    fn default() -> Self {
+        Self {
+            scale: Sketch::new(SCALE_HALF_LIFE_S),
+            shape: Sketch::new(SHAPE_HALF_LIFE_S),
+            wobble: 0.0,
+            wobbles: 0,
+            before: None,
+        }
+    }
+}
+
+impl Baseline {
+    /// Takes in what one pause (or the time before the dump) has shown. The answer is by how much the
+    /// median has shifted, as a logarithm, where that is more than chance and drift.
+    pub fn learn(&mut self, pause: &[Answer]) -> Option<f64> {
+        let mut fresh = Sketch::new(f64::INFINITY);
+        for answer in pause {
+            fresh.add(answer.sent_s, answer.ln_us);
+        }
+        let shift = self.shift(&fresh, pause.len());
+        if shift.is_some() {
+            self.scale.clear();
+        }
+        for answer in pause {
+            self.scale.add(answer.sent_s, answer.ln_us);
+        }
+        let median = self.scale.quantile(0.5)?;
+        for answer in pause {
+            self.shape.add(answer.sent_s, answer.ln_us - median);
+        }
+        self.before.get_or_insert(median);
+        if shift.is_none() {
+            pause.chunks(WOBBLE_ANSWERS).for_each(|second| self.learn_wobble(second));
+        }
+        shift
+    }
+
+    fn learn_wobble(&mut self, second: &[Answer]) {
+        let mut own = Sketch::new(f64::INFINITY);
+        second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
+        let Some((own, usual)) = own.estimate(WOBBLE_AT).zip(self.estimate(WOBBLE_AT)) else { return };
+        // One second in which the host stood still is no habit of it.
+        let most = WOBBLE_CLIP * self.wobble().max(WOBBLE_LEAST);
+        let off = (own.ln - usual.ln).clamp(-most, most);
+        let beyond_chance = (off * off - own.error * own.error).max(0.0);
+        self.wobbles += 1;
+        self.wobble += (beyond_chance - self.wobble) * (1.0 / f64::from(self.wobbles)).max(WOBBLE_SHARE);
+    }
+
+    /// By how much the undisturbed p95 of one second differs from that of another (standard deviation of
+    /// the logarithm), chance aside: the host's own noise.
+    pub fn wobble(&self) -> f64 {
+        self.wobble.sqrt()
+    }
+
+    fn shift(&self, fresh: &Sketch, samples: usize) -> Option<f64> {
+        if samples < SHIFT_SAMPLES {
+            return None;
+        }
+        let shift = fresh.estimate(0.5)?.over(self.scale.estimate(0.5)?);
+        let error = shift.error.hypot(self.wobble());
+        (shift.ln.abs() > (SHIFT_ERRORS * error).max(SHIFT_LEAST)).then_some(shift.ln)
+    }
+
+    /// Logarithm of the undisturbed latency that the share `p` lies below, microseconds.
+    pub fn estimate(&self, p: f64) -> Option<Estimate> {
+        let (scale, shape) = (self.scale.estimate(0.5)?, self.shape.estimate(p)?);
+        Some(Estimate { ln: scale.ln + shape.ln, error: scale.error.hypot(shape.error) })
+    }
+
+    /// Share of undisturbed answers that take longer than `factor` times the undisturbed latency at `p`.
+    pub fn share_above(&self, p: f64, factor: f64) -> Option<f64> {
+        Some(self.shape.share_above(self.shape.quantile(p)? + factor.ln()))
+    }
+
+    /// By how much the undisturbed median has moved since before the dump, as a logarithm.
+    pub fn moved_since_begin(&self) -> Option<f64> {
+        Some(self.scale.quantile(0.5)? - self.before?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers whose logarithms lie evenly between `low` and `low + 1`, in a scattered order.
+    fn pause(at_s: f64, low: f64, count: u32) -> Vec<Answer> {
+        let place = |i: u32| f64::from(i * 7_919 % count) / f64::from(count);
+        let answer = |i| Answer { sent_s: at_s + f64::from(i) * 0.01, ln_us: low + place(i) };
+        (0..count).map(answer).collect()
+    }
+
+    #[test]
+    fn a_drift_moves_the_scale_and_leaves_the_shape() {
+        let mut baseline = Baseline::default();
+        assert_eq!(baseline.learn(&pause(0.0, 6.0, 1_000)), None);
+        for look in 1..=60 {
+            // 3% in each of 60 pauses, 20 s apart: six times as slow in the end.
+            let shift = baseline.learn(&pause(f64::from(look) * 20.0, 6.0 + 0.03 * f64::from(look), 100));
+            assert_eq!(shift, None, "pause {look}");
+        }
+        let p99 = baseline.estimate(0.99).unwrap();
+        // The scale follows with a lag of a half-life or so, 0.1 here.
+        assert!((p99.ln - 8.79).abs() < 0.15, "{p99:?}");
+        let spread = p99.ln - baseline.estimate(0.5).unwrap().ln;
+        assert!((spread - 0.49).abs() < 0.06, "{spread}");
+        assert!((baseline.moved_since_begin().unwrap() - 1.8).abs() < 0.15);
+    }
+
+    #[test]
+    fn another_regime_is_told_from_chance_and_believed_at_once() {
+        let mut baseline = Baseline::default();
+        baseline.learn(&pause(0.0, 6.0, 1_000));
+        let shift = baseline.learn(&pause(20.0, 7.0, 100)).unwrap();
+        assert!((shift - 1.0).abs() < 0.05, "{shift}");
+        assert!((baseline.estimate(0.5).unwrap().ln - 7.5).abs() < 0.05);
+        assert_eq!(baseline.learn(&pause(40.0, 8.0, 10)), None, "ten answers tell nothing");
+    }
+
+    #[test]
+    fn a_host_that_wobbles_is_told_from_one_that_does_not() {
+        let (mut steady, mut wobbly) = (Baseline::default(), Baseline::default());
+        for second in 0..40 {
+            let at_s = f64::from(second);
+            steady.learn(&pause(at_s, 6.0, 100));
+            wobbly.learn(&pause(at_s, 6.0 + if second % 2 == 0 { 0.15 } else { -0.15 }, 100));
+        }
+        assert!(steady.wobble() < 0.02, "{}", steady.wobble());
+        assert!((wobbly.wobble() - 0.15).abs() < 0.05, "{}", wobbly.wobble());
+    }
+
+    #[test]
+    fn nothing_is_known_before_anything_was_seen() {
+        let baseline = Baseline::default();
+        assert_eq!((baseline.estimate(0.5), baseline.share_above(0.99, 1.1)), (None, None));
+        let mut baseline = baseline;
+        baseline.learn(&pause(0.0, 6.0, 1_000));
+        // Evenly over one unit: of the last 1%, nothing lies 2% of that further on.
+        assert_eq!(baseline.share_above(0.99, 1.1), Some(0.0));
+        assert!((baseline.share_above(0.5, 1.1).unwrap() - 0.405).abs() < 0.02);
+    }
+}

@@ -1,0 +1,148 @@
+//! Was the promise kept, window by window, and what would chance alone have made of it?
+//!
+//! A window is ten seconds of all that the canary was answered, pauses included: what users felt. Its p99
+//! rests on a few of the slowest answers, so that a window can miss the promise by chance; how often that
+//! is, is computed from the undisturbed answers and said beside. Knows no clock.
+
+use super::baseline::Baseline;
+use super::sketch::Sketch;
+use super::steering::PROMISED;
+use serde::Serialize;
+
+pub const WINDOW_S: f64 = 10.0;
+/// One-sided, 5%.
+const SURELY: f64 = 1.645;
+
+#[derive(Debug)]
+pub struct Promise {
+    answers: Sketch,
+    in_window: u64,
+    begun_s: f64,
+    windows: Windows,
+    /// Sum over windows of the chance that an undisturbed one would have been kept.
+    by_chance: f64,
+}
+
+/// How the windows of a dump came out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Windows {
+    pub length_s: f64,
+    /// Windows with answers enough for a p99.
+    pub judged: u32,
+    /// Their p99 was within the promise, as measured.
+    pub kept: u32,
+    /// Their p99 was beyond the promise by more than its error allows (one-sided, 95%).
+    pub broken_surely: u32,
+    /// Percent of the judged.
+    pub kept_pct: Option<f64>,
+    /// Percent that would have been kept without a dump: what chance and the length of windows allow.
+    pub kept_undisturbed_pct: Option<f64>,
+}
+
+impl Promise {
+    pub fn begin(now_s: f64) -> Self {
+        Self {
+            answers: Sketch::new(f64::INFINITY),
+            in_window: 0,
+            begun_s: now_s,
+            windows: Windows { length_s: WINDOW_S, ..Windows::default() },
+            by_chance: 0.0,
+        }
+    }
+
+    pub fn answered(&mut self, sent_s: f64, latency_us: f64) {
+        if sent_s >= self.begun_s {
+            self.answers.add(sent_s, latency_us.max(1e-3).ln());
+            self.in_window += 1;
+        }
+    }
+
+    /// Closes the window if it is over. `max_toll` is what was promised in it.
+    pub fn look(&mut self, now_s: f64, baseline: &Baseline, max_toll: f64) {
+        if now_s - self.begun_s < WINDOW_S {
+            return;
+        }
+        if let (Some(now), Some(base)) = (self.answers.estimate(PROMISED), baseline.estimate(PROMISED)) {
+            let toll = now.over(base);
+            let promise = max_toll.ln_1p();
+            self.windows.judged += 1;
+            self.windows.kept += u32::from(toll.ln <= promise);
+            self.windows.broken_surely += u32::from(toll.ln - SURELY * toll.error > promise);
+            let above = baseline.share_above(PROMISED, 1.0 + max_toll).unwrap_or(0.0);
+            self.by_chance += chance_kept(self.in_window, above);
+        }
+        self.answers.clear();
+        self.in_window = 0;
+        self.begun_s = now_s;
+    }
+
+    pub fn windows(&self) -> Windows {
+        let pct =
+            |part: f64| (self.windows.judged > 0).then(|| 100.0 * part / f64::from(self.windows.judged));
+        Windows {
+            kept_pct: pct(f64::from(self.windows.kept)),
+            kept_undisturbed_pct: pct(self.by_chance),
+            ..self.windows
+        }
+    }
+}
+
+/// Probability that of `answers` no more than one in a hundred lies above a bound which each passes with
+/// probability `above`: the binomial distribution, summed from its first term.
+fn chance_kept(answers: u64, above: f64) -> f64 {
+    let n = answers as f64;
+    if above <= 0.0 {
+        return 1.0;
+    }
+    let most = (n * (1.0 - PROMISED)).floor() as u64;
+    let mut term_ln = n * (-above).ln_1p();
+    let mut sum = term_ln.exp();
+    for k in 1..=most.min(answers) {
+        term_ln += ((n - k as f64 + 1.0) / k as f64).ln() + (above / (1.0 - above)).ln();
+        sum += term_ln.exp();
+    }
+    sum.min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::baseline::Answer;
+    use super::*;
+
+    /// Logarithms evenly over one unit from `low`, so that the p99 lies at `low + 0.99`.
+    fn evenly(count: u32, low: f64) -> impl Iterator<Item = f64> {
+        (0..count).map(move |i| low + f64::from(i) / f64::from(count))
+    }
+
+    #[test]
+    fn a_window_is_kept_or_broken_by_its_own_p99() {
+        let mut baseline = Baseline::default();
+        let before: Vec<Answer> = evenly(10_000, 6.0).map(|ln_us| Answer { sent_s: 0.0, ln_us }).collect();
+        baseline.learn(&before);
+        let mut promise = Promise::begin(0.0);
+        for (window, slower) in [0.0, 0.05, 0.15, 0.5].into_iter().enumerate() {
+            let begin_s = 10.0 * window as f64;
+            for ln in evenly(1_000, 6.0 + slower) {
+                promise.answered(begin_s + 1.0, ln.exp());
+            }
+            promise.look(begin_s + 5.0, &baseline, 0.10);
+            promise.look(begin_s + 10.0, &baseline, 0.10);
+        }
+        // A window of fifty answers has no p99, and is not judged.
+        evenly(50, 9.0).for_each(|ln| promise.answered(41.0, ln.exp()));
+        promise.look(50.0, &baseline, 0.10);
+        let windows = promise.windows();
+        assert_eq!((windows.judged, windows.kept, windows.broken_surely), (4, 2, 2));
+        assert_eq!(windows.kept_pct, Some(50.0));
+        assert_eq!(windows.kept_undisturbed_pct, Some(100.0));
+    }
+
+    #[test]
+    fn chance_is_the_binomial_distribution() {
+        // 1,000 answers of which 1% lie above: ten or fewer in 58.3% of windows.
+        assert!((chance_kept(1_000, 0.01) - 0.583).abs() < 0.001);
+        assert!((chance_kept(1_000, 0.005) - 0.987).abs() < 0.001);
+        assert!((chance_kept(100, 0.5) - 8e-29).abs() < 1e-27);
+        assert_eq!(chance_kept(1_000, 0.0), 1.0);
+    }
+}

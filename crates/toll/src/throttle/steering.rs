@@ -1,0 +1,498 @@
+//! How fast may the dump go, so that the canary's p99 stays within the promise?
+//!
+//! Two loops move one number, the logarithm of the rate. A fast one looks at a quantile that a second's
+//! answers tell, and only brakes. A slow one looks at the p99 itself over some ten seconds, and moves the
+//! rate by how far that is from what was promised, less a margin for what is not known. In between, short
+//! pauses learn what the canary takes undisturbed (`baseline.rs`). CPU is never looked at: a dump that
+//! shares CPUs which nobody else wants harms nobody, and a throttle that counts the CPU it uses itself
+//! feeds back on itself. Knows no clock, no server and no thread: what it is told is all there is.
+
+use super::baseline::{Answer, Baseline};
+use super::sketch::{Estimate, Sketch};
+use serde::Serialize;
+
+/// What was promised is said of this quantile.
+pub const PROMISED: f64 = 0.99;
+
+/// What the reader of the dump may do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Allow {
+    /// As fast as it goes.
+    Open,
+    /// Bytes a second.
+    Rate(f64),
+    /// Nothing.
+    Still,
+}
+
+/// Why it may do that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// The rate doubles until the canary feels it.
+    Starting,
+    /// There is room within the promise.
+    Climbing,
+    /// The rate suits, or the dump does not use it.
+    Holding,
+    /// The p99 is nearer to the promise than its error allows.
+    Easing,
+    /// The last second was beyond the promise.
+    Braking,
+    /// A pause that shows what the canary takes undisturbed.
+    Looking,
+    /// The promise is broken at the slowest rate: the host itself is slow, or the promise too small.
+    Unkept,
+    /// Somebody asked for a pause.
+    ByHand,
+    /// A pause lasted as long as the server waits for its reader: just enough goes on.
+    Trickling,
+    /// The canary does not answer.
+    Blind,
+    /// A limit of time or history was passed, and the promise given up for it.
+    Freed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decision {
+    pub allow: Allow,
+    pub why: Why,
+}
+
+/// What went on while the canary waited for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meanwhile {
+    Dump,
+    Pause,
+    /// The one was turning into the other.
+    Between,
+}
+
+/// Between which ends the rate may lie, and how long a pause may be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limits {
+    /// Bytes a second; above 0.
+    pub floor: f64,
+    pub ceiling: Option<f64>,
+    /// Then the server must get rid of something, lest it takes its reader for dead.
+    pub longest_pause_s: f64,
+}
+
+/// The numbers of the two loops, found by the simulation in `simulated.rs`.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// Steers the brake: higher ones see what touches few queries, lower ones are told by fewer answers.
+    pub fast_quantile: f64,
+    pub fast_half_life_s: f64,
+    pub slow_half_life_s: f64,
+    /// Standard errors by which the slow loop stays below the promise.
+    pub margin_errors: f64,
+    /// Share of the promise that the margin takes at most.
+    pub margin_most: f64,
+    /// Change of the logarithm of the rate in a second, where the whole promise is left: at first, and in
+    /// the end. What is learnt of the rate outlasts the noise of one p99, so that the gain falls with time.
+    pub gain_first: f64,
+    pub gain_last: f64,
+    pub gain_half_life_s: f64,
+    /// Standard errors beyond the promise at which the brake is put on.
+    pub brake_errors: f64,
+    pub look_answers: usize,
+    pub look_every_s: f64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            fast_quantile: 0.9,
+            fast_half_life_s: 1.5,
+            slow_half_life_s: 8.0,
+            margin_errors: 1.3,
+            margin_most: 0.85,
+            gain_first: 0.1,
+            gain_last: 0.02,
+            gain_half_life_s: 30.0,
+            brake_errors: 1.4,
+            look_answers: 100,
+            look_every_s: 12.0,
+        }
+    }
+}
+
+/// What the server has begun it does after its reader has stopped, until its buffers are full.
+const DRAIN_S: f64 = 0.3;
+/// After a pause, what had piled up comes at once.
+const REFILL_S: f64 = 0.1;
+/// The slow loop moves so often.
+const TICK_S: f64 = 1.0;
+/// A brake shows its effect only after the drain.
+const BRAKE_APART_S: f64 = 1.0;
+/// What a brake leaves of the rate.
+const BRAKE: f64 = 0.5;
+/// What a brake leaves of the slow loop's memory, which is of another rate.
+const REMEMBERED: f64 = 0.3;
+/// Two seconds of a slow start double the rate.
+const START_GAIN: f64 = 0.35;
+/// Below this share of the best rate so far, the way back is known: it is gone three times as fast.
+const KNOWN_SHARE: f64 = 0.7;
+const KNOWN_GAIN: f64 = 3.0;
+/// The slow loop leaves alone what is so near, as a share of the promise.
+const DEAD_BAND: f64 = 0.08;
+/// Less of the rate was used than this: the dump itself is slow, and a higher rate means nothing.
+const USED: f64 = 0.7;
+/// What is left of the host's noise from second to second in the mean of those that the slow loop sees, and of
+/// as many pauses.
+const WOBBLE_LEFT: f64 = 0.5;
+/// The fast loop wants so many answers.
+const FAST_ANSWERS: f64 = 20.0;
+/// A pause lasts no longer than this, how few answers there be.
+const LOOK_LONGEST_S: f64 = 3.0;
+/// After one that told of another regime the next comes so soon; then each time twice as late.
+const LOOK_SOON_S: f64 = 5.0;
+/// Two pauses lie so far apart at least.
+const LOOK_APART_S: f64 = 3.0;
+/// No answer for so long is blindness.
+const BLIND_S: f64 = 3.0;
+/// A question that waits so many times the undisturbed p99, and a quarter of a second, is a brake's worth.
+const WAITING_TIMES: f64 = 20.0;
+const WAITING_LEAST_US: f64 = 250_000.0;
+/// Broken so often at the slowest rate, with a pause after each, the promise cannot be kept.
+const UNKEPT_AFTER: u32 = 3;
+/// First rate, if the floor is lower: 1 MiB/s, which no server of today feels.
+const FIRST: f64 = 1_048_576.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Moving,
+    Looking,
+    Held,
+}
+
+#[derive(Debug, Clone)]
+pub struct Steering {
+    tuning: Tuning,
+    limits: Limits,
+    /// Logarithm of what the p99 may grow to.
+    promise: f64,
+    baseline: Baseline,
+    fast: Sketch,
+    slow: Sketch,
+    /// Undisturbed answers of the pause that goes on.
+    pause: Vec<Answer>,
+    phase: Phase,
+    since_s: f64,
+    /// Logarithms of the rate: now, and the best that was held.
+    pace: f64,
+    best: Option<f64>,
+    starting: bool,
+    /// Since when the slow loop has been at work.
+    settling_s: f64,
+    freed: bool,
+    last_why: Why,
+    /// Rate before the first brake since the last look: another regime was not the dump's doing.
+    unbraked: Option<f64>,
+    braked_s: f64,
+    looked_s: f64,
+    look_in_s: f64,
+    broken_at_floor: u32,
+    answered_s: f64,
+    ticked_s: f64,
+    moved_at_tick: u64,
+}
+
+impl Steering {
+    /// `before` are the answers from before the dump began; `max_toll` is the promise, 0.1 for 10%.
+    pub fn begin(tuning: Tuning, limits: Limits, max_toll: f64, before: &[Answer], now_s: f64) -> Self {
+        let mut baseline = Baseline::default();
+        baseline.learn(before);
+        let first = FIRST.max(limits.floor).min(limits.ceiling.unwrap_or(f64::INFINITY));
+        Self {
+            fast: Sketch::new(tuning.fast_half_life_s),
+            slow: Sketch::new(tuning.slow_half_life_s),
+            promise: max_toll.ln_1p(),
+            baseline,
+            pause: Vec::new(),
+            phase: Phase::Moving,
+            since_s: now_s,
+            pace: first.ln(),
+            best: None,
+            starting: true,
+            settling_s: now_s,
+            freed: false,
+            last_why: Why::Starting,
+            unbraked: None,
+            braked_s: now_s,
+            looked_s: now_s,
+            look_in_s: tuning.look_every_s,
+            broken_at_floor: 0,
+            answered_s: now_s,
+            ticked_s: now_s,
+            moved_at_tick: 0,
+            tuning,
+            limits,
+        }
+    }
+
+    pub fn baseline(&self) -> &Baseline {
+        &self.baseline
+    }
+
+    /// The promised quantile of late over the undisturbed one.
+    pub fn toll_of_late(&self) -> Option<Estimate> {
+        let toll = self.toll(&self.slow, PROMISED)?;
+        Some(Estimate { error: toll.error.hypot(WOBBLE_LEFT * self.baseline.wobble()), ..toll })
+    }
+
+    pub fn set_max_toll(&mut self, max_toll: f64) {
+        self.promise = max_toll.ln_1p();
+    }
+
+    /// `None`: no limit but the promise.
+    pub fn set_ceiling(&mut self, ceiling: Option<f64>) {
+        self.limits.ceiling = ceiling;
+    }
+
+    /// From now on the dump is as fast as it goes.
+    pub fn free(&mut self) {
+        self.freed = true;
+    }
+
+    /// Is the dump held or slowed so little that the canary of this moment is undisturbed?
+    fn is_undisturbed(&self, sent_s: f64) -> bool {
+        let still_s = sent_s - self.since_s;
+        self.phase != Phase::Moving && (DRAIN_S..self.limits.longest_pause_s).contains(&still_s)
+    }
+
+    /// The canary asked at `sent_s` and was answered after `latency_us`: what went on meanwhile?
+    pub fn answered(&mut self, sent_s: f64, latency_us: f64) -> Meanwhile {
+        self.answered_s = self.answered_s.max(sent_s + latency_us / 1e6);
+        let answer = Answer { sent_s, ln_us: latency_us.max(1e-3).ln() };
+        let disturbed = match self.phase {
+            Phase::Moving => sent_s >= self.since_s + REFILL_S,
+            _ => sent_s < self.since_s,
+        };
+        if self.is_undisturbed(sent_s) {
+            self.pause.push(answer);
+            return Meanwhile::Pause;
+        }
+        if !disturbed {
+            return Meanwhile::Between;
+        }
+        self.fast.add(sent_s, answer.ln_us);
+        self.slow.add(sent_s, answer.ln_us);
+        Meanwhile::Dump
+    }
+
+    /// What holds from `now_s` on. `moved` bytes have passed since the beginning, the canary's oldest open
+    /// question waits for `waiting_us`, and `held` says that somebody wants a pause.
+    pub fn decide(&mut self, now_s: f64, moved: u64, waiting_us: f64, held: bool) -> Decision {
+        let why = self.why(now_s, moved, waiting_us, held);
+        self.last_why = why;
+        let allow = match why {
+            Why::Freed => Allow::Open,
+            Why::Blind | Why::Trickling => Allow::Rate(self.limits.floor),
+            Why::Looking | Why::ByHand | Why::Unkept => Allow::Still,
+            _ => Allow::Rate(self.pace.exp()),
+        };
+        Decision { allow, why }
+    }
+
+    fn why(&mut self, now_s: f64, moved: u64, waiting_us: f64, held: bool) -> Why {
+        if self.freed {
+            return Why::Freed;
+        }
+        match (self.phase, held) {
+            (Phase::Held, true) => self.learn_while_held(),
+            (_, true) => self.enter(Phase::Held, now_s, moved),
+            (Phase::Held, false) => {
+                self.learn(now_s);
+                self.enter(Phase::Moving, now_s, moved);
+            }
+            _ => {}
+        }
+        let still_s = now_s - self.since_s;
+        match self.phase {
+            Phase::Held if still_s >= self.limits.longest_pause_s => Why::Trickling,
+            Phase::Held => Why::ByHand,
+            Phase::Looking if !self.has_seen_enough(still_s) => {
+                if self.is_unkept() {
+                    Why::Unkept
+                } else {
+                    Why::Looking
+                }
+            }
+            Phase::Looking => {
+                self.learn(now_s);
+                self.enter(Phase::Moving, now_s, moved);
+                self.move_on(now_s, moved, waiting_us)
+            }
+            Phase::Moving => self.move_on(now_s, moved, waiting_us),
+        }
+    }
+
+    fn is_unkept(&self) -> bool {
+        self.broken_at_floor >= UNKEPT_AFTER
+    }
+
+    fn enter(&mut self, phase: Phase, now_s: f64, moved: u64) {
+        self.phase = phase;
+        self.since_s = now_s;
+        self.ticked_s = now_s;
+        self.moved_at_tick = moved;
+    }
+
+    fn has_seen_enough(&self, still_s: f64) -> bool {
+        if self.is_unkept() {
+            return still_s >= self.limits.longest_pause_s;
+        }
+        let longest_s = LOOK_LONGEST_S.min(self.limits.longest_pause_s);
+        self.pause.len() >= self.tuning.look_answers || still_s >= longest_s
+    }
+
+    /// A pause by hand may be long: what it shows is taken in as it comes.
+    fn learn_while_held(&mut self) {
+        if self.pause.len() >= self.tuning.look_answers {
+            self.baseline.learn(&std::mem::take(&mut self.pause));
+        }
+    }
+
+    /// A pause has ended.
+    fn learn(&mut self, now_s: f64) {
+        let shift = self.baseline.learn(&std::mem::take(&mut self.pause));
+        self.looked_s = now_s;
+        let seldom_s = self.tuning.look_every_s;
+        self.look_in_s = match shift {
+            Some(_) => LOOK_SOON_S,
+            None => (self.look_in_s * 2.0).min(seldom_s),
+        };
+        // It was the host that had become slow: what the brake did was not called for.
+        if let (Some(shift), Some(unbraked)) = (shift, self.unbraked)
+            && shift > 0.0
+        {
+            self.set_pace(unbraked);
+            self.slow.clear();
+        }
+        self.unbraked = None;
+        self.fast.clear();
+    }
+
+    fn toll(&self, sketch: &Sketch, quantile: f64) -> Option<Estimate> {
+        Some(sketch.estimate(quantile)?.over(self.baseline.estimate(quantile)?))
+    }
+
+    fn set_pace(&mut self, pace: f64) {
+        let floor = self.limits.floor.ln();
+        let ceiling = self.limits.ceiling.map_or(f64::INFINITY, f64::ln).max(floor);
+        self.pace = pace.clamp(floor, ceiling);
+    }
+
+    fn is_at_floor(&self) -> bool {
+        self.pace <= self.limits.floor.ln() + 0.01
+    }
+
+    fn move_on(&mut self, now_s: f64, moved: u64, waiting_us: f64) -> Why {
+        let undisturbed_us = self.baseline.estimate(PROMISED).map_or(0.0, |p99| p99.ln.exp());
+        let waits = waiting_us > (WAITING_TIMES * undisturbed_us).max(WAITING_LEAST_US);
+        if now_s - self.answered_s > BLIND_S {
+            return Why::Blind;
+        }
+        let moving_s = now_s - self.since_s;
+        if now_s - self.braked_s >= BRAKE_APART_S
+            && moving_s >= REFILL_S
+            && (waits || self.is_beyond(self.tuning.brake_errors))
+        {
+            return self.brake(now_s, moved);
+        }
+        let overdue = now_s - self.looked_s >= self.look_in_s;
+        if moving_s >= LOOK_APART_S && (overdue || self.is_unbelievable()) {
+            self.enter(Phase::Looking, now_s, moved);
+            return Why::Looking;
+        }
+        if now_s - self.ticked_s < TICK_S {
+            return self.last_why_of_moving();
+        }
+        let could = self.pace.exp() * (now_s - self.ticked_s);
+        let used = moved.saturating_sub(self.moved_at_tick) as f64 >= USED * could;
+        self.ticked_s = now_s;
+        self.moved_at_tick = moved;
+        self.tick(used)
+    }
+
+    /// Between two ticks what was said last goes on, unless that was of a pause.
+    fn last_why_of_moving(&self) -> Why {
+        match self.last_why {
+            moving @ (Why::Starting | Why::Climbing | Why::Holding | Why::Easing | Why::Braking) => moving,
+            _ => Why::Holding,
+        }
+    }
+
+    /// Is the last second beyond the promise by so many errors, chance and the host's noise counted?
+    fn is_beyond(&self, errors: f64) -> bool {
+        let toll = self.toll_of_last_second(self.tuning.fast_quantile);
+        toll.is_some_and(|toll| toll.ln - errors * toll.error > self.promise)
+    }
+
+    fn toll_of_last_second(&self, quantile: f64) -> Option<Estimate> {
+        let toll = self.toll(&self.fast, quantile).filter(|_| self.fast.count() >= FAST_ANSWERS)?;
+        Some(Estimate { error: toll.error.hypot(self.baseline.wobble()), ..toll })
+    }
+
+    /// Faster than undisturbed cannot be: the baseline is of another time.
+    fn is_unbelievable(&self) -> bool {
+        self.toll_of_last_second(0.5).is_some_and(|toll| toll.ln + 2.0 * toll.error < -self.promise)
+    }
+
+    fn brake(&mut self, now_s: f64, moved: u64) -> Why {
+        self.starting = false;
+        if self.is_at_floor() || self.unbraked.is_some() && now_s - self.looked_s >= LOOK_APART_S {
+            // Slower does not help, or has not helped: is it the dump at all?
+            self.broken_at_floor += u32::from(self.is_at_floor());
+            self.braked_s = now_s;
+            self.enter(Phase::Looking, now_s, moved);
+            return if self.is_unkept() { Why::Unkept } else { Why::Looking };
+        }
+        self.unbraked.get_or_insert(self.pace);
+        self.braked_s = now_s;
+        self.set_pace(self.pace + BRAKE.ln());
+        self.fast.clear();
+        self.slow.keep(REMEMBERED);
+        Why::Braking
+    }
+
+    /// The slow loop. `used`: the dump went as fast as it was allowed to.
+    fn tick(&mut self, used: bool) -> Why {
+        let toll = self.toll_of_late();
+        let aim = toll.map(|toll| {
+            let margin = (self.tuning.margin_errors * toll.error).min(self.tuning.margin_most * self.promise);
+            self.promise - margin
+        });
+        if self.starting {
+            let felt = toll.zip(aim).is_some_and(|(toll, aim)| toll.ln - toll.error > aim);
+            self.starting = !felt && !self.is_beyond(1.0);
+            self.settling_s = self.ticked_s;
+            if self.starting && used && self.fast.count() >= FAST_ANSWERS {
+                self.set_pace(self.pace + START_GAIN);
+            }
+            if self.starting {
+                return Why::Starting;
+            }
+        }
+        let Some((toll, aim)) = toll.zip(aim) else { return Why::Holding };
+        // What is lost in the noise moves the rate by little, and no more downwards than upwards.
+        let left = ((aim - toll.ln) / self.promise.max(toll.error)).clamp(-2.0, 1.0);
+        if left >= 0.0 {
+            self.broken_at_floor = 0;
+            let best = self.best.map_or(self.pace, |best| 0.9 * best + 0.1 * self.pace.max(best));
+            self.best = Some(best);
+        }
+        if left.abs() < DEAD_BAND || left > 0.0 && !used {
+            return Why::Holding;
+        }
+        let is_known = self.best.is_some_and(|best| self.pace < best + KNOWN_SHARE.ln());
+        let Tuning { gain_first, gain_last, gain_half_life_s, .. } = self.tuning;
+        let settled = ((self.ticked_s - self.settling_s) / gain_half_life_s).exp2();
+        let gain = (gain_first / settled).max(gain_last);
+        let gain = if left > 0.0 && is_known { gain * KNOWN_GAIN } else { gain };
+        self.set_pace(self.pace + gain * left);
+        if left > 0.0 { Why::Climbing } else { Why::Easing }
+    }
+}
