@@ -128,10 +128,9 @@ pub fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `direct-5, round 2, mariadb-dump 3, from 31.0 s; meanwhile disk_reads_per_s 0.00 (else 310)`: all but its length.
+/// `round 2, mariadb-dump 3, from 31.0 s; meanwhile disk_reads_per_s 0.00 (else 310)`: all but its arm and length.
 pub fn pause(pause: &Pause) -> String {
-    let at =
-        format!("{}, round {}, {}, from {:.1} s", pause.arm, pause.round + 1, pause.process, pause.begin_s);
+    let at = format!("round {}, {}, from {:.1} s", pause.round + 1, pause.process, pause.begin_s);
     let beside = pause.beside.iter();
     let beside: Vec<String> = beside
         .map(|beside| format!("{} {} (else {})", beside.name, short(beside.during), short(beside.otherwise)))

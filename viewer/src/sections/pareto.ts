@@ -104,7 +104,7 @@ export function paretoSection(page: Page): HTMLElement | null {
   });
   const section = el('section', { id: 'pareto' }, el('h2', {}, 'What arms trade against each other'));
   for (const { run, pareto } of alike) {
-    section.append(el('p', {}, `${several ? `${run.name}: ` : 'Advised: '}${pareto.text}`));
+    section.append(el('p', {}, `${several ? `${run.name}: ` : ''}${pareto.text}`));
   }
   section.append(figure.element);
   return section;

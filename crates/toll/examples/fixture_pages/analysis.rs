@@ -354,6 +354,6 @@ fn pareto(arms: &[ArmResult]) -> ParetoResult {
         outcomes: outcomes.map(String::from).to_vec(),
         arms: arms.iter().filter(|arm| arm.role == Role::Treatment).filter_map(of).collect(),
         advised: Some("A".into()),
-        text: "the slow log (A): invented figures.".into(),
+        text: "Advised: the slow log (A), invented figures.".into(),
     }
 }

@@ -8,7 +8,7 @@ use super::compare::{ArmWindows, Compared};
 use crate::catalogue::definition;
 use crate::figures::{absolute, told};
 use std::collections::BTreeMap;
-use toll_record::{Compare, Definition, Pareto, ParetoArm, ParetoResult, Plan, Role};
+use toll_record::{Compare, Definition, Pareto, ParetoArm, ParetoResult, Plan, Role, Verdict};
 use toll_stats::{Interval, Zeros};
 
 /// `None` where the plan trades nothing, or fewer than two arms have all that is traded.
@@ -114,6 +114,13 @@ struct Advice<'a> {
 impl Advice<'_> {
     /// The arm, and the sentence.
     fn given(&self) -> (Option<String>, String) {
+        if self.arms.iter().all(|arm| arm.ci95.iter().all(Option::is_none)) {
+            let need = toll_stats::rounds_for_interval(self.plan.alpha);
+            return (
+                None,
+                format!("Nothing is advised of these arms: an interval needs {need} rounds or more."),
+            );
+        }
         let beaten = self.arms.iter().filter(|arm| arm.beaten_by.is_some()).count();
         let keeps = |at: &usize| self.pareto.limit.keys().all(|name| self.excess(*at, name) <= 0.0);
         let prefer = |at: &usize| self.preferred(*at);
@@ -130,16 +137,24 @@ impl Advice<'_> {
             });
             return (
                 None,
-                format!("None of {} keeps {}, by its interval.{nearest}", self.arms.len(), self.limits()),
+                format!(
+                    "Nothing is advised: none of {} keeps {}, by its interval.{nearest}",
+                    self.arms.len(),
+                    self.limits()
+                ),
             );
         };
         let (outcome, value, ci95) = self.of_preferred(best);
         let interval = ci95.map_or_else(
-            || " (too few rounds for an interval)".to_owned(),
+            || " (no interval)".to_owned(),
             |[low, high]| format!(" [{}, {}]", absolute(low, &outcome.unit), absolute(high, &outcome.unit)),
         );
-        let mut text =
-            format!("{}: {} {}{interval}", self.called(best), outcome.title, absolute(value, &outcome.unit));
+        let mut text = format!(
+            "Advised: {}, {} {}{interval}",
+            self.called(best),
+            outcome.title,
+            absolute(value, &outcome.unit)
+        );
         if !self.pareto.limit.is_empty() {
             let tolls =
                 self.pareto.limit.keys().map(|name| self.told(best, name)).collect::<Vec<_>>().join(", ");
@@ -175,7 +190,7 @@ impl Advice<'_> {
         let limit = self.pareto.limit.get(name).copied().unwrap_or(0.0);
         let Some(compared) = self.compared[self.choices[at]].get(name) else { return f64::INFINITY };
         let outcome = &compared.outcome;
-        if outcome.verdict == toll_record::Verdict::Baseline {
+        if outcome.verdict == Verdict::Baseline {
             return 0.0;
         }
         match outcome.ci95_pct.or(outcome.ci95) {
@@ -187,8 +202,12 @@ impl Advice<'_> {
 
     fn told(&self, at: usize, name: &str) -> String {
         let title = definition(&self.plan.outcomes, name).map_or(name, |outcome| &outcome.title);
-        let of = self.compared[self.choices[at]].get(name);
-        format!("{title} {}", of.map_or_else(|| "not known".to_owned(), |compared| told(&compared.outcome)))
+        let of = self.compared[self.choices[at]].get(name).map(|compared| &compared.outcome);
+        match of {
+            Some(outcome) if outcome.verdict == Verdict::Baseline => format!("{title} is the baseline's own"),
+            Some(outcome) => format!("{title} {}", told(outcome)),
+            None => format!("{title} not known"),
+        }
     }
 
     /// `p99 response time within +10%`

@@ -107,7 +107,7 @@ pub fn chart(pauses: &[Pause], told: impl Fn(&Pause) -> String) -> Option<Chart>
         kind: ChartKind::Table,
         x: Axis {
             label: "pause".into(),
-            categories: longest.iter().map(|p| told(p)).collect(),
+            categories: longest.iter().map(|p| format!("{}, {}", p.arm, told(p))).collect(),
             ..Axis::default()
         },
         y: Axis { label: "length".into(), unit: "s".into(), ..Axis::default() },

@@ -19,6 +19,7 @@ pub const PRESETS: &[Preset] = &[
         name: "backup-compression",
         text: include_str!("../../../../scenarios/backup-compression.toml"),
     },
+    Preset { name: "backup-network", text: include_str!("../../../../scenarios/backup-network.toml") },
     Preset { name: "calibration", text: include_str!("../../../../scenarios/calibration.toml") },
     Preset { name: "drivers", text: include_str!("../../../../scenarios/drivers.toml") },
     Preset { name: "load-curve", text: include_str!("../../../../scenarios/load-curve.toml") },

@@ -197,7 +197,9 @@ impl Group {
             group.children.push(child);
             group.statuses.push(None);
         }
-        group.output = Output::of(group.children.last().map(Child::id));
+        // A byte into each group's list.
+        let before = group.enters.len() as u64;
+        group.output = Output::of(group.children.last().map(Child::id), group.begun_us, before);
         Ok(group)
     }
 

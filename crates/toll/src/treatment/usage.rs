@@ -56,10 +56,11 @@ impl Usage {
 #[derive(Debug, Default)]
 pub struct Output {
     writer: Option<u32>,
-    /// At the last look: when, and how much by then.
-    last: Option<(u64, u64)>,
-    /// Of `last`, what had been written when it was first looked at.
-    first: u64,
+    /// At the last look, at first when it was started: when, and how much by then.
+    last: (u64, u64),
+    /// Of `last`, what it wrote before it was the program that it is.
+    before: u64,
+    was_seen: bool,
     written: Vec<Written>,
 }
 
@@ -73,24 +74,21 @@ pub struct Written {
 }
 
 impl Output {
-    /// Of a process that has just been started.
-    pub fn of(writer: Option<u32>) -> Self {
-        let mut output = Self { writer, ..Self::default() };
-        output.look();
-        output.first = output.last.map_or(0, |(_, bytes)| bytes);
-        output
+    /// Of a process that was started at that time, and wrote so many bytes before it became its program.
+    pub fn of(writer: Option<u32>, begun_us: u64, before: u64) -> Self {
+        Self { writer, last: (begun_us, before), before, ..Self::default() }
     }
 
     pub fn look(&mut self) {
         let Some(bytes) = self.writer.and_then(output_bytes) else { return };
-        let now = clock::mono_us();
-        if let Some((then, before)) = self.last
-            && now > then
-        {
-            let bytes = bytes.saturating_sub(before);
-            self.written.push(Written { mono_us: now, width_us: now - then, bytes });
-        }
-        self.last = Some((now, bytes));
+        let (then, before) = self.last;
+        let now = clock::mono_us().max(then + 1);
+        self.written.push(Written {
+            mono_us: now,
+            width_us: now - then,
+            bytes: bytes.saturating_sub(before),
+        });
+        (self.last, self.was_seen) = ((now, bytes.max(before)), true);
     }
 
     /// Whether it has ended, and nobody has been told yet.
@@ -108,7 +106,7 @@ impl Output {
 
     /// In all; absent where it could not be seen.
     pub fn bytes(&self) -> Option<u64> {
-        self.last.map(|(_, bytes)| bytes.saturating_sub(self.first))
+        self.was_seen.then(|| self.last.1 - self.before)
     }
 }
 
@@ -136,7 +134,7 @@ mod tests {
         let words = ["-c", "read x; head -c 300000 /dev/zero | cat; exec head -c 200000 /dev/zero"];
         let mut child =
             Command::new("sh").args(words).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut output = Output::of(Some(child.id()));
+        let mut output = Output::of(Some(child.id()), clock::mono_us(), 0);
         assert!(!output.has_writer_ended());
         drop(child.stdin.take());
         while !output.has_writer_ended() {
@@ -149,7 +147,9 @@ mod tests {
         assert_eq!(written.iter().map(|written| written.bytes).sum::<u64>(), 800_000);
         assert!(written.iter().all(|written| written.width_us > 0) && output.take().is_empty());
         child.wait().unwrap();
-        assert!(Output::of(None).bytes().is_none() && !Output::of(None).has_writer_ended());
+        let mut nobody = Output::of(None, 7, 0);
+        nobody.look();
+        assert!(nobody.bytes().is_none() && !nobody.has_writer_ended() && nobody.take().is_empty());
     }
 
     #[test]
