@@ -11,6 +11,7 @@ import { artefactSection } from './sections/artefacts';
 import { chartsSection } from './sections/charts';
 import { forestSection } from './sections/forest';
 import { latencySection } from './sections/latency';
+import { paretoSection } from './sections/pareto';
 import { timelineSection } from './sections/timeline';
 import { tradeoffSection } from './sections/tradeoff';
 import { trustSection } from './sections/trust';
@@ -28,6 +29,7 @@ function show(page: Page): void {
   const sections = [
     answerSection(page),
     catches(page) ? tradeoffSection(page) : null,
+    paretoSection(page),
     forestSection(page),
     timelineSection(page),
     latencySection(page),
@@ -49,6 +51,7 @@ function show(page: Page): void {
 const NAMES: Record<string, string> = {
   answer: 'Answer',
   tradeoff: 'Cost and catch',
+  pareto: 'What is traded',
   tolls: 'Tolls',
   timelines: 'Timelines',
   latency: 'Latency',

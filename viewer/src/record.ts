@@ -12,7 +12,7 @@ effect?: number | null, ci95?: [number, number] | null, ok: boolean, };
 /**
  * How the readings of a window become one number.
  */
-export type Aggregate = "mean" | "peak" | "sum" | "rate" | "per-query" | { "quantile": number };
+export type Aggregate = "mean" | "peak" | "sum" | "rate" | "per-query" | { "quantile": number } | { "above": number } | "recovery";
 
 /**
  * Windows of one length at one distance.
@@ -181,6 +181,19 @@ export type Axis = { label: string, unit: string, log: boolean,
 categories: Array<string>, };
 
 /**
+ * A column of the samples, as it was in a pause and as it was in the rest of the window.
+ */
+export type Beside = { 
+/**
+ * Of a `host`, `pressure` or `server` sample.
+ */
+name: string, 
+/**
+ * Means.
+ */
+during: number, otherwise: number, };
+
+/**
  * A figure that the data describes completely.
  */
 export type Chart = { 
@@ -203,6 +216,40 @@ points: Array<[number, number, number | null, number | null]>, };
 export type Compare = "log-ratio" | "difference" | "absolute" | "median";
 
 /**
+ * One arm's outcome over a multiple of another's, of the same round.
+ */
+export type Contrast = { name: string, 
+/**
+ * In words, for a sentence.
+ */
+title: string, outcome: string, 
+/**
+ * The arm above the line, and the one below it.
+ */
+of: string, over: string, 
+/**
+ * So many times `over`.
+ */
+factor: number, };
+
+/**
+ * What a contrast of the plan came to.
+ */
+export type ContrastResult = { name: string, title: string, outcome: string, of: string, over: string, factor: number, 
+/**
+ * Rounds in which both arms have the outcome.
+ */
+pairs: number, 
+/**
+ * The geometric mean of the rounds' ratios; absent where no round has one.
+ */
+ratio: number | null, ci95: [number, number] | null, 
+/**
+ * As an outcome's.
+ */
+method: string, };
+
+/**
  * A control whose answer is known.
  */
 export type ControlCheck = { arm: string, outcome: string, expected_pct: number, toll_pct: number | null, ci95_pct: [number, number] | null, 
@@ -221,11 +268,19 @@ export type Counted = "statements" | "events" | "packets";
  */
 export type DataSetup = { 
 /**
- * `sbtest`, ...
+ * `sbtest`, `website`, ...
  */
-recipe: string, seed: number, tables: number, 
+recipe: string, seed: number, 
 /**
- * In each table.
+ * Of what the recipe makes at its full size; absent where it has but one.
+ */
+scale?: number | null, 
+/**
+ * Those of the loads, whatever the recipe; 0: no load needs any.
+ */
+tables: number, 
+/**
+ * In each of them.
  */
 rows: number, 
 /**
@@ -346,6 +401,19 @@ settings: { [key in string]: string }, tools: Array<Tool>,
  * Server variables that bear on the result.
  */
 server_variables: { [key in string]: string }, };
+
+/**
+ * A host made smaller by a control group.
+ */
+export type Limits = { 
+/**
+ * Time of so many CPUs; absent: all.
+ */
+cpus?: number | null, 
+/**
+ * Page cache and all; absent: as much as there is.
+ */
+memory_bytes?: number | null, };
 
 export type LoadColumn = "statements" | "events" | "errors";
 
@@ -483,7 +551,69 @@ received: number,
  */
 dropped: number, };
 
+/**
+ * Between what do arms trade, and which of them is to be advised?
+ */
+export type Pareto = { 
+/**
+ * Outcomes that span the choice.
+ */
+outcomes: Array<string>, 
+/**
+ * The one of them that is to be best.
+ */
+prefer: string, 
+/**
+ * By outcome: the most by which it may be worse than what the arm is compared with, as its toll is told
+ * (percent of a log-ratio, else in its unit).
+ */
+limit?: { [key in string]: number }, };
+
+export type ParetoArm = { name: string, 
+/**
+ * An arm that is better in one of the outcomes, beyond its interval, and worse in none; absent: there is none.
+ */
+beaten_by: string | null, 
+/**
+ * Mean of each outcome, in their order, with its interval; absent with too few windows.
+ */
+values: Array<number>, ci95: Array<[number, number] | null>, };
+
+/**
+ * Which arms are a choice at all, and which one is advised.
+ */
+export type ParetoResult = { 
+/**
+ * As the plan has them.
+ */
+outcomes: Array<string>, 
+/**
+ * Those that have all of them, in the order of the plan.
+ */
+arms: Array<ParetoArm>, 
+/**
+ * Absent where no arm keeps the limits.
+ */
+advised: string | null, 
+/**
+ * The same in a sentence, with the figures that it rests on.
+ */
+text: string, };
+
 export type Party = "host" | "server" | "driver" | "treatment" | "remote" | "toll";
+
+/**
+ * A stretch in which a process of a treatment wrote nothing.
+ */
+export type Pause = { arm: string, trial: number, round: number, process: string, begin_mono_us: number, end_mono_us: number, 
+/**
+ * Of its begin, from the window's.
+ */
+begin_s: number, 
+/**
+ * What host and server did then and not else, the most striking first.
+ */
+beside: Array<Beside>, };
 
 /**
  * What the pilot found: how the host's noise goes, and what switching each arm takes. None of its windows is
@@ -539,6 +669,14 @@ columns: Array<string>,
  * Names of the outcomes that the page draws, in this order.
  */
 panels: Array<string>, 
+/**
+ * Outcomes of one arm over multiples of another's.
+ */
+contrasts?: Array<Contrast>, 
+/**
+ * What arms trade against each other; absent: nothing is advised of it.
+ */
+pareto?: Pareto | null, 
 /**
  * An effect whose interval lies inside ±margin is called "no effect".
  */
@@ -683,9 +821,13 @@ env?: Array<string>,
 /**
  * Runs beside the others for as long as they take: its own end is waited for by nobody, and a failure.
  */
-background?: boolean, };
+background?: boolean, 
+/**
+ * Runs at the rig's far end: what it uses would not be used on this host.
+ */
+far?: boolean, };
 
-export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes";
+export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes" | "output_bytes" | "first_output_s" | "longest_pause_s" | "paused_s";
 
 export type QueryCount = { queries: number, 
 /**
@@ -789,7 +931,15 @@ arms: Array<ArmResult>, aa: AaCheck | null, controls: Array<ControlCheck>,
 /**
  * Arms whose truth is known, one line for each kind of dose.
  */
-doses?: Array<DoseLine>, mde: Mde | null, stalls: Array<StallSpan>, self_cost: SelfCost, warnings: Array<Warning>, advice: Array<string>, 
+doses?: Array<DoseLine>, mde: Mde | null, 
+/**
+ * In the order of the plan.
+ */
+contrasts?: Array<ContrastResult>, pareto?: ParetoResult | null, stalls: Array<StallSpan>, 
+/**
+ * Stretches of a second or more in which a command that ends by itself wrote nothing, in the order of time.
+ */
+pauses?: Array<Pause>, self_cost: SelfCost, warnings: Array<Warning>, advice: Array<string>, 
 /**
  * Scenario-specific figures; whoever draws needs to know nothing of the scenario.
  */
@@ -828,6 +978,10 @@ ipv6: boolean,
  * They offer TLS.
  */
 tls: boolean, 
+/**
+ * They can be reached from the rig's far end, through its link.
+ */
+from_far_end?: boolean, 
 /**
  * The first is the baseline's.
  */
@@ -881,7 +1035,11 @@ data?: DataSetup | null,
 /**
  * What stands around the subject, in the order in which it is made.
  */
-rig?: Array<RigStep>, };
+rig?: Array<RigStep>, 
+/**
+ * What servers and treatments have of the host, all together; absent: all of it.
+ */
+limits?: Limits | null, };
 
 export type Signal = "INT" | "TERM" | "KILL" | "USR1";
 
@@ -980,7 +1138,11 @@ fresh_sessions: boolean,
 /**
  * Port of the listener on the far end of a link.
  */
-remote_port: number | null, };
+remote_port: number | null, 
+/**
+ * Of the link to the far end, as `tc` writes rates; absent: as the rig says.
+ */
+far_rate: string | null, };
 
 export type TrialColumn = "seconds" | "stalled-s" | "recovery-s";
 

@@ -62,7 +62,8 @@ pub fn prepare(
     failure.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
 }
 
-fn ensure_schema(target: &Target) -> Result<(), Error> {
+/// Makes the target's schema where it is missing.
+pub fn ensure_schema(target: &Target) -> Result<(), Error> {
     match Connection::connect(target) {
         Err(Error::Server(e)) if e.code == NO_SUCH_DATABASE => {}
         other => return other.map(drop),

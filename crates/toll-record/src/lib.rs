@@ -25,8 +25,8 @@ pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use outcome::{
-    Aggregate, ArtefactColumn, Compare, Definition, LoadColumn, Party, ProcessColumn, Source, TrialColumn,
-    Zeros,
+    Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
+    Source, TrialColumn, Zeros,
 };
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
@@ -34,12 +34,14 @@ pub use plan::{
     Signal, Spread, Treatment, Window, Workload,
 };
 pub use result::{
-    AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, ControlCheck, Dose,
-    DoseKind, DoseLine, LongWindows, Mde, Outcome, Pooled, PooledArm, RunResult, SelfCost, StallSpan,
-    StallTotals, Verdict, Warning,
+    AaCheck, ArmResult, ArtefactResult, Axis, Beside, Chart, ChartKind, ChartPoint, ChartSeries,
+    ContrastResult, ControlCheck, Dose, DoseKind, DoseLine, LongWindows, Mde, Outcome, ParetoArm,
+    ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
 };
-pub use sample::{Bin, HostSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code};
-pub use setup::{DataSetup, RigStep, SandboxServer, SandboxSetup, Setup};
+pub use sample::{
+    Bin, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code,
+};
+pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
 /// Version of the run format. Readers refuse a newer one, and read older ones.

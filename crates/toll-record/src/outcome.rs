@@ -3,6 +3,7 @@
 //! Data only: scenarios and the catalogue write it, plans and results carry it, the analysis follows it.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// One outcome of a window: a number with a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,6 +92,13 @@ pub enum ProcessColumn {
     MemoryPeakBytes,
     ReadBytes,
     WrittenBytes,
+    /// By the last command of a pipeline, to wherever.
+    OutputBytes,
+    /// From its start until it first wrote anything.
+    FirstOutputS,
+    /// The longest stretch in which it wrote nothing, and all such of a second or more.
+    LongestPauseS,
+    PausedS,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +141,47 @@ pub enum Aggregate {
     PerQuery,
     /// Above 0 and below 1; `{ quantile = 0.99 }`.
     Quantile(f64),
+    /// Share of the readings above this, percent; `{ above = 100000 }`.
+    Above(f64),
+    /// Seconds from the window's end until the readings are as nearly all are under the arm that this one is compared
+    /// with; absent where the next trial follows at once.
+    Recovery,
+}
+
+/// One arm's outcome over a multiple of another's, of the same round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(deny_unknown_fields)]
+pub struct Contrast {
+    pub name: String,
+    /// In words, for a sentence.
+    pub title: String,
+    pub outcome: String,
+    /// The arm above the line, and the one below it.
+    pub of: String,
+    pub over: String,
+    /// So many times `over`.
+    #[serde(default = "one")]
+    pub factor: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Between what do arms trade, and which of them is to be advised?
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(deny_unknown_fields)]
+pub struct Pareto {
+    /// Outcomes that span the choice.
+    pub outcomes: Vec<String>,
+    /// The one of them that is to be best.
+    pub prefer: String,
+    /// By outcome: the most by which it may be worse than what the arm is compared with, as its toll is told
+    /// (percent of a log-ratio, else in its unit).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limit: BTreeMap<String, f64>,
 }
 
 /// How an arm's windows are held against the baseline's.

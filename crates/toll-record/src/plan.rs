@@ -30,6 +30,12 @@ pub struct Plan {
     /// Names of the outcomes that the page draws, in this order.
     #[serde(default)]
     pub panels: Vec<String>,
+    /// Outcomes of one arm over multiples of another's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contrasts: Vec<crate::Contrast>,
+    /// What arms trade against each other; absent: nothing is advised of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pareto: Option<crate::Pareto>,
     /// An effect whose interval lies inside ±margin is called "no effect".
     pub margin_pct: f64,
     /// 0.05 gives 95% intervals.
@@ -204,6 +210,9 @@ pub struct Treatment {
     /// Port of the listener on the far end of a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_port: Option<u16>,
+    /// Of the link to the far end, as `tc` writes rates; absent: as the rig says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub far_rate: Option<String>,
 }
 
 impl Treatment {
@@ -274,6 +283,9 @@ pub struct Process {
     /// Runs beside the others for as long as they take: its own end is waited for by nobody, and a failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
+    /// Runs at the rig's far end: what it uses would not be used on this host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub far: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -58,7 +58,15 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doses: Vec<DoseLine>,
     pub mde: Option<Mde>,
+    /// In the order of the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contrasts: Vec<ContrastResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pareto: Option<ParetoResult>,
     pub stalls: Vec<StallSpan>,
+    /// Stretches of a second or more in which a command that ends by itself wrote nothing, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pauses: Vec<Pause>,
     pub self_cost: SelfCost,
     pub warnings: Vec<Warning>,
     pub advice: Vec<String>,
@@ -234,6 +242,77 @@ pub struct StallSpan {
     pub psi_io_pct: Option<f64>,
     pub psi_memory_pct: Option<f64>,
     pub disk_write_await_ms: Option<f64>,
+}
+
+/// A stretch in which a process of a treatment wrote nothing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Pause {
+    pub arm: String,
+    pub trial: u32,
+    pub round: u32,
+    pub process: String,
+    pub begin_mono_us: u64,
+    pub end_mono_us: u64,
+    /// Of its begin, from the window's.
+    pub begin_s: f64,
+    /// What host and server did then and not else, the most striking first.
+    pub beside: Vec<Beside>,
+}
+
+/// A column of the samples, as it was in a pause and as it was in the rest of the window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Beside {
+    /// Of a `host`, `pressure` or `server` sample.
+    pub name: String,
+    /// Means.
+    pub during: f64,
+    pub otherwise: f64,
+}
+
+/// What a contrast of the plan came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ContrastResult {
+    pub name: String,
+    pub title: String,
+    pub outcome: String,
+    pub of: String,
+    pub over: String,
+    pub factor: f64,
+    /// Rounds in which both arms have the outcome.
+    pub pairs: u32,
+    /// The geometric mean of the rounds' ratios; absent where no round has one.
+    pub ratio: Option<f64>,
+    pub ci95: Option<[f64; 2]>,
+    /// As an outcome's.
+    pub method: String,
+}
+
+/// Which arms are a choice at all, and which one is advised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ParetoResult {
+    /// As the plan has them.
+    pub outcomes: Vec<String>,
+    /// Those that have all of them, in the order of the plan.
+    pub arms: Vec<ParetoArm>,
+    /// Absent where no arm keeps the limits.
+    pub advised: Option<String>,
+    /// The same in a sentence, with the figures that it rests on.
+    pub text: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ParetoArm {
+    pub name: String,
+    /// An arm that is better in one of the outcomes, beyond its interval, and worse in none; absent: there is none.
+    pub beaten_by: Option<String>,
+    /// Mean of each outcome, in their order, with its interval; absent with too few windows.
+    pub values: Vec<f64>,
+    pub ci95: Vec<Option<[f64; 2]>>,
 }
 
 /// The baseline against itself.

@@ -15,6 +15,7 @@ pub enum Sample {
     Server(ServerSample),
     Tick(Tick),
     Own(OwnSample),
+    Output(OutputSample),
     /// Of a kind that a newer toll wrote.
     #[serde(other)]
     Unknown,
@@ -85,6 +86,9 @@ pub struct HostSample {
     pub cpu_iowait_pct: f64,
     pub cpu_steal_pct: f64,
     pub mem_used_bytes: u64,
+    /// Of all the memory, 0..=100; absent in older runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mem_used_pct: Option<f64>,
     pub mem_cached_bytes: u64,
     /// All interfaces but loopback, then loopback.
     pub net_rx_bytes_per_s: f64,
@@ -137,7 +141,7 @@ macro_rules! columns {
 }
 
 columns!(HostSample:
-    cpu_user_pct, cpu_system_pct, cpu_iowait_pct, cpu_steal_pct, mem_used_bytes, mem_cached_bytes,
+    cpu_user_pct, cpu_system_pct, cpu_iowait_pct, cpu_steal_pct, mem_used_bytes, mem_used_pct, mem_cached_bytes,
     net_rx_bytes_per_s, net_tx_bytes_per_s, lo_bytes_per_s, disk_reads_per_s, disk_writes_per_s,
     disk_read_bytes_per_s, disk_write_bytes_per_s, disk_read_await_ms, disk_write_await_ms, disk_queue,
     load_1, load_5, load_15, context_switches_per_s,
@@ -188,6 +192,19 @@ pub struct Tick {
     pub late_us: u64,
 }
 
+/// What one process of a treatment wrote, at a beat of 100 ms while its end is waited for, else of 200 ms.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutputSample {
+    pub mono_us: u64,
+    pub width_us: u64,
+    pub trial: u32,
+    /// As the plan names it.
+    pub process: String,
+    /// Written in this stretch by the last command of its pipeline, to wherever: a file, a pipe, a connection
+    /// (`wchar` of `/proc/PID/io`).
+    pub output_bytes: u64,
+}
+
 /// toll's own processes (not the load driver), at a beat of about a second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnSample {
@@ -222,7 +239,12 @@ mod tests {
             sample.as_object().unwrap().keys().filter(|key| *key != "mono_us").cloned().collect()
         };
         let names = |columns: &[&str]| columns.iter().map(|name| (*name).to_owned()).collect();
-        let host = HostSample { disk_queue: 3.5, mem_used_bytes: 7, ..HostSample::default() };
+        let host = HostSample {
+            disk_queue: 3.5,
+            mem_used_bytes: 7,
+            mem_used_pct: Some(1.0),
+            ..HostSample::default()
+        };
         assert_eq!(fields(serde_json::to_value(&host).unwrap()), names(HostSample::COLUMNS));
         assert_eq!((host.column("disk_queue"), host.column("mem_used_bytes")), (Some(3.5), Some(7.0)));
         let whole = PressureSample {

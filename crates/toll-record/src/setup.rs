@@ -16,6 +16,21 @@ pub struct Setup {
     /// What stands around the subject, in the order in which it is made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rig: Vec<RigStep>,
+    /// What servers and treatments have of the host, all together; absent: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Limits>,
+}
+
+/// A host made smaller by a control group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Limits {
+    /// Time of so many CPUs; absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    /// Page cache and all; absent: as much as there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 /// What the servers of a run have in common, and what tells them apart.
@@ -31,6 +46,9 @@ pub struct SandboxSetup {
     pub ipv6: bool,
     /// They offer TLS.
     pub tls: bool,
+    /// They can be reached from the rig's far end, through its link.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub from_far_end: bool,
     /// The first is the baseline's.
     pub servers: Vec<SandboxServer>,
 }
@@ -50,11 +68,15 @@ pub struct SandboxServer {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DataSetup {
-    /// `sbtest`, ...
+    /// `sbtest`, `website`, ...
     pub recipe: String,
     pub seed: u64,
+    /// Of what the recipe makes at its full size; absent where it has but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
+    /// Those of the loads, whatever the recipe; 0: no load needs any.
     pub tables: u32,
-    /// In each table.
+    /// In each of them.
     pub rows: u64,
     /// Drivers whose loads change rows; empty: it is only read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -67,6 +67,10 @@ pub struct ProcessEnd {
     pub read_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written_bytes: Option<u64>,
+    /// Written by the last command of its pipeline, to wherever; absent where that could not be seen, and in older
+    /// runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_bytes: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -131,22 +131,29 @@ fn column(source: &Source) -> anyhow::Result<()> {
 }
 
 fn aggregate(outcome: &Definition) -> anyhow::Result<()> {
-    use Aggregate::{Mean, Peak, PerQuery, Quantile, Rate, Sum};
+    use Aggregate::{Above, Mean, Peak, PerQuery, Quantile, Rate, Recovery, Sum};
     if let Quantile(q) = outcome.aggregate {
         ensure!(q > 0.0 && q < 1.0, "quantile = {q} must lie above 0 and below 1");
     }
+    if let Above(limit) = outcome.aggregate {
+        ensure!(limit >= 0.0 && limit.is_finite(), "above = {limit} must be 0 or more");
+    }
     let (fits, says) = match &outcome.source {
+        Source::Host { .. } | Source::Pressure { .. } | Source::Server { .. } => (true, ""),
+        _ if outcome.aggregate == Recovery => {
+            (false, "what recovers is a column of \"host\", \"pressure\" or \"server\"")
+        }
         Source::Latency => (
-            matches!(outcome.aggregate, Mean | Peak | Quantile(_)),
-            "latencies have \"mean\", \"peak\" and { quantile = 0.99 }",
+            matches!(outcome.aggregate, Mean | Peak | Quantile(_) | Above(_)),
+            "latencies have \"mean\", \"peak\", { quantile = 0.99 } and { above = 100000 }",
         ),
         Source::Cpu { .. } => (
             matches!(outcome.aggregate, Sum | Rate | PerQuery),
             "CPU time is read at the ends of a window: use \"sum\", \"rate\" or \"per-query\"",
         ),
         Source::Artefact { .. } | Source::Trial { .. } => (
-            !matches!(outcome.aggregate, Quantile(_)),
-            "there is one such number in a window, and no quantile of it",
+            !matches!(outcome.aggregate, Quantile(_) | Above(_)),
+            "there is one such number in a window, and no quantile or share of it",
         ),
         Source::Load { column: LoadColumn::Statements } => {
             (outcome.aggregate != PerQuery, "statements per query are always one")

@@ -2,7 +2,7 @@
 //!
 //! Three digits say all that an interval allows. Never computes: it only writes.
 
-use toll_record::{Outcome, Verdict};
+use toll_record::{Outcome, Pause, Verdict};
 
 /// `-12.3%`, `+41%`: a sign always, one decimal below ten.
 pub fn percent(value: f64) -> String {
@@ -126,6 +126,16 @@ pub fn word(verdict: Verdict) -> &'static str {
         Verdict::NoInterval => "no interval",
         Verdict::NotCompared => "not compared",
     }
+}
+
+/// `round 2, mariadb-dump 3, from 31.0 s; meanwhile disk_reads_per_s 0.00 (else 310)`: all but its arm and length.
+pub fn pause(pause: &Pause) -> String {
+    let at = format!("round {}, {}, from {:.1} s", pause.round + 1, pause.process, pause.begin_s);
+    let beside = pause.beside.iter();
+    let beside: Vec<String> = beside
+        .map(|beside| format!("{} {} (else {})", beside.name, short(beside.during), short(beside.otherwise)))
+        .collect();
+    if beside.is_empty() { at } else { format!("{at}; meanwhile {}", beside.join(", ")) }
 }
 
 /// A value in its unit: `8,012/s`, `12.1 ms`, `250 us`, `0.25 tasks`.

@@ -181,6 +181,8 @@ pub fn plan(shape: &Shape, made: &[Made], order: Vec<Vec<String>>) -> Plan {
         outcomes: CATALOGUE.outcomes.iter().cloned().chain([own_outcome(shape)]).collect(),
         columns: CATALOGUE.columns.clone(),
         panels: CATALOGUE.panels.iter().cloned().chain([OWN_OUTCOME.into()]).collect(),
+        contrasts: Vec::new(),
+        pareto: None,
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: shape.rounds,

@@ -112,6 +112,7 @@ pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
     let asked: Vec<(&ArmResult, &Outcome)> =
         treatments(run).filter(|(_, o)| o.toll_pct.or(o.effect).is_some()).collect();
     let mut advice = Vec::new();
+    advice.extend(run.pareto.as_ref().map(|pareto| pareto.text.clone()));
     // Load-latency curves share what there is to say of them, if the answer has not said it.
     advice.extend(
         charts::curves(run).map(|curve| curve.note.clone()).filter(|note| !run.answer.contains(note)),

@@ -55,7 +55,10 @@ impl<'a> Arms<'a> {
             if plan.arms[window.arm].window.is_until_done() {
                 stalled_s *= plan.window_of(window.round) / window.seconds();
             }
+            let reference: Vec<&Window> =
+                windows.iter().filter(|other| other.arm == held_against[window.arm]).collect();
             let known = Known {
+                reference: &reference,
                 histogram: histograms.get(&window.trial).copied(),
                 artefact: artefacts.get(&window.trial).copied(),
                 counted_by_other: !counted_by_toll.contains(&window.arm),

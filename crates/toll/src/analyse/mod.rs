@@ -9,6 +9,7 @@ mod artefacts;
 mod charts;
 mod checks;
 mod compare;
+mod contrasts;
 mod course;
 mod coverage;
 mod doses;
@@ -16,6 +17,8 @@ mod doubt;
 mod enough;
 mod outcomes;
 mod own_end;
+mod pareto;
+mod pauses;
 mod pool;
 mod precision;
 mod recorded;
@@ -27,6 +30,7 @@ mod tails;
 mod windows;
 
 pub use advice::{harm, judged, judged_by, margin};
+pub use contrasts::multiple;
 pub use doses::summary;
 pub use enough::enough;
 pub use pool::pool;
@@ -94,6 +98,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
 
     let precision = precision::chart(plan, &trials.windows, &compared);
     let parts = pool::parts(plan, &compared);
+    let pareto = pareto::find(plan, &arms.windows, &compared);
     let mut result = RunResult {
         format: FORMAT,
         toll_version: plan.toll_version.clone(),
@@ -129,7 +134,10 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         controls,
         doses,
         mde,
+        contrasts: contrasts::find(plan, &arms.windows),
+        pareto,
         stalls: arms.stalls.spans.clone(),
+        pauses: pauses::find(recorded, &trials.windows),
         self_cost,
         warnings: doubts.iter().map(Doubt::warning).collect::<Vec<Warning>>(),
         advice: Vec::new(),
@@ -140,6 +148,8 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));
     result.charts.extend(precision);
     result.charts.extend(doses::charts(&result.doses));
+    result.charts.extend(contrasts::chart(&result.contrasts));
+    result.charts.extend(pauses::chart(&result.pauses, crate::figures::pause));
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result

@@ -4,7 +4,9 @@
 //! length, where a run has longer windows than this. What a name means is for its definition to say.
 
 use super::coverage;
+use super::pauses::Stream;
 use super::recorded::{Recorded, Stamped, centred, within};
+use super::recovery;
 use super::windows::{Spent, Window};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -83,6 +85,8 @@ pub struct Known<'a> {
     pub stalled_s: f64,
     /// Seconds after the window until clients are served as usual.
     pub recovered_s: Option<f64>,
+    /// All windows of the arm that this one is compared with.
+    pub reference: &'a [&'a Window],
 }
 
 /// All outcomes of `window`.
@@ -180,7 +184,8 @@ impl Readings<'_> {
                 // What only keeps the others company is no part of what is asked.
                 let beside = |end: &&ProcessEnd| !planned.iter().any(|p| p.background && p.name == end.name);
                 let each = self.window.processes.iter().filter(beside);
-                let each = each.filter_map(|end| of_process(end, *column));
+                let each =
+                    each.filter_map(|end| of_process(end, *column).or_else(|| self.of_output(end, *column)));
                 self.of_several(each.collect(), aggregate).into()
             }
             Source::Artefact { column } => {
@@ -189,6 +194,17 @@ impl Readings<'_> {
             Source::Trial { column } => {
                 self.trial(*column).and_then(|value| self.of_total(value, aggregate)).into()
             }
+        }
+    }
+
+    /// When a process wrote, as far as it was seen to write anything.
+    fn of_output(&self, end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
+        let stream = Stream::of(self.recorded, self.window.trial, end)?;
+        match column {
+            ProcessColumn::FirstOutputS => Some(stream.first_output_s),
+            ProcessColumn::LongestPauseS => Some(stream.longest_s()),
+            ProcessColumn::PausedS => Some(stream.paused_s()),
+            _ => None,
         }
     }
 
@@ -206,7 +222,8 @@ impl Readings<'_> {
             Aggregate::Rate => Some(total / self.covered_s),
             Aggregate::Sum => Some(total),
             Aggregate::PerQuery => self.per_query(total / self.covered_s),
-            Aggregate::Mean | Aggregate::Peak | Aggregate::Quantile(_) => {
+            Aggregate::Recovery => None,
+            Aggregate::Mean | Aggregate::Peak | Aggregate::Quantile(_) | Aggregate::Above(_) => {
                 let per_s = |bin: &Bin| of(bin) as f64 * 1e6 / bin.width_us.max(1) as f64;
                 self.of_several(self.bins.iter().map(per_s).collect(), aggregate)
             }
@@ -227,8 +244,16 @@ impl Readings<'_> {
                 None if coverage::gives_histograms(&self.recorded.plan, self.window.arm) => Value::Absent,
                 None => self.quantile_of_seconds(quantile).map_or(Value::Absent, Value::OfSeconds),
             },
-            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery => Value::Absent,
+            Aggregate::Above(limit_us) => self.share_above(limit_us).into(),
+            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery | Aggregate::Recovery => Value::Absent,
         }
+    }
+
+    /// Percent of the events; those that did not complete are in no histogram.
+    fn share_above(&self, limit_us: f64) -> Option<f64> {
+        let histogram = self.known.histogram.filter(|histogram| !histogram.is_empty())?;
+        let within = histogram.count_between(0, limit_us as u64);
+        Some(100.0 * (histogram.len() - within) as f64 / histogram.len() as f64)
     }
 
     fn mean_latency(&self) -> Option<f64> {
@@ -269,8 +294,13 @@ impl Readings<'_> {
         aggregate: Aggregate,
         column: impl Fn(&T) -> Option<f64>,
     ) -> Value {
-        let inside = centred(samples, self.window.begin_us, self.window.end_us);
-        self.of_several(inside.iter().filter_map(column).collect(), aggregate).into()
+        let inside = |w: &Window| centred(samples, w.begin_us, w.end_us).iter().filter_map(&column).collect();
+        if aggregate == Aggregate::Recovery {
+            let usual: Vec<f64> =
+                self.known.reference.iter().flat_map(|w| -> Vec<f64> { inside(w) }).collect();
+            return recovery::of_column(self.recorded, self.window, samples, usual, &column).into();
+        }
+        self.of_several(inside(self.window), aggregate).into()
     }
 
     fn artefact(&self, column: ArtefactColumn) -> Option<f64> {
@@ -321,7 +351,7 @@ impl Readings<'_> {
             Aggregate::Mean | Aggregate::Peak | Aggregate::Sum => Some(total),
             Aggregate::Rate => Some(total / self.window.seconds()),
             Aggregate::PerQuery => self.per_query(total / self.window.seconds()),
-            Aggregate::Quantile(_) => None,
+            Aggregate::Quantile(_) | Aggregate::Above(_) | Aggregate::Recovery => None,
         }
     }
 
@@ -338,7 +368,11 @@ impl Readings<'_> {
                 let rank = (q * readings.len() as f64).ceil() as usize;
                 Some(readings[rank.clamp(1, readings.len()) - 1])
             }
-            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery => {
+            Aggregate::Above(limit) => {
+                let above = readings.iter().filter(|reading| **reading > limit).count();
+                Some(100.0 * above as f64 / readings.len() as f64)
+            }
+            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery | Aggregate::Recovery => {
                 self.of_total(readings.iter().sum(), aggregate)
             }
         }
@@ -359,6 +393,8 @@ fn of_process(end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
         ProcessColumn::MemoryPeakBytes => count(end.memory_peak_bytes),
         ProcessColumn::ReadBytes => count(end.read_bytes),
         ProcessColumn::WrittenBytes => count(end.written_bytes),
+        ProcessColumn::OutputBytes => count(end.output_bytes),
+        ProcessColumn::FirstOutputS | ProcessColumn::LongestPauseS | ProcessColumn::PausedS => None,
     }
 }
 

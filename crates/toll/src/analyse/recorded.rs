@@ -4,8 +4,8 @@
 
 use crate::catalogue;
 use toll_record::{
-    Artefact, Bin, Host, HostSample, LatencyWindow, OwnSample, Plan, PressureSample, ReadError, RunDir,
-    Sample, Second, ServerSample, Tick, TrialLine,
+    Artefact, Bin, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample, ReadError,
+    RunDir, Sample, Second, ServerSample, Tick, TrialLine,
 };
 
 /// Everything that the analysis looks at. Samples of each kind are in the order of their clock.
@@ -24,6 +24,7 @@ pub struct Recorded {
     pub servers: Vec<ServerSample>,
     pub ticks: Vec<Tick>,
     pub own: Vec<OwnSample>,
+    pub outputs: Vec<OutputSample>,
     /// Samples of kinds that a newer toll wrote, and this one passes over.
     pub unknown: usize,
     /// Files that end inside a line.
@@ -65,6 +66,7 @@ impl Recorded {
             servers: Vec::new(),
             ticks: Vec::new(),
             own: Vec::new(),
+            outputs: Vec::new(),
             unknown: 0,
             cut_short: Vec::new(),
         }
@@ -80,6 +82,7 @@ impl Recorded {
                 Sample::Pressure(s) => self.pressures.push(s),
                 Sample::Tick(s) => self.ticks.push(s),
                 Sample::Own(s) => self.own.push(s),
+                Sample::Output(s) => self.outputs.push(s),
                 Sample::Server(s) => self.servers.push(s),
                 Sample::Unknown => self.unknown += 1,
             }
@@ -92,6 +95,7 @@ impl Recorded {
         self.servers.sort_by_key(|s| s.mono_us);
         self.ticks.sort_by_key(|s| s.mono_us);
         self.own.sort_by_key(|s| s.mono_us);
+        self.outputs.sort_by_key(|s| s.mono_us);
     }
 }
 
@@ -110,7 +114,7 @@ macro_rules! stamped {
         })*
     };
 }
-stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample);
+stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample, OutputSample);
 
 /// The samples whose end lies in (begin, end]; `samples` must be in order.
 pub fn within<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {

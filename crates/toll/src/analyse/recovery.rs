@@ -1,9 +1,10 @@
-//! For how long after a window do clients still wait longer than usual?
+//! For how long after a window do clients still wait longer than usual, and is the server not yet what it was?
 //!
 //! Seen in the pause before the next trial (`gap`), where the load goes on and the treatment is off. Usual
-//! is what nearly all stretches of half a second took under the arm that this one is compared with.
+//! is what nearly all stretches of half a second took, or nearly all samples said, under the arm that this one is
+//! compared with.
 
-use super::recorded::{Recorded, within};
+use super::recorded::{Recorded, Stamped, within};
 use super::windows::Window;
 use toll_record::Bin;
 
@@ -20,9 +21,36 @@ pub fn usual_us<'a>(recorded: &Recorded, windows: impl Iterator<Item = &'a Windo
         let bins = within(&recorded.bins, window.begin_us, window.end_us);
         means.extend(stretches(bins).filter_map(|(_, mean_us)| mean_us));
     }
-    means.sort_by(f64::total_cmp);
-    let last = means.len().checked_sub(1)?;
-    means.get((last as f64 * USUAL).ceil() as usize).copied()
+    usual(means)
+}
+
+/// No more than nearly all of these.
+fn usual(mut readings: Vec<f64>) -> Option<f64> {
+    readings.sort_by(f64::total_cmp);
+    let last = readings.len().checked_sub(1)?;
+    readings.get((last as f64 * USUAL).ceil() as usize).copied()
+}
+
+/// Seconds from the window's end to the first sample that says no more than nearly all of `otherwise`; all the time
+/// that was looked at where none does. Absent where the pause is too short to tell.
+pub fn of_column<T: Stamped>(
+    recorded: &Recorded,
+    window: &Window,
+    samples: &[T],
+    otherwise: Vec<f64>,
+    column: impl Fn(&T) -> Option<f64>,
+) -> Option<f64> {
+    let usual = usual(otherwise)?;
+    let pause_us = (recorded.plan.gap_s * 1e6) as u64;
+    if pause_us < LEAST_US {
+        return None;
+    }
+    let after = within(samples, window.end_us, window.end_us + pause_us);
+    let read = |sample: &T| Some((sample.mono_us(), column(sample)?));
+    let mut read = after.iter().filter_map(read).peekable();
+    read.peek()?;
+    let found = read.find(|(_, value)| *value <= usual).map(|(at_us, _)| at_us);
+    Some((found.unwrap_or(window.end_us + pause_us) - window.end_us) as f64 / 1e6)
 }
 
 /// Seconds from the window's end to the first stretch that is as usual; all the time that was looked at

@@ -1,4 +1,4 @@
-//! `toll enter`: how does a treatment come to run inside a control group from its first instruction on?
+//! `toll enter`: how does a treatment come to run inside control groups from its first instruction on?
 //!
 //! Started and then moved, it could have left children outside already.
 
@@ -11,16 +11,19 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub struct Enter {
-    /// Directory of the control group
-    group: PathBuf,
+    /// Directories of the control groups
+    #[arg(required = true)]
+    groups: Vec<PathBuf>,
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
 
 /// Becomes the program; comes back only with an error.
 pub fn run(arguments: &Enter) -> anyhow::Result<Infallible> {
-    let list = arguments.group.join("cgroup.procs");
-    std::fs::write(&list, "0").with_context(|| format!("cannot enter {}", list.display()))?;
+    for group in &arguments.groups {
+        let list = group.join("cgroup.procs");
+        std::fs::write(&list, "0").with_context(|| format!("cannot enter {}", list.display()))?;
+    }
     let Some((program, words)) = arguments.command.split_first() else { bail!("no program") };
     let error = crate::child::command(program).args(words).envs(std::env::vars_os()).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))

@@ -22,7 +22,7 @@ pub struct Run {
     /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
         "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
-        "table_rows", "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
+        "table_rows", "scale", "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
     ])]
     plan: Option<PathBuf>,
     /// How long: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
@@ -66,6 +66,9 @@ pub struct Run {
     /// Rows that tables hold, where that is more than the load touches (the dumped table)
     #[arg(long)]
     table_rows: Option<u64>,
+    /// Size of the data, as a share of what its recipe makes in full (website)
+    #[arg(long, value_name = "0.05")]
+    scale: Option<f64>,
     /// Connections of the load
     #[arg(long)]
     threads: Option<u32>,
@@ -123,6 +126,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         threads: arguments.threads,
         tables: arguments.tables,
         table_rows: arguments.table_rows,
+        scale: arguments.scale,
         sweep: arguments.sweep.map(|given| if given.is_empty() { sweep_percents() } else { given }),
         rates: arguments.rates.unwrap_or_default(),
         seed: arguments.seed,

@@ -3,7 +3,7 @@
 use crate::say::{show, tell};
 use crate::server::background::Background;
 use crate::server::{Sandbox, SandboxSpec};
-use crate::stage::data::{DEFAULT, Recipe};
+use crate::stage::data;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -61,15 +61,14 @@ pub fn run(verb: Server) -> Result<ExitCode> {
 }
 
 fn start(arguments: Start) -> Result<ExitCode> {
-    let recipe = Recipe::named(DEFAULT)?;
-    let data = DataSetup {
-        recipe: DEFAULT.to_owned(),
+    let wanted = DataSetup {
+        recipe: data::DEFAULT.to_owned(),
         seed: arguments.seed,
         tables: arguments.tables,
         rows: arguments.rows,
-        written_by: Vec::new(),
+        ..DataSetup::default()
     };
-    let data_spec = (recipe.spec)(&data);
+    let data_spec = data::spec(&wanted)?;
     let spec = SandboxSpec {
         program: arguments.server_bin,
         port: arguments.port,
@@ -81,10 +80,10 @@ fn start(arguments: Start) -> Result<ExitCode> {
     };
     let tell = |text: &str| tell!("toll: {text}");
     let (server, warnings) = Background::start(&spec, |spec, journal| {
-        if data.rows == 0 {
+        if wanted.rows == 0 {
             return Sandbox::start(spec, journal);
         }
-        Sandbox::start_prepared(spec, &data_spec, journal, &tell, |target| (recipe.load)(target, &data))
+        Sandbox::start_prepared(spec, &data_spec, journal, &tell, |target| data::load(target, &wanted))
     })?;
     for warning in warnings {
         tell!("toll: warning: {warning}");

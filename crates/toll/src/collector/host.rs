@@ -131,6 +131,7 @@ impl HostReader {
             cpu_iowait_pct: share(cpu.iowait),
             cpu_steal_pct: share(cpu.steal),
             mem_used_bytes: total.saturating_sub(available),
+            mem_used_pct: (total > 0).then(|| 100.0 * total.saturating_sub(available) as f64 / total as f64),
             mem_cached_bytes: cached,
             net_rx_bytes_per_s: net(0),
             net_tx_bytes_per_s: net(1),
@@ -200,5 +201,6 @@ mod tests {
         let cpu = sample.cpu_user_pct + sample.cpu_system_pct + sample.cpu_iowait_pct + sample.cpu_steal_pct;
         assert!((0.0..=100.0001).contains(&cpu), "{sample:?}");
         assert!(sample.mem_used_bytes > 0);
+        assert!(sample.mem_used_pct.is_some_and(|pct| pct > 0.0 && pct < 100.0), "{sample:?}");
     }
 }

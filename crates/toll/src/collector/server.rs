@@ -14,12 +14,24 @@ const RATES: &[&str] = &[
     "Bytes_sent",
     "Bytes_received",
     "Innodb_rows_read",
+    "Innodb_buffer_pool_read_requests",
     "Innodb_buffer_pool_reads",
+    "Innodb_data_read",
+    "Innodb_os_log_written",
     "Created_tmp_disk_tables",
     "Slow_queries",
 ];
 /// Levels, written as they are.
-const LEVELS: &[&str] = &["Threads_running", "Threads_connected", "Innodb_buffer_pool_pages_dirty", "Uptime"];
+const LEVELS: &[&str] = &[
+    "Threads_running",
+    "Threads_connected",
+    "Innodb_buffer_pool_pages_data",
+    "Innodb_buffer_pool_pages_dirty",
+    // Of MariaDB.
+    "Innodb_checkpoint_age",
+    "Innodb_history_list_length",
+    "Uptime",
+];
 
 /// Asks for the counters above over a session of its own.
 #[derive(Debug)]

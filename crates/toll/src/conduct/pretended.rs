@@ -219,6 +219,7 @@ impl World for Pretended {
             waited_memory_us: None,
             read_bytes: None,
             written_bytes: None,
+            output_bytes: None,
         };
         Off { notes: Vec::new(), processes: vec![end], not_put_back }
     }

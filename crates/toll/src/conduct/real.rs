@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Arm, Artefact, Bin, Cpu, TrialLine};
+use toll_record::{Arm, Artefact, Bin, Cpu, Sample, TrialLine};
 
 /// The stage of a run with what plays on it now.
 pub struct Real<'a> {
@@ -122,6 +122,15 @@ impl<'a> Real<'a> {
         error
     }
 
+    /// What processes have written since this was called last.
+    fn record_output(&mut self) {
+        for sample in self.treatment.take_output() {
+            if self.rehearsal.is_none() {
+                self.recorder.sample(Sample::Output(sample));
+            }
+        }
+    }
+
     fn pausable(&self) -> Option<Pausable> {
         self.driver().and_then(Driver::pausable)
     }
@@ -214,6 +223,7 @@ impl World for Real<'_> {
             self.treatment.check_alive()?;
         }
         let ended = self.treatment.look(&bench)?;
+        self.record_output();
         self.progress.feed(self.meter.as_ref().and_then(Meter::live));
         Ok(ended)
     }
@@ -232,6 +242,7 @@ impl World for Real<'_> {
         let load = self.pausable();
         let bench = bench(self.stage, arm, self.rehearsal.as_deref());
         let stopped = self.treatment.stop(&mut Bench { load, ..bench });
+        self.record_output();
         let not_put_back = stopped.not_put_back.map(|not| self.stays_on(arm, not));
         Off { notes: stopped.notes, processes: stopped.processes, not_put_back }
     }

@@ -88,6 +88,7 @@ fn treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
         count: written.count.clone(),
         fresh_sessions: written.fresh_sessions,
         remote_port: written.remote_port,
+        far_rate: written.far_rate.clone(),
     })
 }
 
@@ -152,6 +153,7 @@ fn processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
                 after_s: member.after.0 + member.stagger.0 * f64::from(copy - 1),
                 env: written.env.clone(),
                 background: member.background,
+                far: member.far,
             });
         }
     }

@@ -31,7 +31,7 @@ use crate::scenario::{
 use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{FORMAT, Plan, Workload};
+use toll_record::{Contrast, FORMAT, Plan, Workload};
 
 /// What the command line asks for; `None`: as the scenario says.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +54,8 @@ pub struct Wishes {
     pub threads: Option<u32>,
     pub tables: Option<u32>,
     pub table_rows: Option<u64>,
+    /// Of the size of the recipe's data.
+    pub scale: Option<f64>,
     pub seed: Option<u64>,
     pub early_stop: bool,
     /// Every arm again at these percents of capacity.
@@ -93,6 +95,7 @@ impl Settled {
         profile.settle = wishes.settle.or(profile.settle);
         profile.gap = wishes.gap.unwrap_or(profile.gap);
         profile.table_rows = wishes.table_rows.or(profile.table_rows);
+        profile.scale = wishes.scale.or(profile.scale);
         profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
         for rate in &wishes.rates {
             check_rate(*rate)?;
@@ -184,6 +187,13 @@ impl Settled {
         Ok(())
     }
 
+    /// Those of which both arms are in this run.
+    fn contrasts(&self, arms: &[toll_record::Arm]) -> Vec<Contrast> {
+        let runs = |name: &String| arms.iter().any(|arm| arm.name == *name && arm.unavailable.is_none());
+        let both = |contrast: &&Contrast| runs(&contrast.of) && runs(&contrast.over);
+        self.scenario.contrasts.iter().filter(both).cloned().collect()
+    }
+
     /// What it means when an arm's commands end by themselves.
     pub fn ends(&self, name: &str) -> Ends {
         self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
@@ -238,6 +248,8 @@ impl Settled {
             outcomes: self.scenario.definitions(),
             columns: self.scenario.columns.clone().unwrap_or_else(|| CATALOGUE.columns.clone()),
             panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
+            contrasts: self.contrasts(&arms),
+            pareto: self.scenario.pareto.clone(),
             margin_pct: self.scenario.margin_pct,
             alpha: self.scenario.alpha,
             rounds: self.times.rounds.unwrap_or(1),
@@ -469,7 +481,7 @@ mod tests {
 
     #[test]
     fn a_rate_of_the_scenario_is_that_of_every_arm_with_a_load() {
-        let (scenario, _) = Scenario::load("dump-beside-users").unwrap();
+        let (scenario, _) = Scenario::load("backup-users").unwrap();
         let mut settled = Settled::new(scenario, &Wishes::default()).unwrap();
         assert_eq!(settled.capacities_wanted(), ["all-out"]);
         settled.settle_rates(&BTreeMap::from([("all-out".to_owned(), 900.0)]), &[]).unwrap();

@@ -6,17 +6,17 @@ use crate::say::tell;
 use crate::scenario::Subject;
 use crate::server::{ServerProgram, config};
 use crate::stage::ServerChoice;
-use crate::stage::data::Recipe;
+use crate::stage::data::{self, Recipe};
 use crate::stage::rig::{Kind, Need};
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use std::collections::BTreeMap;
 use toll_load::mix::Profile;
-use toll_record::{DataSetup, SandboxServer, SandboxSetup, Setup};
+use toll_record::{DataSetup, Limits, SandboxServer, SandboxSetup, Setup};
 
 impl Settled {
     /// Finds the program of a sandbox and the room for its servers; starts and changes nothing.
     pub fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
-        let data = self.data_setup();
+        let data = self.data_setup()?;
         let sandbox = match (self.scenario.subject, choice) {
             (Subject::Server, ServerChoice::Sandbox { program }) => {
                 Some(self.sandbox(ServerProgram::find(program.as_deref())?, data.as_ref())?)
@@ -33,7 +33,17 @@ impl Settled {
                 rig.push(kind.resolved(step)?);
             }
         }
-        Ok(Setup { sandbox, data, rig })
+        ensure!(
+            self.profile.limits.is_none() || !matches!(choice, ServerChoice::External { .. }),
+            "the profile {} has `limits`, and those are for servers of toll's own: leave out --server, or choose another \
+             profile",
+            self.profile_name
+        );
+        let limits = self
+            .profile
+            .limits
+            .map(|limits| Limits { cpus: limits.cpus, memory_bytes: limits.memory.map(|memory| memory.0) });
+        Ok(Setup { sandbox, data, rig, limits })
     }
 
     /// The kinds of step that an arm cannot do without.
@@ -43,28 +53,40 @@ impl Settled {
         need.kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
     }
 
-    /// The data of the loads: the most tables, and rows in each, that any arm's load touches. None where no
-    /// arm has a load and the scenario asks for none.
-    fn data_setup(&self) -> Option<DataSetup> {
-        let loads: Vec<_> = self.arms.iter().map(|arm| self.arm_workload(arm)).collect();
+    /// What the scenario asks for, and the tables of the loads: the most, and rows in each, that any arm's load
+    /// touches. None where no arm has a load and the scenario asks for none.
+    fn data_setup(&self) -> anyhow::Result<Option<DataSetup>> {
+        let mut loads: Vec<_> = self.arms.iter().map(|arm| self.arm_workload(arm)).collect();
         let asked = &self.scenario.data;
         if asked.is_none() && loads.iter().all(|load| load.driver == "none") {
-            return None;
+            return Ok(None);
         }
         let asked = asked.clone().unwrap_or_default();
+        let recipe = Recipe::named(&asked.recipe)?;
+        ensure!(
+            recipe.is_scaled || self.profile.scale.is_none(),
+            "data of the recipe {} has no scale: say how much of it by --rows and --tables",
+            recipe.name
+        );
+        if recipe.name != data::DEFAULT {
+            loads.retain(|load| load.driver != "none");
+        }
         // A mix of the user's own is taken to write.
         let writes = |profile: &str| Profile::named(profile).is_none_or(Profile::writes);
         let writing = loads.iter().filter(|load| load.driver != "none" && writes(&load.profile));
         let mut written_by: Vec<String> = writing.map(|load| load.driver.clone()).collect();
         written_by.sort();
         written_by.dedup();
-        Some(DataSetup {
+        let tables = loads.iter().map(|load| load.tables).max().unwrap_or(0);
+        let rows = loads.iter().map(|load| load.rows).chain(self.profile.table_rows).max().unwrap_or(0);
+        Ok(Some(DataSetup {
             recipe: asked.recipe,
             seed: asked.seed,
-            tables: loads.iter().map(|load| load.tables).max().unwrap_or(0),
-            rows: loads.iter().map(|load| load.rows).chain(self.profile.table_rows).max().unwrap_or(0),
+            scale: recipe.is_scaled.then(|| self.profile.scale.or(asked.scale).unwrap_or(1.0)),
+            tables,
+            rows: if tables == 0 { 0 } else { rows },
             written_by,
-        })
+        }))
     }
 
     fn sandbox(&self, program: ServerProgram, data: Option<&DataSetup>) -> anyhow::Result<SandboxSetup> {
@@ -73,7 +95,7 @@ impl Settled {
         let wants =
             |transport: &str| self.arms.iter().any(|arm| self.arm_workload(arm).transport == transport);
         let needed = match data {
-            Some(data) => (Recipe::named(&data.recipe)?.spec)(data).bytes,
+            Some(data) => data::spec(data)?.bytes,
             None => 0,
         };
         let wanted = self.profile.buffer_pool.map_or(0, |pool| pool.0);
@@ -89,6 +111,7 @@ impl Settled {
             buffer_pool_bytes: buffer_pool_bytes.max(config::LEAST_POOL_BYTES),
             ipv6: wants("ipv6"),
             tls: wants("tls"),
+            from_far_end: self.arms.iter().any(|arm| arm.members().iter().any(|member| member.far)),
             servers,
         })
     }

@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, notes, pooled};
+use super::{doses, findings, notes, pooled};
 use crate::analyse::margin;
 use std::fmt::Write;
 use toll_record::RunResult;
@@ -70,6 +70,14 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     }
     for (arm, dose) in doses {
         writeln!(out, "- {}: {}", safe(arm), safe(&dose))?;
+    }
+    for (title, lines) in [("Contrasts", findings::contrasts(run)), ("Pauses", findings::pauses(run))] {
+        if !lines.is_empty() {
+            writeln!(out, "\n### {title}\n")?;
+        }
+        for (what, found) in lines {
+            writeln!(out, "- {}: {}", safe(what), safe(&found))?;
+        }
     }
     let notes = notes::notes(run);
     if !notes.is_empty() {

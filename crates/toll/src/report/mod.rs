@@ -3,6 +3,7 @@
 pub mod bound;
 mod command;
 mod doses;
+mod findings;
 pub mod html;
 pub mod json;
 pub mod markdown;

@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, notes, pooled};
+use super::{doses, findings, notes, pooled};
 use crate::analyse::margin;
 use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
@@ -38,6 +38,8 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     }
     section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
     section(&mut out, ink, "Doses", doses::lines(run).into_iter());
+    section(&mut out, ink, "Contrasts", findings::contrasts(run).into_iter());
+    section(&mut out, ink, "Pauses", findings::pauses(run).into_iter());
     let notes = notes::notes(run).into_iter().map(|(arms, note)| ("-", format!("{arms}: {note}")));
     section(&mut out, ink, "Notes", notes);
     section(&mut out, ink, "Trust", trust::facts(run).into_iter());

@@ -2,7 +2,7 @@
 //!
 //! Each refusal quotes what was written and says what is allowed. Never looks at the host.
 
-use super::{Define, Percent, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload};
+use super::{Define, Limits, Percent, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload};
 use crate::catalogue::{definition, names};
 use crate::stage::rig;
 use crate::treatment::{BUILT_IN, is_name};
@@ -20,6 +20,8 @@ pub const MOST_ROUNDS: u32 = 10_000;
 pub const LONGEST_S: f64 = 86_400.0;
 /// A reply that is held back for longer than it took is a control that nobody can miss.
 const LONGEST_DELAY_PCT: f64 = 100.0;
+/// A thousand times the full size fits on no disk.
+const LARGEST_SCALE: f64 = 1_000.0;
 /// A margin of so many percent calls nearly everything no effect.
 const WIDEST_MARGIN_PCT: f64 = 1_000.0;
 
@@ -31,6 +33,7 @@ impl Scenario {
             self.name
         );
         self.check_outcomes()?;
+        self.check_findings()?;
         ensure!(
             self.alpha > 0.0 && self.alpha < 0.5,
             "alpha = {} must lie above 0 and below 0.5: 0.05 gives 95% intervals",
@@ -262,6 +265,15 @@ pub fn check_load(profile: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Of a recipe's full size.
+pub(super) fn check_scale(scale: f64) -> anyhow::Result<()> {
+    ensure!(
+        scale > 0.0 && scale <= LARGEST_SCALE,
+        "scale = {scale}: it is a share of the recipe's full size, above 0 and at most {LARGEST_SCALE}"
+    );
+    Ok(())
+}
+
 /// Events a second.
 pub fn check_rate(rate: f64) -> anyhow::Result<()> {
     ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} events/s: it must be above 0");
@@ -303,7 +315,11 @@ impl Profile {
         for (name, count) in [("rows", self.rows), ("table_rows", self.table_rows)] {
             ensure!(count != Some(0), "{name} = 0: one is the least");
         }
-        Ok(())
+        if let Some(Limits { cpus, memory }) = self.limits {
+            ensure!(cpus.is_some() || memory.is_some(), "`limits` says neither `cpus` nor `memory`");
+            ensure!(cpus.is_none_or(|cpus| cpus > 0.0 && cpus.is_finite()), "limits: cpus must be above 0");
+        }
+        self.scale.map_or(Ok(()), check_scale)
     }
 }
 

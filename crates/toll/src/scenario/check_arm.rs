@@ -3,8 +3,9 @@
 use super::check::{FLAVOURS, LONGEST_S};
 use super::{Arm, Define, Ends, Percent, Until};
 use crate::artefacts::{self, Shape, Writer};
+use crate::stage::rig::link_bits_per_s;
 use crate::treatment::{BUILT_IN, Definitions};
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
 
@@ -27,6 +28,9 @@ impl Arm {
             );
         }
         ensure!(self.remote_port != Some(0), "remote_port = 0: a listener needs a port of 1 to 65535");
+        if let Some(rate) = &self.far_rate {
+            link_bits_per_s(rate).with_context(|| format!("far_rate = {rate:?}"))?;
+        }
         for name in &self.env {
             let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             ensure!(
@@ -51,6 +55,7 @@ impl Arm {
             ("ready", self.ready.is_some()),
             ("stop", self.stop.is_some()),
             ("probe", self.probe.is_some()),
+            ("far", self.far),
         ];
         for (key, given) in of_single {
             ensure!(

@@ -2,6 +2,7 @@
 
 mod check;
 mod check_arm;
+mod check_findings;
 mod duration;
 mod each;
 #[cfg(test)]
@@ -25,7 +26,7 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use toll_record::{Definition, Meter, RowUpdate, Signal};
+use toll_record::{Contrast, Definition, Meter, Pareto, RowUpdate, Signal};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -48,6 +49,11 @@ pub struct Scenario {
     /// Outcomes that the report's table shows; absent: the catalogue's choice. The page's, likewise.
     pub columns: Option<Vec<String>>,
     pub panels: Option<Vec<String>>,
+    /// Outcomes of one arm over multiples of another's.
+    #[serde(default, rename = "contrast")]
+    pub contrasts: Vec<Contrast>,
+    /// What arms trade against each other.
+    pub pareto: Option<Pareto>,
     #[serde(default)]
     pub workload: Workload,
     #[serde(default)]
@@ -88,11 +94,13 @@ pub struct Data {
     pub recipe: String,
     #[serde(default = "default_seed")]
     pub seed: u64,
+    /// Of the recipe's full size.
+    pub scale: Option<f64>,
 }
 
 impl Default for Data {
     fn default() -> Self {
-        Self { recipe: default_recipe(), seed: default_seed() }
+        Self { recipe: default_recipe(), seed: default_seed(), scale: None }
     }
 }
 
@@ -197,15 +205,29 @@ pub struct Profile {
     /// Rows that tables hold, where that is more than the load touches.
     #[serde(default)]
     pub table_rows: Option<u64>,
+    /// Of the size of the recipe's data.
+    #[serde(default)]
+    pub scale: Option<f64>,
     /// Buffer pool of a sandbox where memory allows; absent: as much as the data needs.
     #[serde(default)]
     pub buffer_pool: Option<Bytes>,
+    /// What servers and treatments have of the host; absent: all of it.
+    #[serde(default)]
+    pub limits: Option<Limits>,
     /// The arms of this profile; absent: all.
     #[serde(default)]
     pub arms: Option<Vec<String>>,
     /// Length of the baseline's pilot, from which it is foretold what the run finds; not where a `time` is given.
     #[serde(default)]
     pub pilot: Seconds,
+}
+
+/// A smaller host.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    pub cpus: Option<f64>,
+    pub memory: Option<Bytes>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -232,6 +254,11 @@ pub struct Arm {
     pub process: Vec<Member>,
     /// A listener on the rig's far end: its port. Gives `{remote_ip}`.
     pub remote_port: Option<u16>,
+    /// The command runs at the rig's far end.
+    #[serde(default)]
+    pub far: bool,
+    /// Rate of the link to it while the arm is on, where that is not the rig's.
+    pub far_rate: Option<String>,
     /// Global variables while the arm is on, in this order; put back afterwards.
     #[serde(default)]
     pub set: Settings,
@@ -316,6 +343,9 @@ pub struct Member {
     /// Runs for as long as the others take.
     #[serde(default)]
     pub background: bool,
+    /// Runs at the rig's far end.
+    #[serde(default)]
+    pub far: bool,
 }
 
 impl Arm {
@@ -368,6 +398,7 @@ impl Arm {
             ready: self.ready.clone(),
             stop: self.stop,
             probe: self.probe,
+            far: self.far,
             ..Member::default()
         }]
     }

@@ -38,6 +38,8 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
             "rig" => "[[rig]]".to_owned(),
             "define" => "[define]".to_owned(),
             "sweep" => "[sweep]".to_owned(),
+            "contrasts" => "[[contrast]]".to_owned(),
+            "pareto" => "[pareto]".to_owned(),
             name => name.to_owned(),
         })
         .collect();

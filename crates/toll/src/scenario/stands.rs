@@ -1,5 +1,6 @@
 //! Do subject, data and rig of a scenario go together with what its arms need?
 
+use super::check::check_scale;
 use super::{Arm, Define, Scenario, Subject, Workload};
 use crate::stage::data::Recipe;
 use crate::stage::rig::{self, Need};
@@ -41,7 +42,13 @@ impl Scenario {
             }
         }
         if let Some(data) = &self.data {
-            Recipe::named(&data.recipe).context("in [data]")?;
+            let recipe = Recipe::named(&data.recipe).context("in [data]")?;
+            ensure!(
+                data.scale.is_none() || recipe.is_scaled,
+                "in [data]: `scale` goes with another recipe than {:?}, whose size `rows` and `tables` say",
+                recipe.name
+            );
+            data.scale.map_or(Ok(()), check_scale).context("in [data]")?;
         }
         if self.subject == Subject::Host { self.check_without_server() } else { Ok(()) }
     }
@@ -57,8 +64,10 @@ impl Scenario {
             }
         }
         for (name, profile) in &self.profile {
-            let of_server = profile.rows.or(profile.table_rows).is_some() || profile.buffer_pool.is_some();
-            ensure!(!of_server, "profile `{name}` gives rows or a buffer pool: {NO_SERVER}");
+            let of_server = profile.rows.or(profile.table_rows).is_some()
+                || profile.scale.is_some()
+                || profile.buffer_pool.is_some();
+            ensure!(!of_server, "profile `{name}` gives rows, a scale or a buffer pool: {NO_SERVER}");
         }
         for arm in &self.arms {
             arm.check_without_server(self).with_context(|| format!("arm `{}`", arm.name))?;

@@ -3,6 +3,7 @@
 //! The whole file is shown in the plan; nothing is left to files of the host (`--defaults-file`).
 
 use super::program::{Flavour, ServerProgram, Version};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 /// What the caller may choose about a sandbox's settings.
@@ -12,8 +13,8 @@ pub struct Settings {
     pub max_connections: u32,
     /// Costs some percent by itself; needed by the statement-history arm.
     pub performance_schema: bool,
-    /// Listen on ::1 too.
-    pub ipv6: bool,
+    /// Where it listens.
+    pub addresses: Vec<IpAddr>,
     /// Further `name=value`, after toll's own, so that they win.
     pub further: Vec<String>,
 }
@@ -35,7 +36,10 @@ pub(super) fn shown(program: &ServerProgram, settings: &Settings) -> Vec<String>
         format!("innodb_buffer_pool_size={}", settings.buffer_pool_bytes),
         format!("max_connections={}", settings.max_connections),
         format!("performance_schema={}", if settings.performance_schema { "ON" } else { "OFF" }),
-        "bind_address=".to_owned() + if settings.ipv6 { "127.0.0.1,::1" } else { "127.0.0.1" },
+        format!(
+            "bind_address={}",
+            settings.addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",")
+        ),
         // A name lookup would be part of every connection's latency.
         "skip_name_resolve=ON".into(),
         "skip_log_bin".into(),
@@ -98,10 +102,10 @@ pub(super) fn file(program: &ServerProgram, files: &Files<'_>, shown: &[String])
     text
 }
 
-/// Statements run by the server itself before it lets anyone in: one account, for this host only,
-/// with a password of this sandbox alone. Without one, any local user could read and write files
-/// through the server.
-pub(super) fn accounts(program: &ServerProgram, password: &str) -> String {
+/// Statements run by the server itself before it lets anyone in: one account, for this host (and the far end of the
+/// run's own link) only, with a password of this sandbox alone. Without one, any local user could read and write
+/// files through the server.
+pub(super) fn accounts(program: &ServerProgram, password: &str, far_end: Option<Ipv4Addr>) -> String {
     let identified = match program.flavour {
         Flavour::Mariadb => format!("IDENTIFIED VIA mysql_native_password USING PASSWORD('{password}')"),
         _ if program.version < Version(9, 0, 0) => {
@@ -110,7 +114,8 @@ pub(super) fn accounts(program: &ServerProgram, password: &str) -> String {
         _ => format!("IDENTIFIED BY '{password}'"),
     };
     let mut text = String::new();
-    for host in ["localhost", "127.0.0.1", "::1"] {
+    let far_end = far_end.map(|ip| ip.to_string());
+    for host in ["localhost", "127.0.0.1", "::1"].into_iter().chain(far_end.as_deref()) {
         let account = format!("'{USER}'@'{host}'");
         text.push_str(&format!("CREATE USER IF NOT EXISTS {account};\n"));
         text.push_str(&format!("ALTER USER {account} {identified};\n"));

@@ -16,4 +16,4 @@ pub use external::{Agreed, External};
 pub use local::Local;
 pub use prepared::DataSpec;
 pub use program::{Flavour, ServerProgram, Version};
-pub use sandbox::{Sandbox, SandboxSpec};
+pub use sandbox::{LinkEnds, Sandbox, SandboxSpec};

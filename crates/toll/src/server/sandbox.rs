@@ -45,9 +45,18 @@ pub struct SandboxSpec {
     pub ipv6: bool,
     /// Offer TLS.
     pub tls: bool,
+    /// Listen on its near end too, and let its account in from the far one.
+    pub link: Option<LinkEnds>,
     /// Further server settings, `name=value`.
     pub settings: Vec<String>,
     pub start_timeout: Duration,
+}
+
+/// Addresses of a link's two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkEnds {
+    pub near: Ipv4Addr,
+    pub far: Ipv4Addr,
 }
 
 impl Default for SandboxSpec {
@@ -62,6 +71,7 @@ impl Default for SandboxSpec {
             performance_schema: false,
             ipv6: false,
             tls: false,
+            link: None,
             settings: Vec::new(),
             start_timeout: Duration::from_secs(60),
         }
@@ -123,7 +133,7 @@ impl Sandbox {
         journal: &Journal,
         fill: impl FnOnce(&ServerProgram, &Path) -> Result<()>,
     ) -> Result<Self> {
-        let addresses = addresses(spec.ipv6);
+        let addresses = addresses(spec);
         if let Some(port) = spec.port {
             port::check(port, &addresses)?;
         }
@@ -138,7 +148,7 @@ impl Sandbox {
             buffer_pool_bytes,
             max_connections: spec.max_connections,
             performance_schema: spec.performance_schema,
-            ipv6: spec.ipv6,
+            addresses: addresses.clone(),
             further: spec.settings.clone(),
         };
 
@@ -344,7 +354,10 @@ fn launch(
     journal: &Journal,
 ) -> Result<Launched> {
     let password = new_password()?;
-    private::write(&home.join("init.sql"), &config::accounts(program, &password))?;
+    private::write(
+        &home.join("init.sql"),
+        &config::accounts(program, &password, spec.link.map(|link| link.far)),
+    )?;
     let datadir = home.join("data");
     let error_log = home.join("error.log");
     let tls = if spec.tls { certificate::settings(program, home)? } else { Vec::new() };
@@ -415,9 +428,11 @@ fn port_was_taken(error_log: &Path) -> bool {
         .is_ok_and(|log| String::from_utf8_lossy(&log).contains("Do you already have another"))
 }
 
-fn addresses(ipv6: bool) -> Vec<IpAddr> {
-    let v6 = ipv6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
-    std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(v6).collect()
+/// Where it listens.
+fn addresses(spec: &SandboxSpec) -> Vec<IpAddr> {
+    let v6 = spec.ipv6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let near = spec.link.map(|link| IpAddr::V4(link.near));
+    std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(v6).chain(near).collect()
 }
 
 /// A run may have several servers.

@@ -1,6 +1,7 @@
 //! What stands ready before the first trial: servers, data, rig, journal, places for files?
 
 pub mod data;
+mod limits;
 mod open;
 pub mod rig;
 mod sandbox;
@@ -16,6 +17,7 @@ use crate::server::{Sandbox, private};
 use crate::treatment::{Admin, Bench, Fill, LogPlace};
 use crate::workload::Endpoints;
 use anyhow::Context;
+use limits::Limited;
 use rig::Rig;
 use std::path::{Path, PathBuf};
 use toll_load::Target;
@@ -32,6 +34,8 @@ pub struct Stage {
     pub rig: Rig,
     /// Holds every treatment's own, where one could be made.
     pub cgroup: Option<PathBuf>,
+    /// What keeps servers and treatments within less than all of the host.
+    pub limited: Limited,
     /// For arms without a server; the others use their server's.
     pub fill: Fill,
     /// The driver's settings and words, gone after the run.
@@ -83,7 +87,7 @@ impl Stage {
         self.server_of(arm).map_or(&self.fill, |standing| &standing.fill).clone()
     }
 
-    /// A placeholder for every arm.
+    /// A placeholder for every arm; servers that come later have it too.
     pub fn give(&mut self, name: &str, value: &str) {
         let fills = self.servers.iter_mut().map(|standing| &mut standing.fill);
         fills.chain([&mut self.fill]).for_each(|fill| fill.set(name, value.to_owned()));
@@ -103,6 +107,7 @@ impl Stage {
             load: None,
             logs,
             cgroup: self.cgroup.as_deref(),
+            limits: &self.limited.groups,
             dir: &self.artefact_dir,
         }
     }

@@ -1,7 +1,7 @@
 //! In what order does everything around the trials come to stand, and how is it left?
 
-use super::rig::{self, Rig};
-use super::{Stage, sandbox, there};
+use super::rig::{self, Rig, Turn};
+use super::{Stage, limits, sandbox, there};
 use crate::conduct::Interrupt;
 use crate::host;
 use crate::journal::{Journal, Undo, cgroup};
@@ -53,8 +53,14 @@ pub fn open(
     let work_dir = dir.join("private");
     journal.record(Undo::Path { path: work_dir.clone() })?;
     private::dir(&work_dir)?;
+    let limited =
+        setup.limits.as_ref().map(|limits| limits::make(limits, &journal)).transpose()?.unwrap_or_default();
     let mut stage = Stage {
-        cgroup: make_cgroup(&journal)?,
+        cgroup: match &limited.holds {
+            Some(group) => Some(group.clone()),
+            None => make_cgroup(&journal)?,
+        },
+        limited,
         journal,
         setup: setup.clone(),
         servers: Vec::new(),
@@ -70,6 +76,9 @@ pub fn open(
         rig_missing: BTreeMap::new(),
         held_in: if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
     };
+    let toll = std::env::current_exe().context("cannot find the toll binary itself")?;
+    stage.give("toll", &toll.display().to_string());
+    rig::open(&setup.rig, Turn::BeforeServers, &mut stage)?;
     match choice {
         ServerChoice::None => {}
         ServerChoice::Sandbox { .. } => sandbox::open(&mut stage, &mut facts)?,
@@ -77,9 +86,7 @@ pub fn open(
             there::open(target, defaults_file.clone(), agreed, &mut stage, &mut facts)?;
         }
     }
-    let toll = std::env::current_exe().context("cannot find the toll binary itself")?;
-    stage.give("toll", &toll.display().to_string());
-    rig::open(&setup.rig, &mut stage)?;
+    rig::open(&setup.rig, Turn::AfterServers, &mut stage)?;
     facts.rig_missing.clone_from(&stage.rig.missing);
     let variables = facts.first().map(|server| server.variables.clone()).unwrap_or_default();
     let host = host::facts(&dir, &variables);

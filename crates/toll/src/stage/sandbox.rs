@@ -2,15 +2,17 @@
 //!
 //! One for each distinct set of options that arms ask for, side by side, with the same data.
 
-use super::data::{Recipe, SCHEMA};
+use super::data::{self, SCHEMA};
+use super::rig::FarEnd;
 use super::{Stage, Standing, Watched, client_defaults};
 use crate::plan::{Facts, ServerFacts};
 use crate::say::tell;
 use crate::server::{Sandbox, SandboxSpec};
 use crate::signals;
-use crate::treatment::{Admin, Fill, LogPlace};
+use crate::treatment::{Admin, LogPlace};
 use crate::workload::Endpoints;
 use anyhow::Context;
+use std::net::Ipv4Addr;
 use toll_load::Target;
 use toll_record::{DataSetup, SandboxServer, SandboxSetup};
 
@@ -48,6 +50,7 @@ fn start(
         performance_schema: server.performance_schema,
         ipv6: setup.ipv6,
         tls: setup.tls,
+        link: stage.rig.far_end.as_ref().filter(|_| setup.from_far_end).and_then(FarEnd::ends),
         settings: server.options.iter().map(|(name, value)| format!("{name}={value}")).collect(),
         ..SandboxSpec::default()
     };
@@ -59,7 +62,8 @@ fn start(
     let within = |target: Target| Some(Target { db: db.clone(), ..target });
     let mut admin = Admin::new(sandbox.unix_target(), None);
     let process = sandbox.process();
-    let mut fill = Fill::default();
+    stage.limited.take_in(process.pid, &format!("server-{number}"))?;
+    let mut fill = stage.fill.clone();
     for (name, value) in [
         ("port", sandbox.port().to_string()),
         ("socket", sandbox.socket().display().to_string()),
@@ -67,6 +71,7 @@ fn start(
         ("server_bin", sandbox.program().path.display().to_string()),
         ("pid", process.pid.to_string()),
         ("schema", db.clone().unwrap_or_default()),
+        ("near_ip", spec.link.map_or(Ipv4Addr::LOCALHOST, |link| link.near).to_string()),
         ("client_defaults", client_defaults(&stage.work_dir, number, &sandbox.unix_target())?),
     ] {
         fill.set(name, value);
@@ -97,11 +102,10 @@ fn start(
 }
 
 fn filled(spec: &mut SandboxSpec, data: &DataSetup, stage: &Stage) -> anyhow::Result<Sandbox> {
-    let recipe = Recipe::named(&data.recipe)?;
-    let data_spec = (recipe.spec)(data);
+    let data_spec = data::spec(data)?;
     spec.data_bytes = data_spec.bytes;
     let tell = |text: &str| tell!("toll: {text}");
-    Sandbox::start_prepared(spec, &data_spec, &stage.journal, &tell, |target| (recipe.load)(target, data))
+    Sandbox::start_prepared(spec, &data_spec, &stage.journal, &tell, |target| data::load(target, data))
 }
 
 /// Of a server's last words those that say why.

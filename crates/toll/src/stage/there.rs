@@ -2,7 +2,7 @@
 //!
 //! Nothing is made on it that the run does not need and the user has not agreed to.
 
-use super::data::{Recipe, SCHEMA};
+use super::data::{self, SCHEMA};
 use super::{Stage, Standing, Watched, client_defaults};
 use crate::journal::{self, Undo};
 use crate::places;
@@ -10,7 +10,7 @@ use crate::plan::{Facts, ServerFacts};
 use crate::run::ServerLock;
 use crate::say::tell;
 use crate::server::{Agreed, External};
-use crate::treatment::{Admin, Fill, LogPlace};
+use crate::treatment::{Admin, LogPlace};
 use crate::workload::Endpoints;
 use anyhow::bail;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub fn open(
     let here = |path: PathBuf| local.map_or(path.clone(), |local| local.here(&path)).display().to_string();
     let socket = here(server.socket());
     let logs = LogPlace::of(local, &server.datadir());
-    let mut fill = Fill::default();
+    let mut fill = stage.fill.clone();
     for (name, value) in [
         ("port", server.port().unwrap_or(0).to_string()),
         ("socket", socket.clone()),
@@ -129,7 +129,6 @@ fn with_data(
     data: &DataSetup,
     stage: &Stage,
 ) -> anyhow::Result<Target> {
-    let recipe = Recipe::named(&data.recipe)?;
     let Some(name) = &agreed.schema else {
         bail!(
             "the load needs tables on the server at {}: let toll make a schema of its own and drop it \
@@ -150,10 +149,10 @@ fn with_data(
             );
         }
         let target = Target { db: Some(name.clone()), ..made };
-        (recipe.load)(&target, data)?;
+        data::load(&target, data)?;
         return Ok(target);
     }
-    (recipe.check)(admin, name, data)?;
+    data::check(admin, name, data)?;
     if writes && server.variables().get("log_bin").is_some_and(|on| on == "ON") {
         tell!(
             "toll: what the load writes to {name} goes to the binary log and the replicas, as any client's writes"

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that toll itself fills in, and what each is.
-pub const BUILT_IN: [(&str, &str); 17] = [
+pub const BUILT_IN: [(&str, &str); 20] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
     ("copy", "the number of the copy, from 1; in `process`"),
@@ -18,6 +18,7 @@ pub const BUILT_IN: [(&str, &str); 17] = [
     ("link_device", "the device at either end of the rig's link"),
     ("link_receive", "the network namespace of its receiving end"),
     ("link_send", "the network namespace of its sending end"),
+    ("near_ip", "the sandbox as the rig's far end reaches it; with `far`"),
     ("packets", "the directory with the rig's synthetic captures: http.pcap and the like"),
     ("pid", "the server's process, if it is on this host"),
     ("port", "the server's port"),
@@ -26,12 +27,24 @@ pub const BUILT_IN: [(&str, &str); 17] = [
     ("schema", "the schema of the load's tables"),
     ("server_bin", "the server's program"),
     ("socket", "the server's socket"),
+    ("ssh_compressed_port", "a port on 127.0.0.1 that leads to the server through the rig's ssh -C"),
+    ("ssh_port", "a port on 127.0.0.1 that leads to the server through the rig's ssh"),
     ("toll", "toll itself"),
 ];
 
 /// Those of them that only a server gives.
-pub const OF_SERVER: [&str; 7] =
-    ["client_defaults", "datadir", "pid", "port", "schema", "server_bin", "socket"];
+pub const OF_SERVER: [&str; 10] = [
+    "client_defaults",
+    "datadir",
+    "near_ip",
+    "pid",
+    "port",
+    "schema",
+    "server_bin",
+    "socket",
+    "ssh_compressed_port",
+    "ssh_port",
+];
 
 /// The scenario's own definitions for one flavour of server, and the names that values will have.
 ///

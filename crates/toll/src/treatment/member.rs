@@ -1,8 +1,11 @@
 //! How does one process of a treatment's set go from its start to its end, perhaps again and again?
 
-use super::process::{Group, signal};
+use super::process::{Group, Place, signal};
+use super::usage::Written;
 use super::{Bench, Fill, packet_counts};
 use crate::clock;
+use crate::stage::rig::FarEnd;
+use anyhow::Context;
 use nix::sys::signal::Signal;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,12 +26,15 @@ pub struct Member {
     again: bool,
     /// Lasts for as long as the others take.
     background: bool,
+    /// At the far end of a link.
+    far: bool,
     /// On the monotonic clock; absent once it was started.
     due_us: Option<u64>,
     group: Option<Group>,
     has_ended: bool,
     /// Of the runs before this one.
     earlier_cpu_us: u64,
+    earlier_written: Vec<Written>,
     begun_us: u64,
     runs: Runs,
 }
@@ -48,8 +54,21 @@ pub struct Runs {
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 impl Member {
-    pub fn new(process: &Process, again: bool, fill: &Fill, stem: &str) -> anyhow::Result<Self> {
-        let filled = |words: &Vec<String>| words.iter().map(|word| fill.apply(word)).collect();
+    pub fn new(
+        process: &Process,
+        again: bool,
+        fill: &Fill,
+        stem: &str,
+        far_end: Option<&FarEnd>,
+    ) -> anyhow::Result<Self> {
+        let enter = match (process.far, far_end) {
+            (false, _) => Vec::new(),
+            (true, far_end) => far_end.context("the rig has no far end")?.enter(),
+        };
+        let filled = |words: &Vec<String>| -> anyhow::Result<Vec<String>> {
+            let words = words.iter().map(|word| fill.apply(word)).collect::<anyhow::Result<Vec<_>>>()?;
+            Ok([enter.clone(), words].concat())
+        };
         // A name is a file's and a control group's too.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         Ok(Self {
@@ -63,10 +82,12 @@ impl Member {
             stem: format!("{stem}.{}", process.name.chars().map(plain).collect::<String>()),
             again: again && !process.background,
             background: process.background,
+            far: process.far,
             due_us: Some(clock::mono_us() + (process.after_s * 1e6) as u64),
             group: None,
             has_ended: false,
             earlier_cpu_us: 0,
+            earlier_written: Vec::new(),
             begun_us: 0,
             runs: Runs::default(),
         })
@@ -87,7 +108,9 @@ impl Member {
     fn spawn(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
         self.begun_us = clock::mono_us();
         let stdout = self.stdout.as_deref();
-        self.group = Some(Group::spawn(&self.stages, stdout, self.stop, &self.stem, &self.env, bench)?);
+        let place = if self.far { Place::Far } else { Place::Here };
+        let group = Group::spawn(&self.stages, stdout, self.stop, &self.stem, &self.env, place, bench)?;
+        self.group = Some(group);
         Ok(())
     }
 
@@ -115,6 +138,7 @@ impl Member {
         if self.again {
             group.finish(bench.journal, None);
             self.earlier_cpu_us += group.cpu_us();
+            self.earlier_written.extend(group.take_written());
             self.spawn(bench)?;
             return Ok(false);
         }
@@ -131,8 +155,19 @@ impl Member {
         std::mem::take(&mut self.runs)
     }
 
+    /// What it has written since the last call of this, under its name.
+    pub fn take_written(&mut self) -> Option<(&str, Vec<Written>)> {
+        let mut written = std::mem::take(&mut self.earlier_written);
+        written.extend(self.group.as_mut()?.take_written());
+        (!written.is_empty()).then_some((self.name.as_str(), written))
+    }
+
     pub fn is_again(&self) -> bool {
         self.again
+    }
+
+    pub fn is_far(&self) -> bool {
+        self.far
     }
 
     pub fn is_background(&self) -> bool {

@@ -4,6 +4,7 @@
 //! sees a [`Treatment`] that starts, answers a few questions, and always stops.
 
 mod artefact;
+mod entry;
 mod fill;
 mod member;
 mod process;
@@ -14,7 +15,7 @@ mod words;
 
 pub use artefact::LogPlace;
 pub use fill::{BUILT_IN, Definitions, Fill, OF_SERVER, is_name};
-pub use process::{Group, Pausable};
+pub use process::{Group, Pausable, Place};
 pub use proctree::{cpu_of_process_us, resident_bytes};
 pub use statements::{Admin, NotPutBack, Switched};
 pub use words::packet_counts;
@@ -26,7 +27,7 @@ use anyhow::Context;
 use artefact::ArtefactFile;
 use member::Member;
 use std::path::{Path, PathBuf};
-use toll_record::{Arm, PacketCounts, ProcessEnd};
+use toll_record::{Arm, OutputSample, PacketCounts, ProcessEnd};
 
 /// What a treatment may lean on while it runs.
 pub struct Bench<'a> {
@@ -40,6 +41,8 @@ pub struct Bench<'a> {
     pub load: Option<Pausable>,
     /// The run's control group, where one could be made.
     pub cgroup: Option<&'a Path>,
+    /// Groups that a process on this host enters besides.
+    pub limits: &'a [PathBuf],
     /// Where artefacts and what the tools say go.
     pub dir: &'a Path,
 }
@@ -54,8 +57,12 @@ impl Bench<'_> {
 /// A treatment that is on.
 #[derive(Debug, Default)]
 pub struct Treatment {
+    /// That it is on in.
+    trial: u32,
     members: Vec<Member>,
     far_end: Option<Group>,
+    /// The link to the far end has another rate than the rig's.
+    reshaped: bool,
     switched: Option<Switched>,
     count: Option<String>,
     artefact: Option<ArtefactFile>,
@@ -103,7 +110,7 @@ impl Treatment {
             fill.set("artefact", artefact.there.display().to_string());
         }
         let count = arm.treatment.count.clone();
-        let mut treatment = Self { count, artefact, artefact_name: name, ..Self::default() };
+        let mut treatment = Self { trial, count, artefact, artefact_name: name, ..Self::default() };
         match treatment.switch_on(arm, &mut fill, &stem, bench) {
             Ok(()) => Ok(treatment),
             Err(error) => {
@@ -126,15 +133,19 @@ impl Treatment {
             let remote = bench.far_end.context("the rig has no far end")?;
             let far_file = self.artefact_path().context("a remote needs an artefact to write")?.to_owned();
             self.far_end = Some(remote.listen(port, &far_file, stem, bench)?);
-            fill.set("remote_ip", remote.ip().to_owned());
+            fill.set("remote_ip", remote.ip().to_string());
             fill.set("remote_port", port.to_string());
+        }
+        if let Some(rate) = &arm.treatment.far_rate {
+            bench.far_end.context("the rig has no far end")?.shape(Some(rate))?;
+            self.reshaped = true;
         }
         if arm.treatment.has_statements() {
             let journal = bench.journal;
             self.switched = Some(bench.admin()?.switch_on(arm, fill, journal)?);
         }
         for process in &arm.treatment.processes {
-            self.members.push(Member::new(process, arm.treatment.again, fill, stem)?);
+            self.members.push(Member::new(process, arm.treatment.again, fill, stem, bench.far_end)?);
         }
         self.members.iter_mut().try_for_each(|member| member.start_if_due(bench))
     }
@@ -147,6 +158,22 @@ impl Treatment {
             all &= member.look(bench)?;
         }
         Ok(all)
+    }
+
+    /// What its processes have written since the last call of this.
+    pub fn take_output(&mut self) -> Vec<OutputSample> {
+        let trial = self.trial;
+        let samples =
+            self.members.iter_mut().filter_map(Member::take_written).flat_map(|(process, written)| {
+                written.into_iter().map(move |written| OutputSample {
+                    mono_us: written.mono_us,
+                    width_us: written.width_us,
+                    trial,
+                    process: process.to_owned(),
+                    output_bytes: written.bytes,
+                })
+            });
+        samples.collect()
     }
 
     /// An error that quotes the first process that has ended by itself, though it was to last.
@@ -191,8 +218,10 @@ impl Treatment {
 
     /// CPU of the treatment's and of the far end's processes so far, microseconds.
     pub fn cpu_us(&self) -> (u64, u64) {
-        let far_end = self.far_end.as_ref().map_or(0, Group::cpu_us);
-        (self.members.iter().map(Member::cpu_us).sum(), far_end)
+        let listener = self.far_end.as_ref().map_or(0, Group::cpu_us);
+        let of =
+            |far: bool| self.members.iter().filter(|m| m.is_far() == far).map(Member::cpu_us).sum::<u64>();
+        (of(false), listener + of(true))
     }
 
     /// Switches everything off, whatever it takes.
@@ -210,6 +239,11 @@ impl Treatment {
         if let Some(far_end) = &mut self.far_end {
             far_end.ask_to_end();
             stopped.notes.extend(far_end.finish(bench.journal, None).notes());
+        }
+        if std::mem::take(&mut self.reshaped)
+            && let Some(Err(error)) = bench.far_end.map(|far_end| far_end.shape(None))
+        {
+            stopped.notes.push(format!("the link to the far end keeps this arm's rate: {error:#}"));
         }
         stopped
     }

@@ -1,8 +1,7 @@
 //! How does a treatment's process group live and, without fail, end?
 
-use super::usage::Usage;
-use super::{Bench, packet_counts, proctree};
-use crate::child;
+use super::usage::{Output, Usage, Written};
+use super::{Bench, entry, packet_counts, proctree};
 use crate::clock;
 use crate::journal::{Journal, MARKER, UndoId, cgroup, process};
 use crate::secrets;
@@ -36,15 +35,26 @@ pub struct Group {
     /// When its last process was found to have ended.
     ended_us: Option<u64>,
     usage: Usage,
+    output: Output,
     looked: Option<Instant>,
     /// Of its control group, once it has ended.
     figures: cgroup::Figures,
     /// Where one can be had; else the process group is all there is.
     cgroup: Option<PathBuf>,
+    /// That and what limits it.
+    enters: Vec<PathBuf>,
     /// CPU of processes that have ended, with their children's; only a parent is told.
     ended_cpu_us: u64,
     /// What the command line held that nobody else may read.
     secrets: Vec<String>,
+}
+
+/// Where a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Here,
+    /// At the far end of a link, which stands for another host.
+    Far,
 }
 
 /// A load that may be held up while a treatment ends.
@@ -119,6 +129,7 @@ impl Group {
         stop: Signal,
         stem: &str,
         env: &[String],
+        place: Place,
         bench: &Bench<'_>,
     ) -> anyhow::Result<Self> {
         let stderr = bench.dir.join(format!("{stem}.stderr"));
@@ -135,12 +146,17 @@ impl Group {
             begun_us: clock::mono_us(),
             ended_us: None,
             usage: Usage::default(),
+            output: Output::default(),
             looked: None,
             figures: cgroup::Figures::default(),
-            cgroup: bench.cgroup.map(|run| make_cgroup(run, stem)).transpose()?,
+            enters: Vec::new(),
+            cgroup: bench.cgroup.map(|run| entry::make_cgroup(run, stem)).transpose()?,
             ended_cpu_us: 0,
             secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
         };
+        // What runs at the far end would not take of this host's.
+        let limits = if place == Place::Here { bench.limits } else { &[] };
+        group.enters = limits.iter().chain(&group.cgroup).cloned().collect();
         let mut input = Stdio::null();
         for (i, words) in stages.iter().enumerate() {
             let last = i + 1 == stages.len();
@@ -175,12 +191,15 @@ impl Group {
                 }
             };
             input = child.stdout.take().map_or_else(Stdio::null, Stdio::from);
-            if group.cgroup.is_some() {
-                wait_until_entered(child.id());
+            if !group.enters.is_empty() {
+                entry::wait_until_entered(child.id());
             }
             group.children.push(child);
             group.statuses.push(None);
         }
+        // A byte into each group's list.
+        let before = group.enters.len() as u64;
+        group.output = Output::of(group.children.last().map(Child::id), group.begun_us, before);
         Ok(group)
     }
 
@@ -190,15 +209,7 @@ impl Group {
         let program = if name.contains('/') { Some(PathBuf::from(name)) } else { on_path(name) };
         let program =
             program.with_context(|| format!("{name} is not there: `toll doctor` says how to get it"))?;
-        let Some(cgroup) = &self.cgroup else {
-            let mut command = child::command(program);
-            command.args(&words[1..]);
-            return Ok(command);
-        };
-        // Itself, even if its file was replaced meanwhile.
-        let mut command = child::command("/proc/self/exe");
-        command.arg("enter").arg(cgroup).arg("--").arg(program).args(&words[1..]);
-        Ok(command)
+        Ok(entry::command(&self.enters, &program, &words[1..]))
     }
 
     /// What the group wrote to its standard error so far, at most a mebibyte of it.
@@ -228,6 +239,10 @@ impl Group {
 
     /// Whether every process has ended by itself; one that failed is an error.
     pub fn has_ended(&mut self) -> anyhow::Result<bool> {
+        // What it wrote last is known until somebody has waited for it.
+        if self.statuses.last().is_some_and(Option::is_none) && self.output.has_writer_ended() {
+            self.output.look();
+        }
         for i in 0..self.children.len() {
             let last = i + 1 == self.children.len();
             let Some(status) = self.status_of(i) else { return Ok(false) };
@@ -257,6 +272,12 @@ impl Group {
             None => Vec::new(),
         };
         self.usage.look(&members);
+        self.output.look();
+    }
+
+    /// What it has written since the last call of this, look by look.
+    pub fn take_written(&mut self) -> Vec<Written> {
+        self.output.take()
     }
 
     /// The whole of its life, once it has been ended.
@@ -273,6 +294,7 @@ impl Group {
             memory_peak_bytes: self.figures.memory_peak_bytes.or(self.usage.memory_peak_bytes()),
             read_bytes: self.figures.read_bytes.or(self.usage.read_bytes()),
             written_bytes: self.figures.written_bytes.or(self.usage.written_bytes()),
+            output_bytes: self.output.bytes(),
             waited_cpu_us: self.figures.waited_cpu_us,
             waited_io_us: self.figures.waited_io_us,
             waited_memory_us: self.figures.waited_memory_us,
@@ -461,28 +483,4 @@ impl StopReport {
         }
         notes
     }
-}
-
-/// What `toll enter` is called until it has become the program.
-const ENTERING: &[u8] = b"/proc/self/exe\0enter\0";
-/// On a host that is so busy, a program that has not begun by then has its window all the same.
-const ENTERS_WITHIN: Duration = Duration::from_secs(10);
-
-/// Returns once the program itself runs, or has ended: on a busy host a window could else be over
-/// before its treatment begins.
-fn wait_until_entered(pid: u32) {
-    let begun = Instant::now();
-    let is_entering =
-        || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(ENTERING));
-    while is_entering() && begun.elapsed() < ENTERS_WITHIN {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn make_cgroup(run: &Path, stem: &str) -> anyhow::Result<PathBuf> {
-    let path = run.join(stem);
-    // The run's own with it, should somebody have tidied up in between.
-    std::fs::create_dir_all(&path)
-        .with_context(|| format!("cannot make control group {}", path.display()))?;
-    Ok(path)
 }

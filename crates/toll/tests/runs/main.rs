@@ -4,6 +4,7 @@ mod analysis;
 mod controls;
 mod damaged;
 mod early_stop;
+mod findings;
 mod kept;
 mod left_out;
 mod outcomes;

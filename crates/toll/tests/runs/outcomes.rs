@@ -113,6 +113,7 @@ fn every_source_is_read() {
             waited_memory_us: None,
             read_bytes: Some(1_000),
             written_bytes: None,
+            output_bytes: Some(500),
         };
         line.processes = vec![ended("dump 1", 2), ended("dump 2", 4)];
     }

@@ -147,6 +147,8 @@ impl Synthetic {
             outcomes: Vec::new(),
             columns: Vec::new(),
             panels: Vec::new(),
+            contrasts: Vec::new(),
+            pareto: None,
             margin_pct: 3.0,
             alpha: 0.05,
             rounds: self.rounds,

@@ -58,6 +58,8 @@ fn a_plan() -> Plan {
         outcomes: Vec::new(),
         columns: Vec::new(),
         panels: Vec::new(),
+        contrasts: Vec::new(),
+        pareto: None,
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: 6,

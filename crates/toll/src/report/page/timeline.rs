@@ -83,6 +83,7 @@ impl Timeline {
         timeline.host(samples);
         timeline.pressure(samples);
         timeline.server(samples);
+        timeline.output(samples);
         timeline.own(samples);
         timeline.ticks(samples);
         timeline
@@ -278,6 +279,21 @@ impl Timeline {
         }
     }
 
+    fn output(&mut self, samples: &[Sample]) {
+        let mut by_process: BTreeMap<&str, (Vec<u64>, Vec<Option<f64>>)> = BTreeMap::new();
+        for sample in samples {
+            let Sample::Output(o) = sample else { continue };
+            let (t, rates) = by_process.entry(&o.process).or_default();
+            t.push(o.mono_us);
+            rates.push((o.width_us > 0).then(|| o.output_bytes as f64 / o.width_us as f64));
+        }
+        let series = by_process
+            .into_iter()
+            .flat_map(|(process, (t, rates))| self.columns(&t, &[col(process, 1e-3, rates)]))
+            .collect();
+        self.push("output", "What treatments write", "MB/s", false, series);
+    }
+
     fn own(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Own(o) = s { Some(o) } else { None }).collect();
@@ -391,6 +407,7 @@ fn mono_us(sample: &Sample) -> Option<u64> {
         Sample::Server(s) => s.mono_us,
         Sample::Tick(s) => s.mono_us,
         Sample::Own(s) => s.mono_us,
+        Sample::Output(s) => s.mono_us,
         Sample::Unknown => return None,
     })
 }

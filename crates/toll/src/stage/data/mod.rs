@@ -1,6 +1,7 @@
 //! Which data can be asked for, and how does each kind come to be?
 
 mod sbtest;
+mod website;
 
 use crate::server::DataSpec;
 use crate::treatment::Admin;
@@ -13,17 +14,19 @@ use toll_record::DataSetup;
 pub struct Recipe {
     /// As scenarios call it.
     pub name: &'static str,
+    /// Whether it comes in sizes (`scale`).
+    pub is_scaled: bool,
     /// What a sandbox needs to know of it, so that it is made once and cloned.
-    pub spec: fn(&DataSetup) -> DataSpec,
-    /// Fills the target's schema.
-    pub load: fn(&Target, &DataSetup) -> anyhow::Result<()>,
+    spec: fn(&DataSetup) -> DataSpec,
+    /// Fills the target's schema, which is there.
+    load: fn(&Target, &DataSetup) -> anyhow::Result<()>,
     /// An error where a schema that was there does not hold it.
-    pub check: fn(&mut Admin, &str, &DataSetup) -> anyhow::Result<()>,
+    check: fn(&mut Admin, &str, &DataSetup) -> anyhow::Result<()>,
 }
 
-pub const RECIPES: [Recipe; 1] = [sbtest::RECIPE];
+pub const RECIPES: [Recipe; 2] = [sbtest::RECIPE, website::RECIPE];
 
-/// What data is where nobody says which.
+/// What data is where nobody says which, and what the loads touch.
 pub const DEFAULT: &str = sbtest::RECIPE.name;
 
 /// Schema of a sandbox's data.
@@ -35,5 +38,58 @@ impl Recipe {
             let known: Vec<_> = RECIPES.iter().map(|recipe| recipe.name).collect();
             format!("recipe = {name:?} is no data that toll can make: use {}", known.join(", "))
         })
+    }
+}
+
+/// All that has to be there: what the recipe makes, and beside it the tables of the loads.
+fn recipes(data: &DataSetup) -> anyhow::Result<Vec<&'static Recipe>> {
+    let asked = Recipe::named(&data.recipe)?;
+    let of_loads = Recipe::named(DEFAULT)?;
+    let beside = (asked.name != of_loads.name && data.tables > 0).then_some(of_loads);
+    Ok([asked].into_iter().chain(beside).collect())
+}
+
+/// What a sandbox needs to know of the data.
+pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
+    let specs: Vec<DataSpec> = recipes(data)?.into_iter().map(|recipe| (recipe.spec)(data)).collect();
+    let joined = |text: fn(&DataSpec) -> &String, by: &str| {
+        specs.iter().map(|spec| text(spec).as_str()).collect::<Vec<_>>().join(by)
+    };
+    Ok(DataSpec {
+        key: joined(|spec| &spec.key, "+"),
+        bytes: specs.iter().map(|spec| spec.bytes).sum(),
+        what: joined(|spec| &spec.what, " and "),
+    })
+}
+
+/// Makes the schema where it is missing, and fills it.
+pub fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
+    let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
+    let target = Target { db, ..target.clone() };
+    toll_load::tables::ensure_schema(&target).context("cannot make the schema of the data")?;
+    recipes(data)?.into_iter().try_for_each(|recipe| (recipe.load)(&target, data))
+}
+
+/// An error where a schema that was there does not hold all of it.
+pub fn check(admin: &mut Admin, schema: &str, data: &DataSetup) -> anyhow::Result<()> {
+    recipes(data)?.into_iter().try_for_each(|recipe| (recipe.check)(admin, schema, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_of_loads_lie_beside_whatever_else_there_is_and_keep_the_name_of_their_cache() {
+        let of_loads =
+            DataSetup { recipe: DEFAULT.into(), seed: 1, tables: 8, rows: 1_000, ..DataSetup::default() };
+        let alone = spec(&of_loads).unwrap();
+        assert_eq!(alone.key, "tables8-rows1000-seed1");
+        let site = DataSetup { recipe: "website".into(), seed: 1, scale: Some(0.01), ..DataSetup::default() };
+        let without_load = spec(&site).unwrap();
+        assert_eq!(without_load.key, "website-scale0.01-seed1");
+        let both = spec(&DataSetup { tables: 8, rows: 1_000, ..site }).unwrap();
+        assert_eq!(both.key, "website-scale0.01-seed1+tables8-rows1000-seed1");
+        assert_eq!(both.bytes, alone.bytes + without_load.bytes);
     }
 }

@@ -1,6 +1,6 @@
 //! How do the tables of sysbench come to be?
 
-use super::{Recipe, SCHEMA};
+use super::Recipe;
 use crate::counted::counted;
 use crate::journal::quoted_name;
 use crate::server::DataSpec;
@@ -12,7 +12,7 @@ use toll_load::mix::{Distribution, Table};
 use toll_load::tables::{self, Layout, Progress};
 use toll_record::DataSetup;
 
-pub const RECIPE: Recipe = Recipe { name: "sbtest", spec, load, check };
+pub const RECIPE: Recipe = Recipe { name: "sbtest", is_scaled: false, spec, load, check };
 
 fn spec(data: &DataSetup) -> DataSpec {
     DataSpec {
@@ -33,15 +33,13 @@ fn bytes(tables: u32, rows: u64) -> u64 {
 
 /// With a line now and then on how far it is.
 fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
-    let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
-    let target = Target { db, ..target.clone() };
     let layout = Layout {
         table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
         seed: data.seed,
         threads: std::thread::available_parallelism().map_or(2, usize::from),
     };
     let bar = indicatif::ProgressBar::new(data.rows * u64::from(data.tables));
-    let loaded = tables::prepare(&target, &layout, &signals::RAISED, |progress| {
+    let loaded = tables::prepare(target, &layout, &signals::RAISED, |progress| {
         if let Progress::Rows(rows) = progress {
             bar.set_position(rows);
         }

@@ -1,4 +1,4 @@
-//! Where does a capture go that is streamed to another host?
+//! Where does a capture go that is streamed to another host, and from where is a dump pulled?
 //!
 //! With root: a network namespace behind a veth pair, shaped both ways. Without: loopback, unshaped, and
 //! the run says so.
@@ -6,10 +6,12 @@
 use super::{Kind, ip, key, run};
 use crate::child;
 use crate::journal::Undo;
+use crate::server::LinkEnds;
 use crate::stage::Stage;
-use crate::treatment::{Bench, Group};
-use anyhow::bail;
+use crate::treatment::{Bench, Group, Place};
+use anyhow::{Context, bail};
 use nix::sys::signal::Signal;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use toll_record::RigStep;
@@ -21,7 +23,10 @@ pub const KIND: Kind = Kind {
     keys: &[("rate", "1gbit"), ("burst", "1300kb")],
     transports: &[],
     needs_server: false,
-    serves: |need| need.arm.remote_port.is_some(),
+    serves: |need| {
+        let arm = need.arm;
+        arm.remote_port.is_some() || arm.far_rate.is_some() || arm.members().iter().any(|member| member.far)
+    },
     programs: || if nix::unistd::geteuid().is_root() { &["ip", "tc", "nc"] } else { &["nc"] },
     open,
 };
@@ -29,20 +34,36 @@ pub const KIND: Kind = Kind {
 /// The far end of a link.
 #[derive(Debug)]
 pub struct FarEnd {
-    namespace: Option<String>,
-    ip: String,
+    /// Absent: the far end is loopback.
+    link: Option<Link>,
+    ip: Ipv4Addr,
+}
+
+/// A veth pair, one end of it in a namespace of its own.
+#[derive(Debug)]
+struct Link {
+    namespace: String,
+    near: String,
+    far: String,
+    /// As the rig says.
+    rate: String,
+    burst: String,
 }
 
 /// Started in another namespace on a busy host, nc takes its time.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
 /// The kernel's reserved addresses for tests of network gear (RFC 2544): nobody routes them.
-const NEAR_IP: &str = "198.18.7.1";
-const FAR_IP: &str = "198.18.7.2";
+const NEAR_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 1);
+const FAR_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 2);
+/// Smaller than a packet as large as they come with offloads, and nothing passes.
+const LEAST_BURST: u64 = 65_536;
+/// A bucket holds at least what arrives between two ticks of the kernel's slowest clock (HZ 100), and a little more.
+const TICKS_PER_S: u64 = 96;
 
 /// Everything is in the journal before it exists.
 fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     if !nix::unistd::geteuid().is_root() {
-        stage.rig.far_end = Some(FarEnd { namespace: None, ip: "127.0.0.1".into() });
+        stage.rig.far_end = Some(FarEnd { link: None, ip: Ipv4Addr::LOCALHOST });
         return Ok("far end of streams: loopback, not shaped (needs root for a namespace)".into());
     }
     let (rate, burst) = (key(step, "rate")?, key(step, "burst")?);
@@ -60,31 +81,74 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     inside(&["addr", "add", &format!("{FAR_IP}/30"), "dev", &far])?;
     inside(&["link", "set", &far, "up"])?;
     inside(&["link", "set", "lo", "up"])?;
-    let shape = |place: &[&str], device: &str| {
-        let rule =
-            ["qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", burst, "latency", "50ms"];
-        run("tc", &[place, &rule].concat())
-    };
-    shape(&["-n", &namespace], &far)?;
-    shape(&[], &near)?;
-    stage.rig.far_end = Some(FarEnd { namespace: Some(namespace), ip: FAR_IP.into() });
+    let link = Link { namespace, near, far, rate: rate.to_owned(), burst: burst.to_owned() };
+    link.shape("add", rate, burst)?;
+    stage.rig.far_end = Some(FarEnd { link: Some(link), ip: FAR_IP });
     Ok(format!("far end of streams: network namespace behind a veth pair shaped to {rate}"))
 }
 
+impl Link {
+    /// Both ways; the devices are the run's own, and end with it.
+    fn shape(&self, verb: &str, rate: &str, burst: &str) -> anyhow::Result<()> {
+        let rule = |device| {
+            ["qdisc", verb, "dev", device, "root", "tbf", "rate", rate, "burst", burst, "latency", "50ms"]
+        };
+        run("tc", &[&["-n", self.namespace.as_str()][..], &rule(&self.far)].concat())?;
+        run("tc", &rule(&self.near))
+    }
+}
+
+/// Bits a second of a rate as `tc` writes it.
+///
+/// # Errors
+/// Says how one is written.
+pub fn link_bits_per_s(rate: &str) -> anyhow::Result<u64> {
+    let (digits, unit) = rate.split_at(rate.find(|c: char| !c.is_ascii_digit()).unwrap_or(rate.len()));
+    let times = match unit {
+        "kbit" => 1_000,
+        "mbit" => 1_000_000,
+        "gbit" => 1_000_000_000,
+        _ => bail!("a rate is written as 100mbit: kbit, mbit or gbit"),
+    };
+    let bits =
+        digits.parse::<u64>().ok().and_then(|number| number.checked_mul(times)).filter(|bits| *bits > 0);
+    bits.context("a rate is a whole number above 0, such as 100mbit")
+}
+
 impl FarEnd {
-    pub fn ip(&self) -> &str {
-        &self.ip
+    pub fn ip(&self) -> Ipv4Addr {
+        self.ip
+    }
+
+    /// Addresses of a link of its own, where there is one.
+    pub fn ends(&self) -> Option<LinkEnds> {
+        self.link.as_ref().map(|_| LinkEnds { near: NEAR_IP, far: FAR_IP })
+    }
+
+    /// What a command begins with to run there.
+    pub fn enter(&self) -> Vec<String> {
+        let words = |link: &Link| ["ip", "netns", "exec", &link.namespace].map(String::from).to_vec();
+        self.link.as_ref().map(words).unwrap_or_default()
+    }
+
+    /// Shapes the link to another rate, or (`None`) to the rig's again; one that is not shaped stays so.
+    pub fn shape(&self, rate: Option<&str>) -> anyhow::Result<()> {
+        let Some(link) = &self.link else { return Ok(()) };
+        match rate {
+            Some(rate) => {
+                let burst = link_bits_per_s(rate)? / 8 / TICKS_PER_S;
+                link.shape("change", rate, &burst.max(LEAST_BURST).to_string())
+            }
+            None => link.shape("change", &link.rate, &link.burst),
+        }
     }
 
     /// A real `nc` that takes one connection and writes it to `file`.
     pub fn listen(&self, port: u16, file: &Path, stem: &str, bench: &Bench<'_>) -> anyhow::Result<Group> {
-        let mut words: Vec<String> = Vec::new();
-        if let Some(namespace) = &self.namespace {
-            words.extend(["ip", "netns", "exec", namespace].map(String::from));
-        }
-        words.extend(["nc", "-l", &self.ip, &port.to_string()].map(String::from));
+        let mut words = self.enter();
+        words.extend(["nc", "-l", &self.ip.to_string(), &port.to_string()].map(String::from));
         let stem = format!("{stem}-remote");
-        let mut group = Group::spawn(&[words], Some(file), Signal::SIGTERM, &stem, &[], bench)?;
+        let mut group = Group::spawn(&[words], Some(file), Signal::SIGTERM, &stem, &[], Place::Far, bench)?;
         let begun = Instant::now();
         while !self.listens(port) {
             group.check_alive()?;
@@ -98,9 +162,9 @@ impl FarEnd {
 
     /// Looks the port up in the far end's own socket table: connecting would use up the listener.
     fn listens(&self, port: u16) -> bool {
-        let table = match &self.namespace {
-            Some(name) => child::command("ip")
-                .args(["netns", "exec", name, "cat", "/proc/net/tcp"])
+        let table = match &self.link {
+            Some(link) => child::command("ip")
+                .args(["netns", "exec", &link.namespace, "cat", "/proc/net/tcp"])
                 .output()
                 .map(|o| o.stdout),
             None => std::fs::read("/proc/net/tcp"),

@@ -8,7 +8,7 @@ mod link;
 mod packets;
 mod ssh;
 
-pub use far_end::FarEnd;
+pub use far_end::{FarEnd, link_bits_per_s};
 
 use super::Stage;
 use crate::child;
@@ -125,13 +125,26 @@ pub fn transports() -> Vec<&'static str> {
     crate::workload::TRANSPORTS.into_iter().chain(given.copied()).collect()
 }
 
-/// Makes the steps in their order.
+/// When a step is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// Servers may listen on what it makes.
+    BeforeServers,
+    /// It leads to them.
+    AfterServers,
+}
+
+/// Makes the steps of this turn, in their order.
 ///
 /// # Errors
 /// Where the user ends the run meanwhile; a step that cannot be made is in [`Rig::missing`].
-pub fn open(steps: &[RigStep], stage: &mut Stage) -> anyhow::Result<()> {
+pub fn open(steps: &[RigStep], turn: Turn, stage: &mut Stage) -> anyhow::Result<()> {
     for step in steps {
         let kind = Kind::named(&step.kind)?;
+        let of_kind = if kind.needs_server { Turn::AfterServers } else { Turn::BeforeServers };
+        if of_kind != turn {
+            continue;
+        }
         let lacking = (kind.programs)().iter().find_map(|program| no_program(program));
         let made = match lacking {
             Some(why) => Err(anyhow::anyhow!(why)),

@@ -1,6 +1,7 @@
-//! How does a load reach the server through SSH?
+//! How do loads and commands reach the server through SSH?
 //!
-//! As people do it with `ssh -L`: for each server one port forwarded to its port, another to its socket.
+//! As people do it with `ssh -L`: for each server one port forwarded to its port, another to its socket, and one to its
+//! port by an `ssh -C`, which compresses.
 //! The sshd and both keys are the run's own; never reads the user's keys, agent or configuration.
 
 use super::Kind;
@@ -8,7 +9,7 @@ use crate::child;
 use crate::journal::{Journal, Undo, held};
 use crate::server::program::on_path;
 use crate::signals;
-use crate::stage::{Stage, Standing};
+use crate::stage::Stage;
 use anyhow::{Context, bail, ensure};
 use std::fs::{DirBuilder, File};
 use std::io::Read;
@@ -25,13 +26,18 @@ pub const KIND: Kind = Kind {
     keys: &[],
     transports: &[TO_TCP, TO_UNIX],
     needs_server: true,
-    serves: |need| [TO_TCP, TO_UNIX].contains(&need.transport),
+    serves: |need| [TO_TCP, TO_UNIX].contains(&need.transport) || need.mentions(&GIVEN),
     programs: || &["ssh", "sshd", "ssh-keygen"],
     open,
 };
 
 const TO_TCP: &str = "ssh-tcp";
 const TO_UNIX: &str = "ssh-unix";
+
+/// Placeholders for commands: ports that lead to the server's.
+const GIVEN: [&str; 2] = [PLAIN_PORT, COMPRESSED_PORT];
+const PLAIN_PORT: &str = "ssh_port";
+const COMPRESSED_PORT: &str = "ssh_compressed_port";
 
 /// Two key exchanges and a login; a busy host may take its time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -57,8 +63,16 @@ fn open(_: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     let host_key = std::fs::read_to_string(dir.join("host_key.pub"))?;
     std::fs::write(dir.join("known_hosts"), format!("[127.0.0.1]:{ssh_port} {host_key}"))?;
     for server in servers {
-        let [to_tcp, to_unix] =
-            on_free_ports(&free_ports, |ports| start_ssh(journal, &dir, ssh_port, server, ports))?;
+        let [to_tcp, to_unix] = on_free_ports(&free_ports, |ports: &[u16; 2]| {
+            let [to_tcp, to_unix] = ports;
+            let ends = [(*to_tcp, format!("127.0.0.1:{}", server.port)), (*to_unix, server.socket.clone())];
+            start_ssh(journal, &dir, ssh_port, &[], &ends)
+        })?;
+        let [compressed] = on_free_ports(&free_ports, |ports: &[u16; 1]| {
+            start_ssh(journal, &dir, ssh_port, &["-C"], &[(ports[0], format!("127.0.0.1:{}", server.port))])
+        })?;
+        server.fill.set(PLAIN_PORT, to_tcp.to_string());
+        server.fill.set(COMPRESSED_PORT, compressed.to_string());
         let at = |port| Address::Tcp { host: "127.0.0.1".into(), port };
         server.endpoints.through.insert(TO_TCP.into(), at(to_tcp));
         server.endpoints.through.insert(TO_UNIX.into(), at(to_unix));
@@ -84,32 +98,32 @@ fn on_free_ports<const N: usize>(
     }
 }
 
-/// An `ssh -L` to both ends of a server.
+/// An `ssh -L` with these options, from ports here to a server's ends.
 fn start_ssh(
     journal: &Journal,
     dir: &Path,
     ssh_port: u16,
-    server: &Standing,
-    ports: &[u16; 2],
+    options: &[&str],
+    ends: &[(u16, String)],
 ) -> anyhow::Result<()> {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid())?.context("this user has no name")?.name;
-    let [to_tcp, to_unix] = *ports;
-    let log = dir.join("ssh.log");
+    let log = dir.join(format!("ssh{}.log", options.concat()));
     let mut command = child::command("ssh");
-    command.args(["-F", "none", "-N", "-T", "-p", &ssh_port.to_string()]);
+    command.args(["-F", "none", "-N", "-T", "-p", &ssh_port.to_string()]).args(options);
     for option in ["BatchMode=yes", "IdentitiesOnly=yes", "IdentityAgent=none", "ExitOnForwardFailure=yes"] {
         command.args(["-o", option]);
     }
     for (option, file) in [("IdentityFile", "client_key"), ("UserKnownHostsFile", "known_hosts")] {
         command.arg("-o").arg(format!("{option}={}", quoted(&without_tokens(&dir.join(file)))));
     }
-    command.arg("-L").arg(format!("127.0.0.1:{to_tcp}:127.0.0.1:{}", server.port));
-    command.arg("-L").arg(format!("127.0.0.1:{to_unix}:{}", server.socket));
+    for (port, end) in ends {
+        command.arg("-L").arg(format!("127.0.0.1:{port}:{end}"));
+    }
     command.arg(format!("{user}@127.0.0.1"));
     log_to(&mut command, &log)?;
     command.stdin(Stdio::null());
     let (mut ssh, _) = journal.spawn(&mut command, "ssh -L", None, STOP_WITHIN)?;
-    wait(&mut ssh, &log, "ssh -L", || greets(to_tcp) && greets(to_unix))
+    wait(&mut ssh, &log, "ssh -L", || ends.iter().all(|(port, _)| greets(*port)))
 }
 
 fn make_key(path: &Path) -> anyhow::Result<()> {

@@ -1,0 +1,176 @@
+//! When did a command write nothing, and what did host and server do then?
+//!
+//! Of commands that end by themselves, and as far as toll looked: stretches are known to a tenth of a second. Names
+//! what differed; whether it was the cause is for the reader to judge.
+
+use super::recorded::{Recorded, within};
+use super::windows::Window;
+use std::collections::BTreeMap;
+use toll_record::{
+    Axis, Beside, Chart, ChartKind, ChartSeries, HostSample, OutputSample, Pause, PressureSample, ProcessEnd,
+};
+
+/// A shorter silence is one of many that any program makes.
+const LEAST_US: u64 = 1_000_000;
+/// So many columns are named beside a pause.
+const NAMED: usize = 4;
+/// A mean of fewer samples says nothing of the rest of the window.
+const FEWEST_OTHERS: usize = 3;
+/// A column stands out that lies this many standard deviations, and this share of itself, from the rest.
+const OUT_SD: f64 = 2.0;
+const OUT_SHARE: f64 = 0.3;
+/// The least that a share of time stands out by, percent.
+const OUT_PCT: f64 = 5.0;
+/// Host and server are read once a second: the sample that ends after a pause still speaks of its end.
+const BEAT_US: u64 = 1_000_000;
+/// At most so many pauses are drawn.
+const DRAWN: usize = 40;
+
+/// What one process of a trial wrote, as it was seen.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stream {
+    /// From its start.
+    pub first_output_s: f64,
+    /// Begin and end of each stretch in which it wrote nothing, the one before its first word among them.
+    silences: Vec<(u64, u64)>,
+}
+
+impl Stream {
+    /// `None` where it was not seen to write anything.
+    pub fn of(recorded: &Recorded, trial: u32, end: &ProcessEnd) -> Option<Self> {
+        let seen = within(&recorded.outputs, end.begin_mono_us, end.end_mono_us.saturating_add(LEAST_US));
+        let own: Vec<&OutputSample> =
+            seen.iter().filter(|s| s.trial == trial && s.process == end.name).collect();
+        let first = own.iter().find(|sample| sample.output_bytes > 0)?;
+        let mut silences: Vec<(u64, u64)> = Vec::new();
+        for sample in own.iter().filter(|sample| sample.output_bytes == 0) {
+            let begin = sample.mono_us.saturating_sub(sample.width_us);
+            match silences.last_mut() {
+                Some(last) if begin <= last.1 => last.1 = sample.mono_us,
+                _ => silences.push((begin, sample.mono_us)),
+            }
+        }
+        let first_output_s = first.mono_us.saturating_sub(end.begin_mono_us) as f64 / 1e6;
+        Some(Self { first_output_s, silences })
+    }
+
+    pub fn longest_s(&self) -> f64 {
+        self.silences.iter().map(|(begin, end)| end - begin).max().unwrap_or(0) as f64 / 1e6
+    }
+
+    pub fn paused_s(&self) -> f64 {
+        self.pauses().map(|(begin, end)| end - begin).sum::<u64>() as f64 / 1e6
+    }
+
+    fn pauses(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.silences.iter().copied().filter(|(begin, end)| end - begin >= LEAST_US)
+    }
+}
+
+/// All of the run, in the order of time.
+pub fn find(recorded: &Recorded, windows: &[Window]) -> Vec<Pause> {
+    let mut pauses = Vec::new();
+    for window in windows.iter().filter(|w| recorded.plan.arms[w.arm].window.is_until_done()) {
+        let arm = &recorded.plan.arms[window.arm];
+        let beside = |name: &str| arm.treatment.processes.iter().any(|p| p.background && p.name == name);
+        let of_window: Vec<(&str, (u64, u64))> = (window.processes.iter())
+            .filter(|end| !beside(&end.name))
+            .filter_map(|end| Some((end.name.as_str(), Stream::of(recorded, window.trial, end)?)))
+            .flat_map(|(name, stream)| stream.pauses().map(move |pause| (name, pause)).collect::<Vec<_>>())
+            .collect();
+        let all: Vec<(u64, u64)> = of_window.iter().map(|(_, pause)| *pause).collect();
+        pauses.extend(of_window.into_iter().map(|(process, (begin, end))| Pause {
+            arm: arm.name.clone(),
+            trial: window.trial,
+            round: window.round,
+            process: process.to_owned(),
+            begin_mono_us: begin,
+            end_mono_us: end,
+            begin_s: begin.saturating_sub(window.begin_us) as f64 / 1e6,
+            beside: standing_out(recorded, window, (begin, end), &all),
+        }));
+    }
+    pauses.sort_by_key(|pause| (pause.begin_mono_us, pause.end_mono_us));
+    pauses
+}
+
+/// Pauses over the run, for the page; `None` without any.
+pub fn chart(pauses: &[Pause], told: impl Fn(&Pause) -> String) -> Option<Chart> {
+    let mut longest: Vec<&Pause> = pauses.iter().collect();
+    longest.sort_by_key(|pause| std::cmp::Reverse(pause.end_mono_us - pause.begin_mono_us));
+    longest.truncate(DRAWN);
+    let seconds = |pause: &Pause| (pause.end_mono_us - pause.begin_mono_us) as f64 / 1e6;
+    let points = longest.iter().enumerate().map(|(i, pause)| (i as f64, seconds(pause), None, None));
+    (!longest.is_empty()).then(|| Chart {
+        id: "pauses".into(),
+        title: "Pauses in what commands write".into(),
+        kind: ChartKind::Table,
+        x: Axis {
+            label: "pause".into(),
+            categories: longest.iter().map(|p| format!("{}, {}", p.arm, told(p))).collect(),
+            ..Axis::default()
+        },
+        y: Axis { label: "length".into(), unit: "s".into(), ..Axis::default() },
+        series: vec![ChartSeries { name: "length".into(), points: points.collect() }],
+        note: "A second or more in which a command that ends by itself wrote nothing; the longest first."
+            .into(),
+    })
+}
+
+/// Readings of one column, in the pause and in the window's other stretches.
+#[derive(Debug, Default)]
+struct Readings {
+    during: Vec<f64>,
+    otherwise: Vec<f64>,
+}
+
+fn standing_out(recorded: &Recorded, window: &Window, pause: (u64, u64), all: &[(u64, u64)]) -> Vec<Beside> {
+    let mut columns: BTreeMap<String, Readings> = BTreeMap::new();
+    let mut take = |name: &str, end_us: u64, beat_us: u64, value: Option<f64>| {
+        let Some(value) = value else { return };
+        let readings = columns.entry(name.to_owned()).or_default();
+        let middle = end_us.saturating_sub(beat_us / 2);
+        let touches = |&(begin, end): &(u64, u64)| end_us > begin && end_us.saturating_sub(beat_us) < end;
+        if pause.0 <= middle && middle < pause.1 {
+            readings.during.push(value);
+        } else if !all.iter().any(touches) {
+            readings.otherwise.push(value);
+        }
+    };
+    let until = window.end_us.saturating_add(BEAT_US);
+    for sample in within(&recorded.hosts, window.begin_us, until) {
+        // What averages over minutes, or is a level, says nothing of these seconds.
+        let names = HostSample::COLUMNS.iter().filter(|n| !n.starts_with("load_") && !n.starts_with("mem_"));
+        names.for_each(|name| take(name, sample.mono_us, BEAT_US, sample.column(name)));
+    }
+    for sample in within(&recorded.pressures, window.begin_us, until) {
+        PressureSample::COLUMNS
+            .iter()
+            .for_each(|name| take(name, sample.mono_us, BEAT_US / 10, sample.column(name)));
+    }
+    let server = recorded.plan.setup.server_of(&recorded.plan.arms[window.arm].name);
+    for sample in
+        within(&recorded.servers, window.begin_us, until).iter().filter(|s| s.server as usize == server)
+    {
+        let values = sample.values.iter().filter(|(name, _)| *name != "Uptime");
+        values.for_each(|(name, value)| take(name, sample.mono_us, BEAT_US, Some(*value)));
+    }
+    let mut found: Vec<(f64, Beside)> = columns
+        .into_iter()
+        .filter_map(|(name, readings)| {
+            if readings.during.is_empty() || readings.otherwise.len() < FEWEST_OTHERS {
+                return None;
+            }
+            let (during, otherwise) =
+                (toll_stats::mean(&readings.during), toll_stats::mean(&readings.otherwise));
+            let apart = (during - otherwise).abs();
+            let share = apart / during.abs().max(otherwise.abs()).max(f64::MIN_POSITIVE);
+            let least = if name.ends_with("_pct") { OUT_PCT } else { 0.0 };
+            let stands_out =
+                apart > OUT_SD * toll_stats::sd(&readings.otherwise) && share > OUT_SHARE && apart > least;
+            stands_out.then_some((share, Beside { name, during, otherwise }))
+        })
+        .collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.name.cmp(&b.1.name)));
+    found.into_iter().map(|(_, beside)| beside).take(NAMED).collect()
+}

@@ -1,0 +1,347 @@
+//! Which tables has the site, and what stands in their columns?
+
+use super::rows::Value::{
+    self, Address, Agent, Between, Email, Hex, Html, Id, Moment, Of, OfOrNull, OneOf, Picture, Prose, Serial,
+    Slug, Words,
+};
+
+/// One table of the site.
+#[derive(Debug)]
+pub struct Table {
+    pub name: &'static str,
+    /// At its full size.
+    rows: u64,
+    pub columns: &'static [Column],
+    /// Beside the primary one.
+    keys: &'static [&'static str],
+}
+
+#[derive(Debug)]
+pub struct Column {
+    name: &'static str,
+    kind: &'static str,
+    pub value: Value,
+}
+
+const fn table(
+    name: &'static str,
+    rows: u64,
+    columns: &'static [Column],
+    keys: &'static [&'static str],
+) -> Table {
+    Table { name, rows, columns, keys }
+}
+
+const fn col(name: &'static str, kind: &'static str, value: Value) -> Column {
+    Column { name, kind, value }
+}
+
+const ID: Column = col("id", "INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY", Id);
+/// What refers to another table's row.
+const REF: &str = "INT UNSIGNED NOT NULL";
+const REF_OR_NULL: &str = "INT UNSIGNED";
+const CREATED: Column = col("created_at", "DATETIME NOT NULL", Moment);
+
+/// Parents before children. Mean lengths are such that a server counts 2,723 MB of the whole.
+pub static TABLES: [Table; 21] = [
+    table(
+        "languages",
+        42,
+        &[ID, col("code", "CHAR(8) NOT NULL", Hex(5)), col("name", "VARCHAR(120) NOT NULL", Words(2))],
+        &[],
+    ),
+    table(
+        "users",
+        38_412,
+        &[
+            ID,
+            col("email", "VARCHAR(190) NOT NULL", Email),
+            col("login", "VARCHAR(120) NOT NULL", Slug(2)),
+            col("password_hash", "CHAR(64) NOT NULL", Hex(64)),
+            col("language_id", REF, Of("languages")),
+            col(
+                "status",
+                "ENUM('active','idle','banned') NOT NULL",
+                OneOf(&["active", "active", "idle", "banned"]),
+            ),
+            CREATED,
+        ],
+        &["UNIQUE KEY (email)", "KEY (login)", "FOREIGN KEY (language_id) REFERENCES languages (id)"],
+    ),
+    table(
+        "profiles",
+        38_412,
+        &[
+            ID,
+            col("user_id", REF, Of("users")),
+            col("display_name", "VARCHAR(255) NOT NULL", Words(3)),
+            col("website", "VARCHAR(255) NOT NULL", Slug(3)),
+            col("about", "TEXT NOT NULL", Prose(800)),
+            col("preferences", "TEXT NOT NULL", Serial(300)),
+        ],
+        &["FOREIGN KEY (user_id) REFERENCES users (id)"],
+    ),
+    table(
+        "sessions",
+        24_317,
+        &[
+            ID,
+            col("token", "CHAR(32) NOT NULL", Hex(32)),
+            col("user_id", REF_OR_NULL, OfOrNull("users", 40)),
+            col("address", "VARCHAR(45) NOT NULL", Address),
+            col("data", "MEDIUMTEXT NOT NULL", Serial(2_200)),
+            CREATED,
+        ],
+        &["KEY (token)", "FOREIGN KEY (user_id) REFERENCES users (id)"],
+    ),
+    table(
+        "options",
+        3_120,
+        &[
+            ID,
+            col("name", "VARCHAR(190) NOT NULL", Slug(3)),
+            col("value", "LONGTEXT NOT NULL", Serial(1_500)),
+            col("autoload", "TINYINT NOT NULL", Between(0, 1)),
+        ],
+        &["KEY (name)"],
+    ),
+    table(
+        "courses",
+        180,
+        &[
+            ID,
+            col("language_id", REF, Of("languages")),
+            col("title", "VARCHAR(400) NOT NULL", Words(6)),
+            col("description", "TEXT NOT NULL", Html(4_000)),
+            CREATED,
+        ],
+        &["FOREIGN KEY (language_id) REFERENCES languages (id)"],
+    ),
+    table(
+        "lessons",
+        5_406,
+        &[
+            ID,
+            col("course_id", REF, Of("courses")),
+            col("position", "SMALLINT NOT NULL", Between(1, 400)),
+            col("title", "VARCHAR(400) NOT NULL", Words(8)),
+            col("body", "LONGTEXT NOT NULL", Html(18_000)),
+        ],
+        &["FOREIGN KEY (course_id) REFERENCES courses (id)"],
+    ),
+    table(
+        "exercises",
+        32_118,
+        &[
+            ID,
+            col("lesson_id", REF, Of("lessons")),
+            col(
+                "kind",
+                "ENUM('choice','gap','listen','order') NOT NULL",
+                OneOf(&["choice", "gap", "listen", "order"]),
+            ),
+            col("question", "TEXT NOT NULL", Prose(500)),
+            col("answers", "TEXT NOT NULL", Serial(700)),
+        ],
+        &["FOREIGN KEY (lesson_id) REFERENCES lessons (id)"],
+    ),
+    table(
+        "words",
+        64_205,
+        &[
+            ID,
+            col("language_id", REF, Of("languages")),
+            col("written", "VARCHAR(190) NOT NULL", Words(1)),
+            col("spoken", "VARCHAR(190) NOT NULL", Slug(1)),
+            col("rank", "INT UNSIGNED NOT NULL", Between(1, 60_000)),
+        ],
+        &["KEY (written)", "FOREIGN KEY (language_id) REFERENCES languages (id)"],
+    ),
+    table(
+        "translations",
+        96_340,
+        &[
+            ID,
+            col("from_id", REF, Of("words")),
+            col("to_id", REF, Of("words")),
+            col("example", "VARCHAR(600) NOT NULL", Words(12)),
+        ],
+        &["FOREIGN KEY (from_id) REFERENCES words (id)", "FOREIGN KEY (to_id) REFERENCES words (id)"],
+    ),
+    table(
+        "posts",
+        46_022,
+        &[
+            ID,
+            col("user_id", REF, Of("users")),
+            col("title", "VARCHAR(400) NOT NULL", Words(9)),
+            col("slug", "VARCHAR(190) NOT NULL", Slug(5)),
+            col(
+                "status",
+                "ENUM('draft','public','gone') NOT NULL",
+                OneOf(&["public", "public", "draft", "gone"]),
+            ),
+            col("excerpt", "TEXT NOT NULL", Prose(300)),
+            col("body", "LONGTEXT NOT NULL", Html(13_400)),
+            col("views", "INT UNSIGNED NOT NULL", Between(0, 90_000)),
+            CREATED,
+        ],
+        &["KEY (slug)", "KEY (status, created_at)", "FOREIGN KEY (user_id) REFERENCES users (id)"],
+    ),
+    table(
+        "revisions",
+        52_731,
+        &[
+            ID,
+            col("post_id", REF, Of("posts")),
+            col("user_id", REF, Of("users")),
+            col("body", "LONGTEXT NOT NULL", Html(11_950)),
+            CREATED,
+        ],
+        &["FOREIGN KEY (post_id) REFERENCES posts (id)", "FOREIGN KEY (user_id) REFERENCES users (id)"],
+    ),
+    table(
+        "post_meta",
+        92_044,
+        &[
+            ID,
+            col("post_id", REF, Of("posts")),
+            col("name", "VARCHAR(190) NOT NULL", Slug(2)),
+            col("value", "LONGTEXT NOT NULL", Serial(220)),
+        ],
+        &["KEY (name)", "FOREIGN KEY (post_id) REFERENCES posts (id)"],
+    ),
+    table(
+        "comments",
+        118_236,
+        &[
+            ID,
+            col("post_id", REF, Of("posts")),
+            col("user_id", REF_OR_NULL, OfOrNull("users", 25)),
+            col("address", "VARCHAR(45) NOT NULL", Address),
+            col("agent", "VARCHAR(255) NOT NULL", Agent),
+            col("body", "TEXT NOT NULL", Prose(1_400)),
+            col("approved", "TINYINT NOT NULL", Between(0, 1)),
+            CREATED,
+        ],
+        &[
+            "KEY (approved, created_at)",
+            "FOREIGN KEY (post_id) REFERENCES posts (id)",
+            "FOREIGN KEY (user_id) REFERENCES users (id)",
+        ],
+    ),
+    table(
+        "tags",
+        1_815,
+        &[ID, col("name", "VARCHAR(190) NOT NULL", Words(2)), col("slug", "VARCHAR(190) NOT NULL", Slug(2))],
+        &["KEY (slug)"],
+    ),
+    table(
+        "post_tags",
+        70_150,
+        &[ID, col("post_id", REF, Of("posts")), col("tag_id", REF, Of("tags"))],
+        &["FOREIGN KEY (post_id) REFERENCES posts (id)", "FOREIGN KEY (tag_id) REFERENCES tags (id)"],
+    ),
+    table(
+        "media",
+        9_037,
+        &[
+            ID,
+            col("post_id", REF_OR_NULL, OfOrNull("posts", 10)),
+            col("file", "VARCHAR(190) NOT NULL", Slug(3)),
+            col("kind", "VARCHAR(40) NOT NULL", OneOf(&["image/jpeg", "image/png", "image/gif"])),
+            col("thumbnail", "MEDIUMBLOB NOT NULL", Picture(26_000)),
+            CREATED,
+        ],
+        &["FOREIGN KEY (post_id) REFERENCES posts (id)"],
+    ),
+    table(
+        "messages",
+        31_402,
+        &[
+            ID,
+            col("from_id", REF, Of("users")),
+            col("to_id", REF, Of("users")),
+            col("subject", "VARCHAR(400) NOT NULL", Words(7)),
+            col("body", "TEXT NOT NULL", Prose(1_700)),
+            CREATED,
+        ],
+        &["FOREIGN KEY (from_id) REFERENCES users (id)", "FOREIGN KEY (to_id) REFERENCES users (id)"],
+    ),
+    table(
+        "enrolments",
+        41_209,
+        &[ID, col("user_id", REF, Of("users")), col("course_id", REF, Of("courses")), CREATED],
+        &["FOREIGN KEY (user_id) REFERENCES users (id)", "FOREIGN KEY (course_id) REFERENCES courses (id)"],
+    ),
+    table(
+        "progress",
+        60_511,
+        &[
+            ID,
+            col("user_id", REF, Of("users")),
+            col("lesson_id", REF, Of("lessons")),
+            col("done_pct", "TINYINT UNSIGNED NOT NULL", Between(0, 100)),
+            col("points", "INT UNSIGNED NOT NULL", Between(0, 5_000)),
+            CREATED,
+        ],
+        &["FOREIGN KEY (user_id) REFERENCES users (id)", "FOREIGN KEY (lesson_id) REFERENCES lessons (id)"],
+    ),
+    table(
+        "access_log",
+        30_553,
+        &[
+            ID,
+            col("user_id", REF_OR_NULL, OfOrNull("users", 60)),
+            col("address", "VARCHAR(45) NOT NULL", Address),
+            col("path", "VARCHAR(255) NOT NULL", Slug(4)),
+            col("agent", "VARCHAR(255) NOT NULL", Agent),
+            col("status", "SMALLINT NOT NULL", OneOf(&["200", "200", "200", "304", "404", "500"])),
+            col("took_us", "INT UNSIGNED NOT NULL", Between(300, 900_000)),
+            CREATED,
+        ],
+        // A log that refers to nobody: users may be gone.
+        &["KEY (created_at)"],
+    ),
+];
+
+impl Table {
+    /// At that scale: one at least.
+    pub fn rows(&self, scale: f64) -> u64 {
+        ((self.rows as f64 * scale).round() as u64).max(1)
+    }
+
+    /// About, of all its text at its full size: enough to tell which table takes longest.
+    pub fn bytes(&self) -> u64 {
+        let of = |value: Value| match value {
+            Prose(mean) | Html(mean) | Serial(mean) | Picture(mean) => mean,
+            _ => 20,
+        };
+        self.rows * self.columns.iter().map(|column| of(column.value)).sum::<u64>()
+    }
+
+    pub fn create(&self) -> String {
+        let columns = self.columns.iter().map(|column| format!("`{}` {}", column.name, column.kind));
+        let parts: Vec<String> = columns.chain(self.keys.iter().map(|key| (*key).to_owned())).collect();
+        format!(
+            "CREATE TABLE `{}` ({}) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4",
+            self.name,
+            parts.join(", ")
+        )
+    }
+
+    /// What comes before its rows.
+    pub fn insert(&self) -> String {
+        let columns: Vec<String> = self.columns.iter().map(|column| format!("`{}`", column.name)).collect();
+        format!("INSERT INTO `{}` ({}) VALUES ", self.name, columns.join(", "))
+    }
+
+    /// Names of the tables that its rows refer to.
+    #[cfg(test)]
+    pub fn refers_to(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().filter_map(|column| match column.value {
+            Of(other) | OfOrNull(other, _) => Some(other),
+            _ => None,
+        })
+    }
+}
