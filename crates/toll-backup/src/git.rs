@@ -1,12 +1,12 @@
 //! How is a dump written into a git repository, and read from it?
 //!
-//! As the stream that `git fast-import` reads: a folder a file, in it the pieces, numbered; no dates in any of
+//! As the stream that `git fast-import` reads: a folder a file, in it the pieces in their order; no dates in any of
 //! them, so that a database that has not changed makes the same tree. What starts git is somebody else's
 //! business.
 
 use crate::content::{FileName, FileSeen, Keep};
 use crate::cut::{Cutter, Sizes};
-use crate::{Error, Program, Result, Source};
+use crate::{Error, Name, Program, Result, Source};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 
@@ -45,14 +45,14 @@ impl TreeSource {
 pub struct TreeFile {
     #[serde(flatten)]
     pub seen: FileSeen,
-    /// Numbered from 1.
-    pub pieces: u32,
+    /// Their names in the file's folder, in order.
+    pub pieces: Vec<String>,
 }
 
 impl TreeFile {
     /// Paths in the tree.
     pub fn paths(&self) -> impl Iterator<Item = String> {
-        (1..=self.pieces).map(|number| piece_path(&self.seen.file, number))
+        self.pieces.iter().map(|piece| format!("{}/{piece}", self.seen.file.path))
     }
 }
 
@@ -61,8 +61,8 @@ pub struct FastImport<W: Write> {
     to: W,
     cutter: Cutter,
     file: Option<FileName>,
-    /// In each file so far.
-    pieces: Vec<u32>,
+    /// Names, in each file so far.
+    pieces: Vec<Vec<String>>,
     /// Path and mark of each piece.
     entries: Vec<(String, u64)>,
     written: u64,
@@ -100,8 +100,8 @@ impl<W: Write> FastImport<W> {
 
     /// Ends the stream. Without it git changes nothing.
     pub fn finish(mut self, seen: Vec<FileSeen>, mut tree: Tree, commit: &Commit<'_>) -> Result<Tree> {
-        let files = seen.into_iter().zip(&self.pieces);
-        tree.files = files.map(|(seen, &pieces)| TreeFile { seen, pieces }).collect();
+        let files = seen.into_iter().zip(std::mem::take(&mut self.pieces));
+        tree.files = files.map(|(seen, pieces)| TreeFile { seen, pieces }).collect();
         let mut text = serde_json::to_vec_pretty(&tree).map_err(|cause| failed(cause.into()))?;
         text.push(b'\n');
         self.blob(MANIFEST.to_owned(), &text)?;
@@ -136,9 +136,10 @@ impl<W: Write> FastImport<W> {
         let mut pieces = Vec::new();
         cut(&mut self.cutter, &mut pieces)?;
         for piece in pieces {
-            let (Some(file), Some(count)) = (&self.file, self.pieces.last_mut()) else { continue };
-            *count += 1;
-            let path = piece_path(file, *count);
+            let (Some(file), Some(names)) = (&self.file, self.pieces.last_mut()) else { continue };
+            let name = piece_name(&file.path, names.len() + 1, &piece);
+            let path = format!("{}/{name}", file.path);
+            names.push(name);
             self.blob(path, &piece)?;
         }
         Ok(())
@@ -148,7 +149,7 @@ impl<W: Write> FastImport<W> {
 impl<W: Write> Keep for FastImport<W> {
     fn begin(&mut self, file: &FileName) -> Result<()> {
         self.file = Some(file.clone());
-        self.pieces.push(0);
+        self.pieces.push(Vec::new());
         Ok(())
     }
 
@@ -172,8 +173,14 @@ impl<W: Write> Keep for FastImport<W> {
     }
 }
 
-fn piece_path(file: &FileName, number: u32) -> String {
-    format!("{}/{number:06}.sql", file.path)
+/// `000012-0123456789ab.sql`: the number is for whoever puts the pieces together by hand. git looks for what a blob
+/// may differ from among those whose names end in the same 16 characters, so these come from the piece's first
+/// line, which is the same when other pieces come or go before it.
+fn piece_name(path: &str, number: usize, piece: &[u8]) -> String {
+    const LINE: usize = 256;
+    let line = piece.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = Name::of(&[path.as_bytes(), &line[..line.len().min(LINE)]].concat()).to_string();
+    format!("{number:06}-{}.sql", &line[..12])
 }
 
 fn failed(cause: std::io::Error) -> Error {

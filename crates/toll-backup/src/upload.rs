@@ -97,6 +97,8 @@ impl Upload {
     pub fn finish(mut self, seen: Vec<FileSeen>) -> Result<Uploaded> {
         self.end_workers();
         let shared = &self.shared;
+        // What the store is listed for below takes as much room.
+        *locked(&shared.known) = HashMap::new();
         if let Some(error) = locked(&shared.failed).take() {
             return Err(error);
         }

@@ -6,7 +6,7 @@
 
 use super::cost::{Used, Watch};
 use crate::child;
-use crate::journal::{Journal, UndoId};
+use crate::journal::{Journal, Undo, UndoId};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
@@ -43,6 +43,8 @@ pub struct Import<'j> {
     parent: Option<String>,
     child: Child,
     id: UndoId,
+    /// What a git that breaks off writes beside the repository's files.
+    crash_report: UndoId,
     journal: &'j Journal,
     watch: Watch,
     complaints: std::thread::JoinHandle<String>,
@@ -54,7 +56,7 @@ const INCOMING: &str = "refs/toll/incoming";
 const GRACE: Duration = Duration::from_secs(5);
 /// Between two versions of a blob git stores what differs. The next of kin of a piece are its own older versions,
 /// which its name brings next to it, so a small window finds them; it bounds time and memory.
-const REPACK: [&str; 7] = ["repack", "-a", "-d", "-l", "--quiet", "--window=4", "--window-memory=256m"];
+const REPACK: [&str; 7] = ["repack", "-a", "-d", "-l", "--quiet", "--window=8", "--window-memory=256m"];
 
 impl Repository {
     /// One that is there; `branch` need not be.
@@ -135,9 +137,13 @@ impl Repository {
         self.remove_unfinished();
         let parent = self.ask(&["rev-parse", "--verify", "--quiet", &self.reference()]).ok();
         let bytes_before = bytes_below(&self.dir.join("objects"));
-        let mut command = self.git(&["fast-import", "--done", "--quiet", "--force"]);
+        // It would store each piece as what differs from the one before, which is another: repack looks for the right
+        // one, but not where there is one already.
+        let mut command = self.git(&["fast-import", "--done", "--quiet", "--force", "--depth=0"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let (mut child, id) = journal.spawn(&mut command, "git fast-import", None, GRACE)?;
+        let crash_report = self.dir.join(format!("fast_import_crash_{}", child.id()));
+        let crash_report = journal.record(Undo::Path { path: crash_report })?;
         let (Some(stdin), Some(mut stderr)) = (child.stdin.take(), child.stderr.take()) else {
             bail!("git fast-import has no input");
         };
@@ -149,6 +155,7 @@ impl Repository {
         let watch = Watch::of(child.id());
         let import = FastImport::new(BufWriter::with_capacity(1 << 20, stdin));
         let going_on = Import {
+            crash_report,
             repository: self,
             _alone: alone,
             parent,
@@ -216,6 +223,23 @@ impl Repository {
 }
 
 impl Import<'_> {
+    /// After a dump that was not read to its end: nothing is committed. Where git was the reason, its own words say why.
+    pub fn give_up(mut self, error: anyhow::Error) -> anyhow::Error {
+        let ended = self.child.try_wait();
+        let _ = self.journal.undo(self.id);
+        let _ = self.child.wait();
+        let _ = self.journal.undo(self.crash_report);
+        self.repository.remove_unfinished();
+        let said = self.complaints.join().unwrap_or_default();
+        match (ended, said.lines().next()) {
+            // Still there, or well: it only waited for more.
+            (Ok(Some(status)), Some(said)) if !status.success() => {
+                error.context(format!("git fast-import ended by itself ({said})"))
+            }
+            _ => error,
+        }
+    }
+
     /// Commits, if anything changed. The answer is what git has used, too.
     pub fn finish(
         mut self,
@@ -230,6 +254,7 @@ impl Import<'_> {
         let written = stream.finish(seen, tree, &commit);
         let (status, mut used) = self.watch.wait(&mut self.child)?;
         self.journal.done(self.id)?;
+        self.journal.undo(self.crash_report)?;
         let said = self.complaints.join().unwrap_or_default();
         if !status.success() {
             bail!("git fast-import failed ({status}): {}", said.lines().next().unwrap_or_default());

@@ -93,7 +93,15 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     let mut keeps: Vec<&mut dyn Keep> = Vec::new();
     keeps.extend(going.as_mut().map(|going| &mut going.upload as &mut dyn Keep));
     keeps.extend(commit.as_mut().map(|(_, stream)| stream as &mut dyn Keep));
-    let (files, read) = read.all(Content::new(keeps))?;
+    let (files, read) = match read.all(Content::new(keeps)) {
+        Ok(all) => all,
+        Err(error) => {
+            return Err(match commit {
+                Some((import, _stream)) => import.give_up(error),
+                None => error,
+            });
+        }
+    };
 
     let committed = match commit {
         Some((import, stream)) => {

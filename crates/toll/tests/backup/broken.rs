@@ -77,28 +77,67 @@ fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
     lab.assert_nothing_left();
 }
 
+/// A disk of its own; none without root.
+struct Disk(String);
+
+impl Disk {
+    fn small(lab: &Lab) -> Option<Self> {
+        let disk = Self(lab.path("small"));
+        std::fs::create_dir(&disk.0).unwrap();
+        if lab.is_root && disk.mount(&["-t", "tmpfs", "-o", "size=400k", "tmpfs"]) {
+            return Some(disk);
+        }
+        eprintln!("SKIPPED: a small disk needs root");
+        None
+    }
+
+    fn mount(&self, arguments: &[&str]) -> bool {
+        Command::new("mount").args(arguments).arg(&self.0).status().is_ok_and(|status| status.success())
+    }
+
+    fn grow(&self) {
+        assert!(self.mount(&["-o", "remount,size=50m"]));
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
 #[test]
 fn a_full_disk_is_told_and_what_comes_after_makes_it_whole() {
     let lab = Lab::new();
-    let store = lab.path("small");
-    std::fs::create_dir(&store).unwrap();
-    let mount =
-        |arguments: &[&str]| Command::new("mount").args(arguments).status().is_ok_and(|s| s.success());
-    if !lab.is_root || !mount(&["-t", "tmpfs", "-o", "size=400k", "tmpfs", &store]) {
-        eprintln!("SKIPPED: a small disk needs root");
-        return;
-    }
+    let Some(disk) = Disk::small(&lab) else { return };
     let source = lab.server();
     fill(20_000, |sql| source.run(sql));
-    let dsn = source.dsn();
+    let (store, dsn) = (format!("{}/store", disk.0), source.dsn());
     let full = lab.toll(&["backup", "--server", &dsn, "--to", &store, "--retry-for", "5s"]);
-    let grown = mount(&["-o", "remount,size=50m", &store]);
-    let before = whole_backups(&lab, &store);
-    let whole = lab.toll(&["backup", "--server", &dsn, "--to", &store]);
-    let after = whole_backups(&lab, &store);
-    assert!(Command::new("umount").arg(&store).status().unwrap().success());
     assert!(!full.status.success() && said(&full).contains("No space left"), "{}", said(&full));
-    assert!(grown && whole.status.success(), "{}", said(&whole));
-    assert_eq!((before, after), (0, 1));
+    lab.assert_nothing_left();
+    disk.grow();
+    assert_eq!(whole_backups(&lab, &store), 0);
+    succeeded(lab.toll(&["backup", "--server", &dsn, "--to", &store]));
+    assert_eq!(whole_backups(&lab, &store), 1);
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_full_disk_below_git_is_told_in_its_words_and_leaves_no_report_of_a_crash() {
+    let lab = Lab::new();
+    let Some(disk) = Disk::small(&lab) else { return };
+    let source = lab.server();
+    fill(20_000, |sql| source.run(sql));
+    let (git, dsn) = (format!("{}/repo.git", disk.0), source.dsn());
+    let full = lab.toll(&["backup", "--server", &dsn, "--git", &git]);
+    assert!(!full.status.success() && said(&full).contains("Out of diskspace"), "{}", said(&full));
+    let left = files(Path::new(&git));
+    assert!(!left.iter().any(|path| path.to_string_lossy().contains("crash")), "{left:?}");
+    lab.assert_nothing_left();
+    disk.grow();
+    succeeded(lab.toll(&["backup", "--server", &dsn, "--git", &git]));
+    let fsck = Command::new("git").args(["-C", &git, "fsck"]).output().unwrap();
+    assert!(fsck.status.success(), "{}", said(&fsck));
     lab.assert_nothing_left();
 }

@@ -43,6 +43,11 @@ fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on(
     let left = crate::files(std::path::Path::new(&store));
     let pieces = taken["pruned"]["pieces_left"].as_u64().unwrap() as usize;
     assert_eq!(left.len(), pieces + 1, "nothing but the pieces and the manifest: {left:?}");
+    let broken_off = |path: &&std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.contains("crash") || name.starts_with("tmp_")
+    };
+    assert_eq!(crate::files(std::path::Path::new(&git)).iter().find(broken_off), None);
     for from in [["--from", &store], ["--git", &git]] {
         let verified = json(lab.toll(&[&["backup", "verify", "--json"], &from[..]].concat()));
         assert_eq!(verified["differences"], serde_json::json!([]));

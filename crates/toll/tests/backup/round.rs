@@ -10,7 +10,6 @@ fn a_server_restored_from_a_folder_or_from_git_equals_its_source() {
     let lab = Lab::new();
     let source = lab.server();
     fill(4000, |sql| source.run(sql));
-    let expected = told_by(rows_of(&target(&source)));
     let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
     let take = || json(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--git", &git, "--json"]));
     let taken = take();
@@ -23,6 +22,12 @@ fn a_server_restored_from_a_folder_or_from_git_equals_its_source() {
         "{again}"
     );
     assert_eq!(taken["git"]["commit"], again["git"]["commit"]);
+    source.run("UPDATE shop.orders SET price = price + 1 WHERE id MOD 100 = 7");
+    let expected = told_by(rows_of(&target(&source)));
+    let changed = take();
+    let bytes = |taken: &serde_json::Value, when: &str| taken["git"][when].as_u64().unwrap();
+    let grown = bytes(&changed, "repository_bytes") - bytes(&changed, "repository_bytes_before");
+    assert!(grown * 20 < bytes(&taken, "repository_bytes"), "40 rows of 4000 took {grown} bytes: {changed}");
 
     for from in [["--from", &store], ["--git", &git]] {
         let other = Lab::new();
@@ -61,7 +66,7 @@ fn verify_finds_a_backup_right_in_a_scratch_server_and_one_that_was_changed_wron
     };
     sh(format!(
         "git clone -q -b toll-backup {git} {work}; cd {work}; sed -i '/INSERT INTO `lines` VALUES (2/d' \
-         shop/table/lines.sql/000001.sql; git -c user.name=x -c user.email=x commit -qam x; git push -q origin toll-backup"
+         shop/table/lines.sql/000001-*.sql; git -c user.name=x -c user.email=x commit -qam x; git push -q origin toll-backup"
     ));
     let verified = lab.toll(&["backup", "verify", "--git", &git]);
     assert_eq!(verified.status.code(), Some(1), "{}", said(&verified));
