@@ -200,7 +200,7 @@ points: Array<[number, number, number | null, number | null]>, };
 /**
  * How an arm's windows are held against the baseline's.
  */
-export type Compare = "log-ratio" | "difference" | "absolute";
+export type Compare = "log-ratio" | "difference" | "absolute" | "median";
 
 /**
  * A control whose answer is known.
