@@ -2,7 +2,7 @@
 # What does a throttle cost that holds nothing back?
 #
 # Bytes from memory through cat and through toll throttle, freed of its promise from the start, in turn
-# first. CPU is that of the passer alone: the source's is taken off by the kernel's own account of it.
+# first. CPU is the source's too, and that of three seconds of canary.
 #
 # Usage: bench/throttle.sh [MEGABYTES] [PAIRS]. TOLL: the program.
 set -euo pipefail
@@ -15,16 +15,15 @@ need mariadbd
 start_server 33490 --innodb-buffer-pool-size=64M
 
 source_command=(head -c "${megabytes}000000" /dev/zero)
-# Prints MB/s of a command that passes bytes on, and CPU milliseconds for each gigabyte, its source's included.
 through_cat() { "${source_command[@]}" | cat; }
 through_toll() {
   "$toll" throttle --socket "$socket" --user "$(id -un)" --canary 'SELECT 1' --before 0s --max-time 0s --json -- "${source_command[@]}" 2>"$scratch/words"
 }
-export -f through_cat through_toll
+# MB/s, and CPU milliseconds for each gigabyte.
 measure() {
-  local cpu before
+  local before
   TIMEFORMAT='%R %U %S'
-  before=$( { time "$1" >/dev/null | cat >/dev/null; } 2>&1 )
+  before=$( { time "$1" >/dev/null; } 2>&1 )
   if [ "$1" = through_toll ]; then
     # Listening to the canary comes before the dump: the account's own time is the dump's.
     before="$(sed -n 's/.*"elapsed_s":\([0-9.]*\).*/\1/p' "$scratch/words") ${before#* }"

@@ -84,7 +84,7 @@ fn pump(mut dump: Throttled<ChildStdout>, mut taker: io::Stdout) -> Passed {
             Ok(0) => return Passed::All,
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(_) => return Passed::GateEnded,
+            Err(error) => return Passed::Stopped(error),
         };
         match taker.write_all(&buffer[..read]).and_then(|()| taker.flush()) {
             Ok(()) => {}
@@ -98,7 +98,8 @@ fn pump(mut dump: Throttled<ChildStdout>, mut taker: io::Stdout) -> Passed {
 #[derive(Debug)]
 enum Passed {
     All,
-    GateEnded,
+    /// By the gate, whose reason this is; or the pipe cannot be read.
+    Stopped(io::Error),
     NobodyReads,
     CannotWrite(io::Error),
 }
@@ -124,26 +125,29 @@ impl Dump<'_> {
                 bail!("{why}; the dump is not whole");
             }
         }
-        let passed = pump.join().unwrap_or(Passed::GateEnded);
+        let Ok(passed) = pump.join() else {
+            self.end()?;
+            bail!("the pump has failed: this is a mistake in toll; please report it");
+        };
         let status = match &passed {
             Passed::All => self.wait(None)?,
             Passed::NobodyReads => {
                 tell!("toll: nobody reads the dump any more: {} is ended", self.what);
                 self.wait(Some(PIPE_BROKEN_GRACE))?
             }
-            Passed::CannotWrite(_) | Passed::GateEnded => self.wait(Some(Duration::ZERO))?,
+            Passed::CannotWrite(_) | Passed::Stopped(_) => self.end()?,
         };
         let account = throttle.finish()?;
         match passed {
             Passed::CannotWrite(error) => {
                 Err(error).with_context(|| format!("cannot write the dump; {} was ended", self.what))
             }
-            Passed::GateEnded => bail!("the dump is not whole"),
+            Passed::Stopped(why) => bail!("{why}; the dump is not whole"),
             Passed::All | Passed::NobodyReads => Ok(Ended { code: code(status), account }),
         }
     }
 
-    /// Its output has ended. Without patience it is asked to end, and then it must.
+    /// Its output has ended: so it should, too. After `patience` it is asked to, and then it must.
     fn wait(&mut self, patience: Option<Duration>) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {
