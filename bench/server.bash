@@ -7,7 +7,8 @@ scratch=$(mktemp -d)
 export TMPDIR=$scratch # in a shared one, servers delete each other's temporary tables
 socket=$scratch/s server='' ending=()
 # ending: further processes of the script, to be ended before the server.
-trap 'kill "${ending[@]}" $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"' EXIT
+cleanup() { kill "${ending[@]}" $server 2>/dev/null || true; wait 2>/dev/null; rm -rf "$scratch"; }
+trap cleanup EXIT
 
 need() {
   local tool

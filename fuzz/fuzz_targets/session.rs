@@ -2,7 +2,9 @@
 //! the segment (lost, doubled, cut), another its length; the payload follows.
 #![no_main]
 
+use std::net::SocketAddr;
 use toll_wire::decoder::Decoder;
+use toll_wire::packet::{Ends, Ip, Tcp, tcp};
 use toll_wire::pcap::{Frame, Link};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -10,16 +12,11 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut seqs = [1000u32, 2000];
     let mut time_ns = 1;
     let mut send = |server: usize, flags: u8, payload: &[u8], cut: usize, seqs: [u32; 2]| {
-        let ports = [40_000u16, 3306];
-        let mut frame = vec![0x45, 0];
-        frame.extend(((40 + payload.len()) as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, server as u8, 10, 0, 0, 1 - server as u8]);
-        frame.extend(ports[server].to_be_bytes());
-        frame.extend(ports[1 - server].to_be_bytes());
-        frame.extend(seqs[server].to_be_bytes());
-        frame.extend(seqs[1 - server].to_be_bytes());
-        frame.extend([0x50, flags, 0, 0, 0, 0, 0, 0]);
-        frame.extend(payload);
+        let ends = [SocketAddr::from(([10, 0, 0, 1], 40_000)), SocketAddr::from(([10, 0, 0, 2], 3306))];
+        let ends = Ends { source: ends[server], destination: ends[1 - server] };
+        let head = Tcp { seq: seqs[server], ack: seqs[1 - server], flags, window: 0, options: &[] };
+        let mut frame = Vec::new();
+        tcp(&mut frame, &Ip { ends, ttl: 64, id: 0 }, &head, payload);
         let wire_len = frame.len() as u32;
         frame.truncate(frame.len() - cut);
         decoder.frame(&Frame { time_ns, link: Link::Raw, wire_len, bytes: &frame }, &mut toll_fuzz::Reader);

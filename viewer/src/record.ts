@@ -213,7 +213,7 @@ points: Array<[number, number, number | null, number | null]>, };
 /**
  * How an arm's windows are held against the baseline's.
  */
-export type Compare = "log-ratio" | "difference" | "absolute";
+export type Compare = "log-ratio" | "difference" | "absolute" | "median";
 
 /**
  * One arm's outcome over a multiple of another's, of the same round.

@@ -195,6 +195,15 @@ pub enum Compare {
     Difference,
     /// Not at all: the arm's own mean, with an interval over its windows.
     Absolute,
+    /// Not at all: the arm's own median, with an interval that holds whatever its windows' distribution.
+    Median,
+}
+
+impl Compare {
+    /// Whether it is told of an arm by itself, without a baseline.
+    pub fn is_own(self) -> bool {
+        matches!(self, Compare::Absolute | Compare::Median)
+    }
 }
 
 /// What a value of zero means to a ratio.

@@ -35,6 +35,7 @@ mod dependence;
 mod draws;
 mod interval;
 mod mde;
+mod median;
 mod moments;
 mod neighbours;
 mod pairs;
@@ -53,6 +54,7 @@ pub use dependence::{Dependence, block_length, dependence, stationary_bootstrap}
 pub use draws::Draws;
 pub use interval::{Interval, NoInterval};
 pub use mde::{minimal_detectable_effect, rounds_needed};
+pub use median::median_interval;
 pub use moments::{mean, median, sd};
 pub use neighbours::{Drift, Placed, drift};
 pub use pairs::{Missing, PairError, Pairs, Side, Zeros, differences, log_of_toll, log_ratios, toll_pct};

@@ -1,7 +1,6 @@
 //! How does a capture become events? Ties reader, frames, streams and sessions together; does no parsing itself.
 
-mod endpoints;
-
+use crate::endpoints::Endpoints;
 use crate::event::Sink;
 use crate::frame::{self, Address, Addressed, Unfit};
 use crate::ledger::Ledger;
@@ -11,7 +10,6 @@ use crate::pcap::{Format, Frame, InputError, Reader};
 use crate::room::Room;
 use crate::side::{Hole, Side};
 use crate::stream::{self, Listener, Outcome, Streams};
-use endpoints::Endpoints;
 use std::net::IpAddr;
 
 /// What to decode, and how much memory it may take.
@@ -151,7 +149,7 @@ impl Decoder {
                 None => self.ledger.frames.not_ours += 1,
             },
             Err(_) if self.shard.index != 0 => return,
-            Err(Unfit::NotTcp) => self.ledger.frames.not_ours += 1,
+            Err(Unfit::Other) => self.ledger.frames.not_ours += 1,
             Err(Unfit::Unsupported) => self.ledger.frames.unsupported += 1,
             Err(Unfit::Truncated) => self.ledger.frames.truncated += 1,
             Err(Unfit::Malformed) => self.ledger.frames.malformed += 1,

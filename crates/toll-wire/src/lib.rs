@@ -5,14 +5,18 @@
 
 pub mod decoder;
 pub mod digest;
+mod endpoints;
 pub mod event;
 pub mod filter;
 pub mod fingerprint;
 pub mod frame;
+mod hashed;
 pub mod ledger;
 pub mod log;
 mod mysql;
+pub mod packet;
 pub mod pcap;
+pub mod profile;
 mod room;
 mod side;
 mod stream;

@@ -3,7 +3,8 @@
 mod wire;
 
 use toll_wire::decoder::{CaptureDecoder, Config, Decoder};
-use toll_wire::pcap::{Format, Frame, Link};
+use toll_wire::pcap::{Format, Frame, Interface, Link, Reader, write};
+use toll_wire::profile::Profile;
 use wire::{Conversation, Events, columns, ok, packet, pcap, prepared, result};
 
 /// Damaged inputs of each format in one run; more than this is the fuzzer's part.
@@ -44,24 +45,12 @@ fn talk() -> Conversation {
 
 /// An interface and its packets, each in an enhanced packet block.
 fn pcapng(talk: &Conversation) -> Vec<u8> {
-    let block = |kind: u32, body: &[u8]| {
-        let length = (12 + body.len().next_multiple_of(4)) as u32;
-        let mut block = [kind.to_le_bytes(), length.to_le_bytes()].concat();
-        block.extend(body);
-        block.resize(length as usize - 4, 0);
-        block.extend(length.to_le_bytes());
-        block
-    };
-    let section = [0x4d, 0x3c, 0x2b, 0x1a, 1, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
-    let interface = [101, 0, 0, 0, 0, 0, 4, 0, 9, 0, 1, 0, 9, 0, 0, 0, 0, 0, 0, 0];
-    let mut capture = [block(0x0a0d_0d0a, &section), block(1, &interface)].concat();
-    for (time_ns, frame) in talk.frames() {
-        let mut body = 0u32.to_le_bytes().to_vec();
-        body.extend(((time_ns >> 32) as u32).to_le_bytes());
-        body.extend((*time_ns as u32).to_le_bytes());
-        body.extend((frame.len() as u32).to_le_bytes().repeat(2));
-        body.extend(frame);
-        capture.extend(block(6, &body));
+    let mut capture = Vec::new();
+    write::ng_section(&mut capture);
+    write::ng_interface(&mut capture, &Interface { number: 0, link: 101, snap_len: 0, name: b"" });
+    for (time_ns, bytes) in talk.frames() {
+        let wire_len = bytes.len() as u32;
+        write::ng_packet(&mut capture, 0, &Frame { time_ns: *time_ns, link: Link::Raw, wire_len, bytes });
     }
     capture
 }
@@ -109,6 +98,8 @@ fn damage(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
 
 fn decode_damaged(format: Format, seed: &[u8]) {
     let mut dice = Dice(seed.len() as u64);
+    // One for all: each would take longer to make than to fill.
+    let mut profile = Profile::new();
     for _ in 0..ROUNDS {
         let input = damage(seed, &mut dice);
         let mut decoder = CaptureDecoder::new(format, &Config::default());
@@ -117,7 +108,12 @@ fn decode_damaged(format: Format, seed: &[u8]) {
         let _refused = decoder.feed(&input, &mut events);
         decoder.finish(&mut events);
         assert!(decoder.ledger().adds_up(), "{:#?}", decoder.ledger());
+        let mut reader = Reader::new(format);
+        let _refused = reader.feed(&input, &mut |frame| profile.frame(frame));
+        reader.finish(&mut |frame| profile.frame(frame));
     }
+    assert!(profile.adds_up(), "{profile:#?}");
+    assert!(profile.total.packets > ROUNDS);
 }
 
 #[test]

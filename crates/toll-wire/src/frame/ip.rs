@@ -1,35 +1,39 @@
-//! Which addresses and which payload does an IP packet hold? Fragments are named, never reassembled.
+//! Which addresses, protocol and payload does an IP packet hold? Fragments are named, never reassembled.
 
 use super::{Address, Unfit};
 
-const TCP: u8 = 6;
-
-/// An IP packet that holds TCP.
-pub(super) struct Packet<'a> {
+/// What an IP packet holds, its headers aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet<'a> {
     pub source: Address,
     pub destination: Address,
+    /// As IANA numbers them (<https://www.iana.org/assignments/protocol-numbers>): 6 is TCP, 17 UDP.
+    pub protocol: u8,
+    /// A part of a larger packet, the first or another: only the first begins with a transport header.
+    pub fragment: bool,
     /// What was captured of the payload; padding of the link is not part of it.
     pub payload: &'a [u8],
     /// Bytes of payload on the wire.
     pub payload_len: usize,
 }
 
+/// Whether a protocol is asked for, as soon as it is known; told also whether this is a fragment.
+pub(super) trait Accept: Fn(u8, bool) -> Result<(), Unfit> {}
+
+impl<F: Fn(u8, bool) -> Result<(), Unfit>> Accept for F {}
+
 /// `wire_len` counts from the IP header on; it stands in for a total length of 0, which is
 /// what segments above 64 KiB and offloaded ones carry.
 #[inline]
-pub(super) fn v4(bytes: &[u8], wire_len: usize) -> Result<Packet<'_>, Unfit> {
+pub(super) fn v4(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<Packet<'_>, Unfit> {
     let head = bytes.first_chunk::<20>().ok_or(Unfit::Truncated)?;
     let header_len = usize::from(head[0] & 0x0f) * 4;
     if head[0] >> 4 != 4 || header_len < 20 {
         return Err(Unfit::Malformed);
     }
-    if head[9] != TCP {
-        return Err(if tunnel(head[9]) { Unfit::Unsupported } else { Unfit::NotTcp });
-    }
     // More fragments follow, or this is not the first.
-    if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
-        return Err(Unfit::Unsupported);
-    }
+    let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0;
+    accept(head[9], fragment)?;
     let total_len = match u16::from_be_bytes([head[2], head[3]]) {
         0 => wire_len,
         length => usize::from(length),
@@ -39,12 +43,14 @@ pub(super) fn v4(bytes: &[u8], wire_len: usize) -> Result<Packet<'_>, Unfit> {
     Ok(Packet {
         source: Address::v4([head[12], head[13], head[14], head[15]]),
         destination: Address::v4([head[16], head[17], head[18], head[19]]),
+        protocol: head[9],
+        fragment,
         payload: &available[..available.len().min(payload_len)],
         payload_len,
     })
 }
 
-pub(super) fn v6(bytes: &[u8], wire_len: usize) -> Result<Packet<'_>, Unfit> {
+pub(super) fn v6(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<Packet<'_>, Unfit> {
     let (head, mut rest) = bytes.split_first_chunk::<40>().ok_or(Unfit::Truncated)?;
     if head[0] >> 4 != 6 {
         return Err(Unfit::Malformed);
@@ -55,23 +61,23 @@ pub(super) fn v6(bytes: &[u8], wire_len: usize) -> Result<Packet<'_>, Unfit> {
         length => usize::from(length),
     };
     let mut next = head[6];
-    while next != TCP {
-        let extension = rest.first_chunk::<8>();
-        let length = match (next, extension) {
-            // Hop-by-hop, routing, destination options, mobility, host identity, shim.
-            (0 | 43 | 60 | 135 | 139 | 140, Some(extension)) => usize::from(extension[1]) * 8 + 8,
-            (51, Some(extension)) => usize::from(extension[1]) * 4 + 8,
-            // A fragment header whose packet is whole all the same (RFC 6946).
-            (44, Some(extension)) if u16::from_be_bytes([extension[2], extension[3]]) & 0xfff9 == 0 => 8,
-            (44, Some(_)) => return Err(Unfit::Unsupported),
-            (0 | 43 | 44 | 51 | 60 | 135 | 139 | 140, None) => return Err(Unfit::Truncated),
-            (other, _) if tunnel(other) => return Err(Unfit::Unsupported),
-            _ => return Err(Unfit::NotTcp),
+    let mut fragment = false;
+    while !fragment && is_extension(next) {
+        let extension = rest.first_chunk::<8>().ok_or(Unfit::Truncated)?;
+        let length = match next {
+            // A fragment header whose packet is whole all the same is none (RFC 6946).
+            44 => {
+                fragment = u16::from_be_bytes([extension[2], extension[3]]) & 0xfff9 != 0;
+                8
+            }
+            51 => usize::from(extension[1]) * 4 + 8,
+            _ => usize::from(extension[1]) * 8 + 8,
         };
-        next = extension.map_or(TCP, |extension| extension[0]);
+        next = extension[0];
         payload_len = payload_len.checked_sub(length).ok_or(Unfit::Malformed)?;
         rest = rest.get(length..).ok_or(Unfit::Truncated)?;
     }
+    accept(next, fragment)?;
     let address = |at: usize| {
         let mut octets = [0; 16];
         octets.copy_from_slice(&head[at..at + 16]);
@@ -80,12 +86,14 @@ pub(super) fn v6(bytes: &[u8], wire_len: usize) -> Result<Packet<'_>, Unfit> {
     Ok(Packet {
         source: address(8),
         destination: address(24),
+        protocol: next,
+        fragment,
         payload: &rest[..rest.len().min(payload_len)],
         payload_len,
     })
 }
 
-/// IP in IP, IPv6 in IP, GRE, ESP: TCP may be inside.
-fn tunnel(protocol: u8) -> bool {
-    matches!(protocol, 4 | 41 | 47 | 50)
+/// Hop-by-hop, routing, fragment, authentication, destination options, mobility, host identity, shim.
+fn is_extension(protocol: u8) -> bool {
+    matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }

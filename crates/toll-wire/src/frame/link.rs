@@ -3,8 +3,9 @@
 use super::Unfit;
 use crate::pcap::Link;
 
+/// Which IP a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Network {
+pub enum Network {
     V4,
     V6,
 }
@@ -43,9 +44,9 @@ fn typed(bytes: &[u8], type_at: usize, payload_at: usize) -> Result<(Network, &[
                 kind = u16::from_be_bytes([tag[2], tag[3]]);
                 rest = inner;
             }
-            // MPLS, PPPoE, MACsec may hold TCP.
+            // MPLS, PPPoE, MACsec may hold IP.
             0x8847 | 0x8848 | 0x8864 | 0x88e5 => return Err(Unfit::Unsupported),
-            _ => return Err(Unfit::NotTcp),
+            _ => return Err(Unfit::Other),
         }
     }
     Err(Unfit::Unsupported)
@@ -71,6 +72,6 @@ fn family(bytes: &[u8]) -> Result<(Network, &[u8]), Unfit> {
     match family {
         2 => Ok((Network::V4, rest)),
         10 | 24 | 28 | 30 => Ok((Network::V6, rest)),
-        _ => Err(Unfit::NotTcp),
+        _ => Err(Unfit::Other),
     }
 }

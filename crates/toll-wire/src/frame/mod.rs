@@ -1,9 +1,12 @@
-//! Which TCP segment does a frame carry? Never keeps anything from one frame to the next.
+//! Which packet does a frame carry, and which TCP segment? Never keeps anything from one frame to the next.
 
 mod ip;
 mod link;
 
-use crate::pcap::Frame;
+pub use ip::Packet;
+pub use link::Network;
+
+use crate::pcap::{Frame, Link};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -71,17 +74,30 @@ pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
 pub const ACK: u8 = 0x10;
 
-/// Why a frame yields no segment.
+/// Protocol numbers of what has ports.
+pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
+
+/// Why a frame yields no packet, or no segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfit {
-    /// Another protocol: nothing of ours was lost.
-    NotTcp,
-    /// It may be TCP, in a wrapping that is not unwrapped: a fragment, a tunnel, a link type.
+    /// Another protocol than the one that was asked for: nothing of ours was lost.
+    Other,
+    /// It may be what was asked for, in a wrapping that is not unwrapped: a fragment, a tunnel, a link type.
     Unsupported,
     /// The snap length cut within the headers.
     Truncated,
     /// Headers that contradict themselves.
     Malformed,
+}
+
+/// The network layer of a frame, and where it begins.
+///
+/// # Errors
+/// [`Unfit`] says why there is none that is known.
+pub fn network(link: Link, bytes: &[u8]) -> Result<(Network, usize), Unfit> {
+    let (network, rest) = link::strip(link, bytes)?;
+    Ok((network, bytes.len() - rest.len()))
 }
 
 /// Finds the TCP segment in a frame.
@@ -90,18 +106,36 @@ pub enum Unfit {
 /// [`Unfit`] says why there is none.
 #[inline]
 pub fn parse<'a>(frame: &Frame<'a>) -> Result<Addressed<'a>, Unfit> {
-    let (network, rest) = link::strip(frame.link, frame.bytes)?;
-    let link_len = frame.bytes.len() - rest.len();
-    let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
-    let packet = match network {
-        link::Network::V4 => ip::v4(rest, wire_len)?,
-        link::Network::V6 => ip::v6(rest, wire_len)?,
-    };
-    tcp(&packet)
+    tcp(&unwrap(frame, |protocol, fragment| match protocol {
+        TCP if !fragment => Ok(()),
+        // IP in IP, IPv6 in IP, GRE, ESP: TCP may be inside.
+        TCP | 4 | 41 | 47 | 50 => Err(Unfit::Unsupported),
+        _ => Err(Unfit::Other),
+    })?)
+}
+
+/// Finds the IP packet in a frame, whatever it carries. [`Unfit::Other`]: it is not IP.
+///
+/// # Errors
+/// [`Unfit`] says why there is none.
+#[inline]
+pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unfit> {
+    unwrap(frame, |_, _| Ok(()))
 }
 
 #[inline]
-fn tcp<'a>(packet: &ip::Packet<'a>) -> Result<Addressed<'a>, Unfit> {
+fn unwrap<'a>(frame: &Frame<'a>, accept: impl ip::Accept) -> Result<Packet<'a>, Unfit> {
+    let (network, rest) = link::strip(frame.link, frame.bytes)?;
+    let link_len = frame.bytes.len() - rest.len();
+    let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
+    match network {
+        link::Network::V4 => ip::v4(rest, wire_len, accept),
+        link::Network::V6 => ip::v6(rest, wire_len, accept),
+    }
+}
+
+#[inline]
+fn tcp<'a>(packet: &Packet<'a>) -> Result<Addressed<'a>, Unfit> {
     let Some(head) = packet.payload.first_chunk::<20>() else {
         return Err(if packet.payload_len < 20 { Unfit::Malformed } else { Unfit::Truncated });
     };

@@ -2,7 +2,7 @@
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>.
 
-use super::{Frame, Link, MAX_FRAME, Order, Step};
+use super::{Frame, Interface, Link, MAX_FRAME, Order, Step};
 
 const FILE_HEADER: usize = 24;
 
@@ -18,6 +18,8 @@ struct Header {
     /// Nanoseconds in one unit of the record's fraction field.
     fraction_ns: u32,
     record_len: usize,
+    snap_len: u32,
+    link_number: u16,
     link: Link,
 }
 
@@ -54,9 +56,17 @@ impl Classic {
         let (order, fraction_ns, record_len) = magic_of([head[0], head[1], head[2], head[3]])
             .ok_or_else(|| "not a pcap file: its magic number is unknown".to_owned())?;
         // The upper bits tell of frame check sequences; what trails the IP packet is ignored anyway.
-        let link = order.u32([head[20], head[21], head[22], head[23]]) as u16;
-        self.header = Some(Header { order, fraction_ns, record_len, link: Link::from_number(link) });
+        let link_number = order.u32([head[20], head[21], head[22], head[23]]) as u16;
+        let snap_len = order.u32([head[16], head[17], head[18], head[19]]);
+        let link = Link::from_number(link_number);
+        self.header = Some(Header { order, fraction_ns, record_len, snap_len, link_number, link });
         Ok(Step::Skip { used: FILE_HEADER })
+    }
+
+    /// The file's only one; `None`: its header was not read.
+    pub(super) fn interface(&self) -> Option<Interface<'_>> {
+        let Header { snap_len, link_number: link, .. } = self.header?;
+        Some(Interface { number: 0, link, snap_len, name: b"" })
     }
 }
 

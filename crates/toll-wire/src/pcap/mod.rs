@@ -7,6 +7,7 @@ mod classic;
 mod clock;
 mod ng;
 mod text;
+pub mod write;
 
 use crate::log::{Utc, Zone};
 use classic::Classic;
@@ -91,34 +92,70 @@ pub struct InputError {
 }
 
 /// What stands at the head of a slice.
-enum Step<'a> {
-    Frame {
-        frame: Frame<'a>,
-        used: usize,
-    },
+#[derive(Debug)]
+pub enum Step<'a> {
+    /// A frame, in a record of so many bytes.
+    Frame { frame: Frame<'a>, used: usize },
     /// Something without a frame.
-    Skip {
-        used: usize,
-    },
+    Skip { used: usize },
     /// As `Skip`, but bytes to skip may lie beyond the slice.
-    SkipAhead {
-        used: u64,
-    },
+    SkipAhead { used: u64 },
     /// This many bytes from the head are needed to say more.
     Incomplete(usize),
 }
 
+/// On what a packet was captured, as the file describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interface<'a> {
+    /// Its place in its section; 0 in a pcap.
+    pub number: u32,
+    /// <https://www.tcpdump.org/linktypes.html>.
+    pub link: u16,
+    /// Bytes kept of a packet at most; 0: all.
+    pub snap_len: u32,
+    /// Empty: the file does not say.
+    pub name: &'a [u8],
+}
+
+/// Cuts the records of a pcap or pcapng file one by one, for callers that hold its bytes themselves.
+#[derive(Debug)]
+pub struct Records(Kind);
+
 /// The formats whose records say how long they are.
-enum Records {
+#[derive(Debug)]
+enum Kind {
     Classic(Classic),
     Ng(Ng),
 }
 
 impl Records {
-    fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
-        match self {
-            Records::Classic(parser) => parser.step(bytes),
-            Records::Ng(parser) => parser.step(bytes),
+    /// `None`: text has no records.
+    pub fn new(format: Format) -> Option<Self> {
+        match format {
+            Format::Pcap => Some(Records(Kind::Classic(Classic::default()))),
+            Format::PcapNg => Some(Records(Kind::Ng(Ng::default()))),
+            Format::TcpdumpText => None,
+        }
+    }
+
+    /// What stands at the head of `bytes`, which begin where the step before ended. A frame may be asked
+    /// for again.
+    ///
+    /// # Errors
+    /// The bytes cannot be this format; there is no way to find the next record.
+    #[inline]
+    pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        match &mut self.0 {
+            Kind::Classic(parser) => parser.step(bytes),
+            Kind::Ng(parser) => parser.step(bytes),
+        }
+    }
+
+    /// On what the frame was captured that was handed out last. `None`: there was none.
+    pub fn interface(&self) -> Option<Interface<'_>> {
+        match &self.0 {
+            Kind::Classic(parser) => parser.interface(),
+            Kind::Ng(parser) => parser.last_interface(),
         }
     }
 }
@@ -139,11 +176,9 @@ impl Reader {
 
     /// Dates in text are read in `zone`: tcpdump prints those of its own machine without saying so.
     pub fn in_zone(format: Format, zone: Box<dyn Zone + Send>) -> Self {
-        let records = |parser| Input::Records(Box::new(RecordReader::new(parser)));
-        Reader(match format {
-            Format::Pcap => records(Records::Classic(Classic::default())),
-            Format::PcapNg => records(Records::Ng(Ng::default())),
-            Format::TcpdumpText => Input::Text(Box::new(Text::new(zone))),
+        Reader(match Records::new(format) {
+            Some(records) => Input::Records(Box::new(RecordReader::new(records))),
+            None => Input::Text(Box::new(Text::new(zone))),
         })
     }
 
@@ -182,9 +217,9 @@ impl Reader {
     /// Packets that the capturing program says it dropped (pcapng only).
     pub fn dropped_by_capture(&self) -> Option<u64> {
         match &self.0 {
-            Input::Records(reader) => match &reader.parser {
-                Records::Classic(_) => None,
-                Records::Ng(parser) => parser.dropped(),
+            Input::Records(reader) => match &reader.parser.0 {
+                Kind::Classic(_) => None,
+                Kind::Ng(parser) => parser.dropped(),
             },
             Input::Text(_) => None,
         }

@@ -2,7 +2,7 @@
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-04.html>.
 
-use super::{Frame, Link, MAX_FRAME, Order, Step};
+use super::{Frame, Interface as Described, Link, MAX_FRAME, Order, Step};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -15,19 +15,25 @@ const ENHANCED_PACKET: u32 = 6;
 const MAX_BLOCK: usize = MAX_FRAME + (64 << 10);
 /// A section with more interfaces than this is not a capture of a host.
 const MAX_INTERFACES: usize = 65_536;
+/// Of an interface's name no more is kept; Linux allows 15 bytes, Windows names devices by their GUID.
+const MAX_NAME: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Ng {
     order: Order,
     in_section: bool,
     interfaces: Vec<Interface>,
+    /// Of the packet read last.
+    last: usize,
     /// Dropped packets of the sections that have ended.
     dropped_before: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Interface {
+    link_number: u16,
     link: Link,
+    name: Box<[u8]>,
     snap_len: u32,
     resolution: Resolution,
     offset_s: i64,
@@ -75,6 +81,11 @@ impl Ng {
     pub(super) fn dropped(&self) -> Option<u64> {
         let now = self.interfaces.iter().filter_map(|interface| interface.dropped);
         now.chain(self.dropped_before).reduce(u64::saturating_add)
+    }
+
+    pub(super) fn last_interface(&self) -> Option<Described<'_>> {
+        let Interface { link_number: link, snap_len, name, .. } = self.interfaces.get(self.last)?;
+        Some(Described { number: self.last as u32, link: *link, snap_len: *snap_len, name })
     }
 
     pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
@@ -147,7 +158,8 @@ impl Ng {
         Ok(self.u32(block, at))
     }
 
-    fn packet<'a>(&self, block: &'a [u8], interface: usize) -> Result<Frame<'a>, String> {
+    fn packet<'a>(&mut self, block: &'a [u8], interface: usize) -> Result<Frame<'a>, String> {
+        self.last = interface;
         let interface =
             self.interfaces.get(interface).ok_or("a packet of an interface that was not described")?;
         let captured = self.field(block, 12)? as usize;
@@ -159,7 +171,8 @@ impl Ng {
     }
 
     /// Has no clock of its own and no captured length: the snap length decides.
-    fn simple_packet<'a>(&self, block: &'a [u8]) -> Result<Frame<'a>, String> {
+    fn simple_packet<'a>(&mut self, block: &'a [u8]) -> Result<Frame<'a>, String> {
+        self.last = 0;
         let interface = self.interfaces.first().ok_or("a packet of an interface that was not described")?;
         let wire_len = self.field(block, 0)?;
         let snap = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
@@ -173,18 +186,21 @@ impl Ng {
         if self.interfaces.len() >= MAX_INTERFACES {
             return Err(format!("a section with more than {MAX_INTERFACES} interfaces"));
         }
-        let link = match self.order {
+        let link_number = match self.order {
             Order::Little => self.field(block, 0)? as u16,
             Order::Big => (self.field(block, 0)? >> 16) as u16,
         };
         let mut interface = Interface {
-            link: Link::from_number(link),
+            link_number,
+            link: Link::from_number(link_number),
+            name: Box::default(),
             snap_len: self.field(block, 4)?,
             resolution: Resolution::Nanos(1000),
             offset_s: 0,
             dropped: None,
         };
         self.options(&block[8..], |code, value| match (code, value) {
+            (2, name) => interface.name = name[..name.len().min(MAX_NAME)].into(),
             (9, [resolution, ..]) => interface.resolution = Resolution::from_option(*resolution),
             (14, value) => {
                 if let Some(offset) = self.u64(value) {

@@ -3,28 +3,10 @@
 use super::connection::{Connection, LINGER_NS};
 use super::{Limits, Listener, Outcome};
 use crate::frame::{SYN, Segment};
+use crate::hashed::AsHashed;
 use crate::side::Side;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
-
-/// Hands on the hash that a key brings.
-#[derive(Default)]
-struct Passed(u64);
-
-impl Hasher for Passed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        // Keys write one u64 and nothing else.
-        debug_assert!(false);
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
+use std::hash::Hash;
 
 /// Frames between two looks for connections that are over.
 const SWEEP_EVERY: u32 = 256;
@@ -33,7 +15,7 @@ const SWEEP_SLOTS: usize = 8;
 
 /// All connections that are open. A key is hashed when it is made: its `Hash` writes that, one `u64`.
 pub(crate) struct Streams<K, R> {
-    index: HashMap<K, u32, BuildHasherDefault<Passed>>,
+    index: HashMap<K, u32, AsHashed>,
     slots: Vec<Slot<K, R>>,
     free: Vec<u32>,
     limits: Limits,

@@ -2,10 +2,13 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::io::Write;
+use std::net::SocketAddr;
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::{CommandKind, Event, Sink};
 use toll_wire::ledger::Ledger;
-use toll_wire::pcap::Format;
+use toll_wire::packet::{Ends, Ip, Tcp, tcp};
+use toll_wire::pcap::write::{pcap_header, pcap_record};
+use toll_wire::pcap::{Format, Frame, Link};
 
 /// An event that outlives its decoder.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,22 +186,16 @@ impl Conversation {
 
     fn push(&mut self, from_client: bool, flags: u8, payload: &[u8]) -> u64 {
         self.now_ns += 1000;
-        let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
-        let (ends, ports, seq, ack) = if from_client {
-            ([client, server], [self.client_port, 3306], self.client_seq, self.server_seq)
+        let client = SocketAddr::from(([10, 0, 0, 1], self.client_port));
+        let server = SocketAddr::from(([10, 0, 0, 2], 3306));
+        let (ends, seq, ack) = if from_client {
+            (Ends { source: client, destination: server }, self.client_seq, self.server_seq)
         } else {
-            ([server, client], [3306, self.client_port], self.server_seq, self.client_seq)
+            (Ends { source: server, destination: client }, self.server_seq, self.client_seq)
         };
-        let mut frame = vec![0x45, 0];
-        frame.extend(((40 + payload.len()) as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
-        frame.extend(ends.concat());
-        frame.extend(ports[0].to_be_bytes());
-        frame.extend(ports[1].to_be_bytes());
-        frame.extend(seq.to_be_bytes());
-        frame.extend(ack.to_be_bytes());
-        frame.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-        frame.extend(payload);
+        let mut frame = Vec::new();
+        let head = Tcp { seq, ack, flags, window: 0xffff, options: &[] };
+        tcp(&mut frame, &Ip { ends, ttl: 64, id: 0 }, &head, payload);
         self.frames.push((self.now_ns, frame));
         self.now_ns
     }
@@ -206,16 +203,13 @@ impl Conversation {
 
 /// A capture of raw IP with nanosecond times.
 pub fn pcap(frames: &[Captured]) -> Vec<u8> {
-    let mut capture =
-        vec![0x4d, 0x3c, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 101, 0, 0, 0];
-    for (time_ns, frame) in frames {
-        capture.extend(((time_ns / 1_000_000_000) as u32).to_le_bytes());
-        capture.extend(((time_ns % 1_000_000_000) as u32).to_le_bytes());
+    const RAW: u16 = 101;
+    let mut capture = pcap_header(RAW).to_vec();
+    for (time_ns, bytes) in frames {
         // What was cut is missing from the bytes, not from the IP header.
-        let wire_len = u32::from(u16::from_be_bytes([frame[2], frame[3]]));
-        capture.extend((frame.len() as u32).to_le_bytes());
-        capture.extend(wire_len.to_le_bytes());
-        capture.extend(frame);
+        let wire_len = u32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+        let frame = Frame { time_ns: *time_ns, link: Link::Raw, wire_len, bytes };
+        pcap_record(&mut capture, &frame).expect("a time of this century");
     }
     capture
 }

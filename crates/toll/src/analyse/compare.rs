@@ -135,13 +135,14 @@ pub fn compare(
         measure: definition.compare,
         margin: match definition.compare {
             Compare::LogRatio => plan.margin_pct,
-            Compare::Difference | Compare::Absolute => definition.margin.unwrap_or(0.0),
+            Compare::Difference | Compare::Absolute | Compare::Median => definition.margin.unwrap_or(0.0),
         },
         interval: None,
         undrifted: false,
     };
     match (definition.compare, baseline) {
         (Compare::Absolute, _) => by_itself(plan, &mut compared),
+        (Compare::Median, _) => by_its_median(plan, &mut compared),
         (Compare::LogRatio, Some(baseline)) => {
             match pooled.and_then(|quantile| tails::ratio(plan, definition, quantile, arm, baseline)) {
                 Some(tails) => tailed(tails, &mut compared),
@@ -174,6 +175,19 @@ fn by_itself(plan: &Plan, compared: &mut Compared) {
     outcome.ci95 = test.interval.ok().map(|interval| [interval.low, interval.high]);
     outcome.method = match test.interval {
         Ok(_) => "sign-flip over windows".to_owned(),
+        Err(reason) => format!("none: {reason}"),
+    };
+    outcome.verdict = Verdict::NotCompared;
+}
+
+fn by_its_median(plan: &Plan, compared: &mut Compared) {
+    let outcome = &mut compared.outcome;
+    let interval = toll_stats::median_interval(&outcome.values, plan.alpha);
+    compared.measure = Compare::Median;
+    outcome.effect = Some(toll_stats::median(&outcome.values));
+    outcome.ci95 = interval.ok().map(|interval| [interval.low, interval.high]);
+    outcome.method = match interval {
+        Ok(_) => "median, order statistics of windows".to_owned(),
         Err(reason) => format!("none: {reason}"),
     };
     outcome.verdict = Verdict::NotCompared;
@@ -278,7 +292,7 @@ fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Com
     let ends = compared.interval.map(|told| [told.low, told.high]);
     match compared.measure {
         Compare::LogRatio => compared.outcome.ci95_pct = ends,
-        Compare::Difference | Compare::Absolute => compared.outcome.ci95 = ends,
+        Compare::Difference | Compare::Absolute | Compare::Median => compared.outcome.ci95 = ends,
     }
     if let Err(reason) = interval {
         compared.outcome.method = format!("none: {reason}");
@@ -290,7 +304,7 @@ fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Com
 fn told(measure: Compare, interval: Interval) -> Interval {
     match measure {
         Compare::LogRatio => interval.toll_pct(),
-        Compare::Difference | Compare::Absolute => interval,
+        Compare::Difference | Compare::Absolute | Compare::Median => interval,
     }
 }
 

@@ -79,7 +79,9 @@ impl Field<'_> {
         let [one, other] = [one, other].map(|i| self.windows[i].values(&outcome.name));
         let pairs = match outcome.compare {
             Compare::LogRatio => toll_stats::log_ratios(&one, &other, Zeros::Refuse),
-            Compare::Difference | Compare::Absolute => toll_stats::differences(&one, &other),
+            Compare::Difference | Compare::Absolute | Compare::Median => {
+                toll_stats::differences(&one, &other)
+            }
         };
         let Ok(pairs) = pairs else { return Standing::Worse };
         let sign = if outcome.higher_is_better { -1.0 } else { 1.0 };
@@ -89,7 +91,9 @@ impl Field<'_> {
         }
         let margin = match outcome.compare {
             Compare::LogRatio => toll_stats::log_of_toll(self.plan.margin_pct),
-            Compare::Difference | Compare::Absolute => outcome.margin.unwrap_or(f64::INFINITY),
+            Compare::Difference | Compare::Absolute | Compare::Median => {
+                outcome.margin.unwrap_or(f64::INFINITY)
+            }
         };
         match toll_stats::sign_flip(&harm, self.plan.alpha, self.plan.seed).interval {
             Ok(Interval { high, .. }) if high < 0.0 => Standing::Better,

@@ -224,7 +224,8 @@ pub fn artefacts(
                 captured: packets.captured,
             });
         }
-        let readable = !found.is_some_and(|a| a.result.encrypted);
+        // Without a load there is nothing that the artefact should hold.
+        let readable = coverage::is_loaded(&recorded.plan, i) && !found.is_some_and(|a| a.result.encrypted);
         let countable =
             readable && arm.artefact.is_some_and(|kind| artefacts::of(kind).counted != Counted::Nobody);
         let counted = found.map_or(0, |a| a.counted);

@@ -68,6 +68,7 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
                 Compare::LogRatio => "ratio",
                 Compare::Difference => "difference",
                 Compare::Absolute => "not compared",
+                Compare::Median => "median",
             };
             writeln!(out, "  {name:<27} {unit:<13} {how:<13} {title}")?;
         }

@@ -3,7 +3,7 @@
 mod end;
 mod output;
 mod target;
-mod units;
+pub(super) mod units;
 
 use crate::counted::counted;
 use crate::say::{show, tell};

@@ -12,6 +12,8 @@ mod enter;
 mod list;
 mod load;
 mod login;
+mod pcap;
+mod replay;
 pub mod report;
 mod run;
 mod server;
@@ -50,6 +52,9 @@ enum Verb {
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
+    Replay(replay::Replay),
+    #[command(subcommand)]
+    Pcap(pcap::Pcap),
     /// Print a completion script for a shell
     Completions {
         shell: clap_complete::Shell,
@@ -109,10 +114,12 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
+        Verb::Replay(arguments) => return replay::run(arguments),
         Verb::Report(arguments) => return report::run(&arguments),
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Digest(digest) => return digest.run(),
+        Verb::Pcap(verb) => return verb.run(),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "toll", &mut std::io::stdout());
         }

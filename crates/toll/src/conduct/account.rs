@@ -19,6 +19,7 @@ impl Real<'_> {
             return;
         };
         let row = artefacts::of(kind);
+        let own_end = matches!(arm.window, toll_record::Window::Done { .. });
         let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
         let mut line = Artefact {
             trial: place.trial,
@@ -29,7 +30,8 @@ impl Real<'_> {
             bytes: treatment.artefact_bytes().unwrap_or(0),
             window_bytes: bytes(&window.at_end).saturating_sub(bytes(&window.at_begin)),
             packets: treatment.final_packets(),
-            window_packets: window_packets(window),
+            // A window that lasts as long as the tool holds all that it saw.
+            window_packets: window_packets(window).or_else(|| own_end.then(|| treatment.final_packets())?),
             queries: None,
             pt_query_digest: None,
             executed: window.load.as_ref().map_or(0, |load| load.statements),

@@ -73,7 +73,7 @@ fn counted(path: &Path, kind: ArtefactKind, window: CountWindow, ports: &[u16]) 
     let config = Config { ports: ports.to_vec(), ..Config::default() };
     let mut decode = Decode::new(kind, &config);
     let mut counter = Counter { window, queries: 0, tainted: 0 };
-    let pumped = pump(reader, false, &mut decode, &mut counter, &AtomicBool::new(false))?;
+    let pumped = pump(reader, false, &mut decode.with(&mut counter), &AtomicBool::new(false))?;
     let ledger = decode.ledger();
     Ok(Count { queries: counter.queries, bytes_read: pumped.bytes, tainted: counter.tainted, ledger })
 }

@@ -2,6 +2,7 @@
 
 use super::input::Type;
 use super::ledger::{CaptureLedger, Ledger};
+use super::pump::Take;
 use super::zone::Here;
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::Sink;
@@ -43,29 +44,9 @@ impl Decode {
         }
     }
 
-    /// Takes what it can of `bytes` and returns how much that was; the rest comes again. `end`:
-    /// nothing will follow.
-    pub fn take(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize {
-        match self {
-            Self::SlowLog(log) => log.take(bytes, end, sink),
-            Self::Log(log) => log.take(bytes, end, sink),
-            Self::Capture(capture, damage) => {
-                if damage.is_none()
-                    && let Err(error) = capture.feed(bytes, sink)
-                {
-                    *damage = Some(error.to_string());
-                }
-                if end {
-                    capture.finish(sink);
-                }
-                bytes.len()
-            }
-        }
-    }
-
-    /// Nothing that follows can be read.
-    pub fn is_done(&self) -> bool {
-        matches!(self, Self::Capture(_, Some(_)))
+    /// With whom its events are for.
+    pub fn with<'a>(&'a mut self, sink: &'a mut dyn Sink) -> Decoding<'a> {
+        Decoding { decode: self, sink }
     }
 
     /// What became of the bytes; whole after the end.
@@ -80,5 +61,36 @@ impl Decode {
                 damage: damage.iter().cloned().collect(),
             }),
         }
+    }
+}
+
+/// A decoder at work.
+pub struct Decoding<'a> {
+    decode: &'a mut Decode,
+    sink: &'a mut dyn Sink,
+}
+
+impl Take for Decoding<'_> {
+    fn take(&mut self, bytes: &[u8], end: bool) -> usize {
+        let sink = &mut *self.sink;
+        match self.decode {
+            Decode::SlowLog(log) => log.take(bytes, end, sink),
+            Decode::Log(log) => log.take(bytes, end, sink),
+            Decode::Capture(capture, damage) => {
+                if damage.is_none()
+                    && let Err(error) = capture.feed(bytes, sink)
+                {
+                    *damage = Some(error.to_string());
+                }
+                if end {
+                    capture.finish(sink);
+                }
+                bytes.len()
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.decode, Decode::Capture(_, Some(_)))
     }
 }

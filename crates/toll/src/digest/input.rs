@@ -1,15 +1,12 @@
-//! What is in a file, and how is it read? Knows compression and types, not their contents.
+//! What is in a file, and how is it read? Knows types, not their contents.
 
 use super::progress::Progress;
-use anyhow::{Context, bail};
-use std::fs::File;
-use std::io::{self, Cursor, Read};
+use crate::opened::Opened;
+use anyhow::bail;
+use std::io::Read;
 use std::path::Path;
 use toll_wire::log::{Kind, detect};
 use toll_wire::pcap::Format;
-
-/// What is looked at to tell the type.
-const HEAD: usize = 64 * 1024;
 
 /// What a file holds, compression aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,20 +45,7 @@ pub struct Input {
 impl Input {
     /// `-` is standard input.
     pub fn open(path: &Path, kind: Option<Type>, progress: &Progress) -> anyhow::Result<Self> {
-        let is_stdin = path.as_os_str() == "-";
-        let (reader, length): (Box<dyn Read + Send>, Option<u64>) = if is_stdin {
-            (progress.metered(io::stdin(), 1), None)
-        } else {
-            let file = File::open(path).context("check the path and that you may read it")?;
-            let metadata = file.metadata()?;
-            if metadata.is_dir() {
-                bail!("it is a directory: name the files in it");
-            }
-            (progress.metered(file, 1), metadata.is_file().then_some(metadata.len()))
-        };
-        let name = if is_stdin { "stdin".to_owned() } else { path.display().to_string() };
-        let Plain { head, reader, was_compressed } = plain(reader)?;
-        let plain_bytes = length.filter(|_| !was_compressed);
+        let Opened { name, head, reader, plain_bytes } = Opened::new(path, progress)?;
         let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| detect(&head).and_then(readable)) {
             Some(kind) => kind,
             // Nothing in it is nothing to tell a type from, and nothing to misread.
@@ -93,48 +77,4 @@ fn readable(kind: Kind) -> Option<Type> {
         Kind::AuditLog => Some(Type::Auditlog),
         Kind::Gzip | Kind::Zstd => None,
     }
-}
-
-struct Plain {
-    head: Vec<u8>,
-    /// Begins with the head.
-    reader: Box<dyn Read + Send>,
-    was_compressed: bool,
-}
-
-/// Undoes compression.
-fn plain(mut reader: Box<dyn Read + Send>) -> anyhow::Result<Plain> {
-    let mut was_compressed = false;
-    loop {
-        let head = read_head(&mut reader)?;
-        let kind = detect(&head);
-        reader = Box::new(Cursor::new(head.clone()).chain(reader));
-        // Compressed twice is twice as much as anyone needs.
-        reader = match kind.filter(|_| !was_compressed) {
-            Some(Kind::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(reader)),
-            Some(Kind::Zstd) => Box::new(zstd::stream::read::Decoder::new(reader)?),
-            _ => return Ok(Plain { head, reader, was_compressed }),
-        };
-        was_compressed = true;
-    }
-}
-
-/// Enough to tell the type: a few lines, or all there is. Does not wait for more than a stream
-/// has to tell.
-fn read_head(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
-    let mut head = vec![0; HEAD];
-    let mut filled = 0;
-    while filled < HEAD {
-        match reader.read(&mut head[filled..]) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-        if filled >= 24 && detect(&head[..filled]).is_some() {
-            break;
-        }
-    }
-    head.truncate(filled);
-    Ok(head)
 }

@@ -21,7 +21,10 @@ mod zone;
 pub use input::Type;
 pub use ledger::Ledger;
 pub use progress::Progress;
+pub(crate) use pump::{Pumped, Take, pump};
+pub(crate) use scale::magnitude;
 pub use when::When;
+pub(crate) use zone::Here;
 
 use anyhow::Context;
 use decode::Decode;
@@ -134,7 +137,7 @@ fn read(
 ) -> anyhow::Result<()> {
     let mut decode = Decode::new(input.kind, &request.capture);
     let mut sink = Select::new(request, sink);
-    let pumped = pump::pump(input.reader, input.plain_bytes.is_none(), &mut decode, &mut sink, stop)
+    let pumped = pump(input.reader, input.plain_bytes.is_none(), &mut decode.with(&mut sink), stop)
         .with_context(|| format!("cannot read {}", input.name))?;
     done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
     done.ledger.merge(&decode.ledger());

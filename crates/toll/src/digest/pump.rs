@@ -1,11 +1,9 @@
 //! How do bytes get from a reader to a decoder? In bounded pieces, and stoppable at any time.
 
-use super::decode::Decode;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
-use toll_wire::event::Sink;
 use toll_wire::log::ENTRY_MAX;
 
 /// Bytes asked of a file at once.
@@ -22,13 +20,22 @@ pub struct Pumped {
     pub interrupted: bool,
 }
 
+/// Who decodes what is read.
+pub trait Take {
+    /// Takes what it can of `bytes` and returns how much that was; the rest comes again. `end`:
+    /// nothing will follow.
+    fn take(&mut self, bytes: &[u8], end: bool) -> usize;
+
+    /// Nothing that follows can be read.
+    fn is_done(&self) -> bool;
+}
+
 /// Reads to the end, or until `stop`; the decoder is then told that nothing follows.
 /// `may_wait`: the reader is a pipe, or does work of its own.
 pub fn pump(
     reader: Box<dyn Read + Send>,
     may_wait: bool,
-    decode: &mut Decode,
-    sink: &mut dyn Sink,
+    decode: &mut dyn Take,
     stop: &AtomicBool,
 ) -> io::Result<Pumped> {
     let mut pieces: Box<dyn Pieces> =
@@ -45,7 +52,7 @@ pub fn pump(
         let Some(read) = read else { continue };
         filled += read;
         bytes += read as u64;
-        start += decode.take(&buffer[start..filled], read == 0, sink);
+        start += decode.take(&buffer[start..filled], read == 0);
         if read == 0 {
             return Ok(Pumped { bytes, interrupted: stopped });
         }

@@ -144,7 +144,7 @@ fn one(
     };
     let mut digest = Digest::new(request.settings);
     let mut sink = Select::new(request, &mut digest);
-    let pumped = pump(reader, false, &mut decode, &mut sink, stop)?;
+    let pumped = pump(reader, false, &mut decode.with(&mut sink), stop)?;
     Ok(Done { digest, ledger: decode.ledger(), pumped, db: decode.db().to_vec() })
 }
 

@@ -252,12 +252,12 @@ mod tests {
     #[test]
     fn a_log_gets_its_file_before_anything_that_fills_it_and_is_switched_on_last() {
         let arm = arm(
-            "artefact = \"slow-log\"\nset = { slow_query_log = \"1\", log_output = \"FILE\", long_query_time = \"0\", \
+            "artefact = \"slow-log\"\nset = { slow_query_log = \"1\", long_query_time = \"0\", log_output = \"FILE\", \
              slow_query_log_file = \"{artefact}\" }",
         );
         let names: Vec<_> = arm.treatment.settings.iter().map(|setting| setting.name.as_str()).collect();
         // Others in the order of the file.
-        assert_eq!(names, ["slow_query_log_file", "log_output", "long_query_time", "slow_query_log"]);
+        assert_eq!(names, ["slow_query_log_file", "long_query_time", "log_output", "slow_query_log"]);
         assert_eq!(Turn::of("server_audit_logging"), Turn::Switch);
     }
 

@@ -106,7 +106,7 @@ impl Bound {
             arm: self.arm.clone(),
             known: arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
-        if outcome.compare != Compare::Absolute && (arm.name == baseline || arm.role == Role::Baseline) {
+        if !outcome.compare.is_own() && (arm.name == baseline || arm.role == Role::Baseline) {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
         let may_end = arm.until.is_some() || matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse);
@@ -128,7 +128,7 @@ impl Bound {
             known: catalogue::names(outcomes),
         })?;
         let size = self.limit.abs();
-        let fall = if outcome.compare == Compare::Absolute { size } else { -size };
+        let fall = if outcome.compare.is_own() { size } else { -size };
         match self.beyond {
             Beyond::Above if outcome.higher_is_better => {
                 let like = Bound { beyond: Beyond::Below, limit: fall, ..self.clone() };
@@ -143,7 +143,9 @@ impl Bound {
         let (how, unit, fits) = match outcome.compare {
             Compare::LogRatio => ("as a ratio", "%", self.unit == "%"),
             Compare::Difference => ("as a difference", outcome.unit.as_str(), self.unit == outcome.unit),
-            Compare::Absolute => ("with nothing", outcome.unit.as_str(), self.unit == outcome.unit),
+            Compare::Absolute | Compare::Median => {
+                ("with nothing", outcome.unit.as_str(), self.unit == outcome.unit)
+            }
         };
         if !fits && (outcome.compare == Compare::LogRatio || !self.unit.is_empty()) {
             return Err(BoundError::Unit {
@@ -167,7 +169,7 @@ impl Bound {
             arm: self.arm.clone(),
             known: run.arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
-        if defined.compare != Compare::Absolute && arm.name == run.baseline {
+        if !defined.compare.is_own() && arm.name == run.baseline {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
         let outcome = arm.outcomes.get(&self.outcome);

@@ -8,7 +8,7 @@ use crate::stage::rig;
 use crate::treatment::{BUILT_IN, is_name};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
-use toll_record::{Compare, Definition};
+use toll_record::Definition;
 
 /// Servers that definitions and options can differ for.
 pub(super) const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
@@ -97,7 +97,7 @@ impl Scenario {
                 bail!("{key} = {name:?} is no outcome: choose one of {}", names(&all));
             };
             ensure!(
-                outcome.compare != Compare::Absolute,
+                !outcome.compare.is_own(),
                 "{key} = {name:?} is compared with nothing, and no verdict can be drawn from it: choose another"
             );
             Ok(outcome)

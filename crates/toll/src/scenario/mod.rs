@@ -4,6 +4,7 @@ mod check;
 mod check_arm;
 mod check_findings;
 mod duration;
+mod each;
 #[cfg(test)]
 mod page;
 mod percent;
@@ -311,6 +312,9 @@ pub struct Arm {
     /// Options of a sandbox that this arm has for itself, beyond the scenario's.
     #[serde(default)]
     pub server: ServerWish,
+    /// Many arms that differ in a word or two; resolved when the file is read.
+    #[serde(default)]
+    pub each: each::Each,
     /// The arm that this one is at another rate; never in a file, a sweep says so.
     #[serde(skip)]
     pub curve: Option<String>,
@@ -497,7 +501,9 @@ impl Scenario {
 
     /// Reads and validates; the error names the line and what was expected.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let scenario: Scenario = toml::from_str(text).context("not a scenario")?;
+        let mut scenario: Scenario = toml::from_str(text).context("not a scenario")?;
+        let arms = scenario.arms.into_iter().map(each::expanded).collect::<anyhow::Result<Vec<_>>>()?;
+        scenario.arms = arms.into_iter().flatten().collect();
         scenario.check()?;
         Ok(scenario)
     }

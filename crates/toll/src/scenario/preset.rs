@@ -22,6 +22,7 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "backup-network", text: include_str!("../../../../scenarios/backup-network.toml") },
     Preset { name: "calibration", text: include_str!("../../../../scenarios/calibration.toml") },
     Preset { name: "drivers", text: include_str!("../../../../scenarios/drivers.toml") },
+    Preset { name: "packet-loss", text: include_str!("../../../../scenarios/packet-loss.toml") },
     Preset { name: "load-curve", text: include_str!("../../../../scenarios/load-curve.toml") },
 ];
 

@@ -160,7 +160,7 @@ mod tests {
             artefact = \"bytes\"";
         assert!(scenario("host", "", streams).unwrap_err().contains("kind = \"far-end\""));
         for (rig, expected) in [
-            ("rig = [{ kind = \"moon\" }]", "\"moon\" is no step of a rig: use far-end, link, ssh"),
+            ("rig = [{ kind = \"moon\" }]", "\"moon\" is no step of a rig: use far-end, link, packets, ssh"),
             ("rig = [{ kind = \"far-end\", speed = \"9\" }]", "knows no `speed`: it takes rate, burst"),
             ("rig = [{ kind = \"link\" }, { kind = \"link\" }]", "two steps of kind \"link\""),
         ] {

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that toll itself fills in, and what each is.
-pub const BUILT_IN: [(&str, &str); 19] = [
+pub const BUILT_IN: [(&str, &str); 20] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
     ("copy", "the number of the copy, from 1; in `process`"),
@@ -19,6 +19,7 @@ pub const BUILT_IN: [(&str, &str); 19] = [
     ("link_receive", "the network namespace of its receiving end"),
     ("link_send", "the network namespace of its sending end"),
     ("near_ip", "the sandbox as the rig's far end reaches it; with `far`"),
+    ("packets", "the directory with the rig's synthetic captures: http.pcap and the like"),
     ("pid", "the server's process, if it is on this host"),
     ("port", "the server's port"),
     ("remote_ip", "the far end; with the key `remote_port`"),

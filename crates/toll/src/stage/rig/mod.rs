@@ -5,6 +5,7 @@
 
 mod far_end;
 mod link;
+mod packets;
 mod ssh;
 
 pub use far_end::{FarEnd, link_bits_per_s};
@@ -36,7 +37,7 @@ pub struct Kind {
     open: fn(&RigStep, &mut Stage) -> anyhow::Result<String>,
 }
 
-pub static KINDS: [Kind; 3] = [far_end::KIND, link::KIND, ssh::KIND];
+pub static KINDS: [Kind; 4] = [far_end::KIND, link::KIND, packets::KIND, ssh::KIND];
 
 /// What an arm asks of the rig.
 pub struct Need<'a> {
@@ -196,6 +197,8 @@ mod tests {
         let odd = BTreeMap::from([("colour".to_owned(), "red".to_owned())]);
         let refused = far_end.resolved(&RigStep { kind: "far-end".into(), keys: odd }).unwrap_err();
         assert!(refused.to_string().contains("knows no `colour`: it takes rate, burst"), "{refused}");
-        assert!(Kind::named("moon").is_err_and(|error| error.to_string().contains("far-end, link, ssh")));
+        assert!(
+            Kind::named("moon").is_err_and(|error| error.to_string().contains("far-end, link, packets, ssh"))
+        );
     }
 }

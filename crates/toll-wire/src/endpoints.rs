@@ -5,11 +5,11 @@ use std::hash::{Hash, Hasher};
 
 /// The two ends of a connection, whichever of them sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Endpoints {
+pub(crate) struct Endpoints {
     pub client: Address,
-    server: Address,
+    pub server: Address,
     pub client_port: u16,
-    server_port: u16,
+    pub server_port: u16,
     /// Of the rest, for shards and streams alike.
     pub hash: u64,
 }

@@ -1,0 +1,227 @@
+//! `toll pcap`: what is asked of it on the command line? Options only.
+
+use crate::digest::Progress;
+use crate::pcap::make::{self, Set};
+use crate::pcap::merge;
+use crate::pcap::output::FileFormat;
+use crate::pcap::profile;
+use crate::say::tell;
+use crate::signals;
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Profile, merge and make packet captures
+#[derive(Debug, Subcommand)]
+pub enum Pcap {
+    Profile(Profile),
+    Merge(Merge),
+    Make(Make),
+}
+
+/// What is a capture made of: packets, lengths, rates, flows?
+///
+/// Reads pcap, pcapng and tcpdump text, plain or compressed with gzip or zstd, at the speed of memory.
+/// A capture that is damaged or cut is profiled up to there, and the ledger says so.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toll pcap profile capture.pcap
+  toll pcap profile --json day.pcapng.zst | jq '.profiles[0].protocols'
+  toll pcap profile --html sets.html http.pcap flash.pcap skype.pcap mixed.pcap
+  tcpdump -i eth0 -w - | toll pcap profile -")]
+pub struct Profile {
+    /// Files to read; `-` is standard input, read as it comes
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Take all files for one capture, such as one that was rotated
+    #[arg(long)]
+    together: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+    /// Write a page with the figures drawn, too
+    #[arg(long, value_name = "PAGE")]
+    html: Option<PathBuf>,
+}
+
+/// Merge captures into one, by time
+///
+/// Equal times keep the order of the files, and each file its own. Memory does not grow with the files.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toll pcap merge http.pcap flash.pcap skype.pcap -w mixed.pcap
+  toll pcap merge eth0.pcap any.pcapng.gz -w both.pcapng
+  toll pcap merge a.pcap b.pcap -w - | toll pcap profile -")]
+pub struct Merge {
+    /// Captures (pcap or pcapng, perhaps compressed); `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The merged capture, for its owner alone; `-` is standard output
+    #[arg(short = 'w', long = "write", value_name = "OUT")]
+    out: PathBuf,
+    /// How it is written [default: by OUT's name, else pcapng]
+    #[arg(long, value_enum)]
+    format: Option<FileFormat>,
+}
+
+/// Make a synthetic capture whose properties are known
+///
+/// The same options make the same bytes. docs/pcap.md says what is in each set.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toll pcap make http --seconds 60 --seed 1 -w http.pcap
+  toll pcap make mixed --seconds 10 --mbps 400 -w mixed.pcap
+  toll pcap make mysql --seconds 10 -w - | toll digest -")]
+pub struct Make {
+    #[arg(value_enum)]
+    set: Set,
+    /// How long it is
+    #[arg(long, value_name = "N", default_value = "60", value_parser = positive)]
+    seconds: f64,
+    /// Another seed makes another capture of the same kind
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Average rate, in bits of whole frames [default: 2 for skype, else 10]
+    #[arg(long, value_name = "X", value_parser = positive)]
+    mbps: Option<f64>,
+    /// The capture, for its owner alone; `-` is standard output
+    #[arg(short = 'w', long = "write", value_name = "OUT")]
+    out: PathBuf,
+    /// How it is written [default: by OUT's name, else pcap]
+    #[arg(long, value_enum)]
+    format: Option<FileFormat>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("write a number above 0, such as 60 or 0.5".to_owned()),
+    }
+}
+
+impl Pcap {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let stop = Arc::new(AtomicBool::new(false));
+        // The first asks to end in good order, a second ends at once.
+        for signal in signals::that_end() {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        match self {
+            Pcap::Profile(verb) => verb.run(&stop),
+            Pcap::Merge(verb) => verb.run(&stop),
+            Pcap::Make(verb) => verb.run(&stop),
+        }
+    }
+}
+
+/// Interrupted work is told from work that failed.
+fn failed(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+    if !stop.load(Ordering::Relaxed) {
+        return Err(error);
+    }
+    tell!("toll: interrupted; no file was made");
+    Ok(ExitCode::from(130))
+}
+
+impl Profile {
+    fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        once_from_stdin(&self.files)?;
+        let progress = Progress::over(&self.files);
+        let read = profile::read(&self.files, self.together, &progress, stop);
+        progress.finish();
+        let document = profile::json::document(&read.profiles);
+        if let Some(page) = &self.html
+            && !document.profiles.is_empty()
+        {
+            std::fs::write(page, profile::page(&document))
+                .with_context(|| format!("cannot write {}", page.display()))?;
+        }
+        if !document.profiles.is_empty() {
+            print(&document, self.json)?;
+        }
+        for error in &read.refused {
+            tell!("toll: {error:#}");
+        }
+        Ok(match (stop.load(Ordering::Relaxed), read.refused.is_empty()) {
+            (true, _) => ExitCode::from(130),
+            (false, true) => ExitCode::SUCCESS,
+            (false, false) => ExitCode::FAILURE,
+        })
+    }
+}
+
+fn print(document: &profile::json::Document, json: bool) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut printed = || -> std::io::Result<()> {
+        if json {
+            serde_json::to_writer_pretty(&mut out, document)?;
+            writeln!(out)?;
+        } else {
+            for (at, one) in document.profiles.iter().enumerate() {
+                if at > 0 {
+                    writeln!(out)?;
+                }
+                profile::text(one, &mut out)?;
+            }
+        }
+        out.flush()
+    };
+    match printed() {
+        // `toll pcap profile ... | head` is not an error.
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+fn once_from_stdin(files: &[PathBuf]) -> anyhow::Result<()> {
+    if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+        bail!("standard input can be read only once: name `-` once");
+    }
+    Ok(())
+}
+
+impl Merge {
+    fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        once_from_stdin(&self.files)?;
+        let format = self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcapng));
+        let request = merge::Request { files: self.files, out: self.out, format };
+        let progress = Progress::over(&request.files);
+        let merged = merge::merge(&request, &progress, stop);
+        progress.finish();
+        match merged {
+            Ok(merged) => {
+                for line in merged.lines(&request.out, request.files.len()) {
+                    tell!("toll: {line}");
+                }
+                Ok(if merged.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
+            Err(error) => failed(error, stop),
+        }
+    }
+}
+
+impl Make {
+    fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        let request = make::Request {
+            set: self.set,
+            seconds: self.seconds,
+            seed: self.seed,
+            mbps: self.mbps.unwrap_or_else(|| self.set.usual_mbps()),
+            format: self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcap)),
+            out: self.out,
+        };
+        match make::make(&request, stop) {
+            Ok(made) => {
+                let (packets, bytes) = (made.packets, made.bytes);
+                tell!("toll: {}: {packets} packets, {bytes} bytes on the wire", request.out.display());
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => failed(error, stop),
+        }
+    }
+}

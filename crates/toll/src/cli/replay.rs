@@ -1,0 +1,126 @@
+//! `toll replay`: puts captures on a network device, at a rate that is kept.
+
+use super::load::units;
+use crate::replay::{self, Asked, Choice, Snapped};
+use crate::say::{show, tell};
+use crate::signals;
+use anyhow::Context;
+use clap::{ArgGroup, Args};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use toll_capture::Rate;
+
+/// Put the packets of captures on a network device, at their deadlines
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("rate").args(["mbps", "pps", "multiplier", "topspeed"])))]
+#[command(
+    after_help = "Options have tcpreplay's names where they mean the same. All packets are read before the first is \
+    sent; Mb/s are those of frames, without preamble, checksum and gap.\n\
+    Examples:\n  \
+    toll replay http.pcap -i veth0 --mbps 300\n  \
+    toll replay http.pcap -i veth0 --topspeed --loop 0 --duration 10s --receive-on veth1\n\
+    Exit codes: 1 what was asked could not be sent, or not at this rate; 130 interrupted."
+)]
+pub struct Replay {
+    /// Captures (pcap, pcapng; compressed too) of Ethernet frames, sent one after the other
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Device to send on
+    #[arg(short = 'i', long = "intf1", visible_alias = "device", value_name = "DEVICE")]
+    device: String,
+    /// Megabits a second
+    #[arg(short = 'M', long, value_parser = above_zero)]
+    mbps: Option<f64>,
+    /// Packets a second
+    #[arg(short = 'p', long, value_parser = above_zero)]
+    pps: Option<f64>,
+    /// Times the recorded speed [default: 1]
+    #[arg(short = 'x', long, value_parser = above_zero)]
+    multiplier: Option<f64>,
+    /// As fast as they go
+    #[arg(short = 't', long)]
+    topspeed: bool,
+    /// Times through all captures; 0: until --duration is over
+    #[arg(short = 'l', long = "loop", value_name = "N", default_value_t = 1)]
+    rounds: u64,
+    /// End after so many packets
+    #[arg(short = 'L', long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// End after this time: 10s, 5m
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// Other IP addresses each time through, so that every flow is a new one
+    #[arg(long)]
+    unique_ip: bool,
+    /// Also say what this device received meanwhile
+    #[arg(long, value_name = "DEVICE")]
+    receive_on: Option<String>,
+    /// Packets of which the capture holds only the first part
+    #[arg(long, value_enum, default_value = "refuse")]
+    snapped: Snapped,
+    /// Leave out packets that are longer than the device carries
+    #[arg(long)]
+    skip_oversized: bool,
+    /// The device carries the default route, and other hosts are meant to receive this
+    #[arg(long)]
+    yes_this_interface: bool,
+    /// One JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n.is_finite() && n > 0.0 => Ok(n),
+        _ => Err("write a number above 0".into()),
+    }
+}
+
+pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
+    if arguments.rounds == 0 && arguments.duration.is_none() && arguments.limit.is_none() {
+        anyhow::bail!("--loop 0 never ends by itself: say --duration or --limit too");
+    }
+    signals::listen()?;
+    let is_json = arguments.json;
+    let report = replay::replay(&asked(arguments))?;
+    if is_json {
+        show!("{}", serde_json::to_string(&report).context("cannot write JSON")?);
+    } else {
+        show!("{}", report.text());
+    }
+    if report.was_stopped() {
+        return Ok(ExitCode::from(130));
+    }
+    if let Some(failure) = report.failure() {
+        tell!("toll: {failure}");
+        return Ok(ExitCode::from(1));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asked(arguments: Replay) -> Asked {
+    let rate = match arguments {
+        Replay { topspeed: true, .. } => Rate::TopSpeed,
+        Replay { mbps: Some(mbps), .. } => Rate::BitsPerSecond(whole(mbps * 1e6)),
+        Replay { pps: Some(pps), .. } => Rate::MilliPacketsPerSecond(whole(pps * 1e3)),
+        Replay { multiplier, .. } => Rate::MicroMultiples(whole(multiplier.unwrap_or(1.0) * 1e6)),
+    };
+    Asked {
+        files: arguments.files,
+        device: arguments.device,
+        any_device: arguments.yes_this_interface,
+        receive_on: arguments.receive_on,
+        rate,
+        rounds: (arguments.rounds > 0).then_some(arguments.rounds),
+        packets: arguments.limit,
+        duration: arguments.duration,
+        unique_ip: arguments.unique_ip,
+        choice: Choice { snapped: arguments.snapped, skip_oversized: arguments.skip_oversized },
+    }
+}
+
+/// At least one of what the rate is counted in.
+fn whole(rate: f64) -> u64 {
+    (rate.round() as u64).max(1)
+}

@@ -1,0 +1,39 @@
+//! What do all of them send together? The three sets merged by time, at rates that keep their shares.
+
+use super::traffic::Span;
+use super::{Packets, Set};
+
+/// Shares of the bytes. They make 75% of the packets TCP and 25% UDP, as the paper has it: packets of http
+/// have HTTP_MEAN bytes on average, of flash and skype likewise, and hardly any of skype's are TCP.
+pub const SHARES: [(Set, f64); 3] = [(Set::Http, 0.37), (Set::Flash, 0.43), (Set::Skype, 0.20)];
+
+/// A set, and its next frame.
+struct Part {
+    packets: Box<dyn Packets>,
+    next_ns: Option<u64>,
+    frame: Vec<u8>,
+}
+
+pub struct Mixed(Vec<Part>);
+
+impl Mixed {
+    pub fn new(span: Span, seed: u64) -> Self {
+        let part = |(set, share): (Set, f64)| {
+            let mut packets = set.packets(Span { bytes_per_s: span.bytes_per_s * share, ..span }, seed);
+            let mut frame = Vec::new();
+            let next_ns = packets.next(&mut frame);
+            Part { packets, next_ns, frame }
+        };
+        Mixed(SHARES.into_iter().map(part).collect())
+    }
+}
+
+impl Packets for Mixed {
+    fn next(&mut self, frame: &mut Vec<u8>) -> Option<u64> {
+        let part = self.0.iter_mut().filter(|part| part.next_ns.is_some()).min_by_key(|part| part.next_ns)?;
+        let time_ns = part.next_ns;
+        std::mem::swap(frame, &mut part.frame);
+        part.next_ns = part.packets.next(&mut part.frame);
+        time_ns
+    }
+}

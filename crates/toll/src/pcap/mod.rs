@@ -1,0 +1,7 @@
+//! What is done with captures as such: profiled, merged, made? Never looks for queries in them.
+
+pub mod make;
+pub mod merge;
+pub mod output;
+pub mod profile;
+pub(crate) mod source;

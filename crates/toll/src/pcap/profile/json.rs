@@ -1,0 +1,298 @@
+//! What does a profile look like to a program? Every type here is a promise (docs/pcap.md): fields may be
+//! added, never renamed. Lengths and bytes are those on the wire unless they say `captured`.
+
+use super::{Input, Profiled};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use toll_wire::profile::{self, BIN, Kind, Profile, Transport};
+
+/// Entries of each list of what is most frequent.
+const TOP: usize = 10;
+
+#[derive(Debug, Serialize)]
+pub struct Document {
+    pub profiles: Vec<One>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct One {
+    pub inputs: Vec<Input>,
+    pub interrupted: bool,
+    pub packets: u64,
+    pub bytes: u64,
+    pub captured_bytes: u64,
+    /// Packets of which a snap length cut a part.
+    pub cut_packets: u64,
+    pub fragments: u64,
+    pub first_seen: Option<String>,
+    pub last_seen: Option<String>,
+    pub duration_s: f64,
+    /// Absent where the duration is 0.
+    pub packets_per_s: Option<f64>,
+    pub bits_per_s: Option<f64>,
+    /// Packets older than the one before them, and by how much at most.
+    pub disordered_packets: u64,
+    pub disorder_us_max: f64,
+    pub untimed_packets: u64,
+    pub protocols: BTreeMap<&'static str, Share>,
+    pub length_bytes: Option<Length>,
+    /// Bins that hold packets.
+    pub length_bins: Vec<Bin>,
+    /// Packets too long for a bin.
+    pub longer_packets: u64,
+    pub top_lengths: Lists<TopLength>,
+    pub rates: Rates,
+    pub flows: Flows,
+    pub top_ports: Lists<Port>,
+    pub ledger: Ledger,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Share {
+    pub packets: u64,
+    pub bytes: u64,
+    /// Of all packets.
+    pub packets_pct: f64,
+    pub bytes_pct: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Length {
+    pub min: u64,
+    pub mean: f64,
+    pub median: Option<usize>,
+    pub max: u64,
+    pub tcp_max: u64,
+    pub udp_max: u64,
+}
+
+/// Packets of `from` to `to` bytes, both included.
+#[derive(Debug, Serialize)]
+pub struct Bin {
+    pub from: usize,
+    pub to: usize,
+    pub tcp: u64,
+    pub udp: u64,
+    pub other: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Lists<T> {
+    pub tcp: Vec<T>,
+    pub udp: Vec<T>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct TopLength {
+    pub length: usize,
+    pub packets: u64,
+    /// Of the packets of this protocol.
+    pub packets_pct: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Port {
+    pub port: u16,
+    pub packets: u64,
+    pub bytes: u64,
+    /// Of the packets of this protocol.
+    pub packets_pct: f64,
+}
+
+/// One stretch after the other, those without packets too.
+#[derive(Debug, Serialize)]
+pub struct Rates {
+    pub stretch_s: f64,
+    pub from: Option<String>,
+    pub busiest: Option<Busiest>,
+    pub packets: Vec<u64>,
+    pub bytes: Vec<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Busiest {
+    /// After the first packet's stretch began.
+    pub at_s: f64,
+    pub packets: u64,
+    pub bits_per_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Flows {
+    pub tcp: u64,
+    /// Of those: a SYN was seen, or a FIN or RST.
+    pub tcp_begun: u64,
+    pub tcp_ended: u64,
+    pub udp: u64,
+    /// All flows, where there was no room to keep each apart; then `tcp` and `udp` are those that were.
+    pub estimated: Option<u64>,
+    pub packets_beyond: u64,
+    pub packets_without_ports: u64,
+    pub top: Vec<Flow>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Flow {
+    pub transport: &'static str,
+    pub client: String,
+    pub server: String,
+    pub packets: u64,
+    pub bytes: u64,
+    pub first_seen: Option<String>,
+    pub duration_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Ledger {
+    pub unread_tail_bytes: u64,
+    pub dropped_by_capture: Option<u64>,
+    pub damage: Vec<String>,
+    pub adds_up: bool,
+}
+
+/// All profiles, for a program or a page.
+pub fn document(profiles: &[Profiled]) -> Document {
+    Document { profiles: profiles.iter().map(one).collect() }
+}
+
+fn one(profiled: &Profiled) -> One {
+    let profile = &profiled.profile;
+    let duration_s = profile.duration_s();
+    let by_time = |n: f64| (duration_s > 0.0).then(|| n / duration_s);
+    let bins = profile.lengths.bins();
+    let length = profile.lengths.span().map(|(min, max)| Length {
+        min,
+        mean: profile.total.bytes as f64 / profile.total.packets as f64,
+        median: profile.lengths.median(),
+        max,
+        tcp_max: profile.lengths.longest(Kind::Tcp),
+        udp_max: profile.lengths.longest(Kind::Udp),
+    });
+    One {
+        inputs: profiled.inputs.clone(),
+        interrupted: profiled.interrupted,
+        packets: profile.total.packets,
+        bytes: profile.total.bytes,
+        captured_bytes: profile.captured_bytes,
+        cut_packets: profile.cut,
+        fragments: profile.fragments,
+        first_seen: profile.span_ns.and_then(|(first, _)| moment(first)),
+        last_seen: profile.span_ns.and_then(|(_, last)| moment(last)),
+        duration_s,
+        packets_per_s: by_time(profile.total.packets as f64),
+        bits_per_s: by_time(profile.total.bytes as f64 * 8.0),
+        disordered_packets: profile.disordered,
+        disorder_us_max: profile.disorder_ns as f64 / 1e3,
+        untimed_packets: profile.untimed,
+        protocols: profile.protocols.all().map(|(name, sum)| (name, share(sum, profile.total))).into(),
+        length_bytes: length,
+        length_bins: (0..).step_by(BIN).zip(bins).filter_map(bin).collect(),
+        longer_packets: profile.lengths.longer.iter().map(|sum| sum.packets).sum(),
+        top_lengths: Lists { tcp: top_lengths(profile, Kind::Tcp), udp: top_lengths(profile, Kind::Udp) },
+        rates: rates(profile),
+        flows: flows(profile),
+        top_ports: Lists { tcp: ports(profile, Transport::Tcp), udp: ports(profile, Transport::Udp) },
+        ledger: Ledger {
+            unread_tail_bytes: profiled.unread_tail,
+            dropped_by_capture: profiled.dropped_by_capture,
+            damage: profiled.damage.clone(),
+            adds_up: profile.adds_up(),
+        },
+    }
+}
+
+/// RFC 3339, UTC.
+fn moment(ns: u64) -> Option<String> {
+    jiff::Timestamp::from_nanosecond(i128::from(ns)).ok().map(|time| time.to_string())
+}
+
+pub(super) fn pct(part: u64, whole: u64) -> f64 {
+    if whole > 0 { part as f64 * 100.0 / whole as f64 } else { 0.0 }
+}
+
+fn share(sum: profile::Sum, total: profile::Sum) -> Share {
+    Share {
+        packets: sum.packets,
+        bytes: sum.bytes,
+        packets_pct: pct(sum.packets, total.packets),
+        bytes_pct: pct(sum.bytes, total.bytes),
+    }
+}
+
+fn bin((from, [tcp, udp, other]): (usize, [u64; 3])) -> Option<Bin> {
+    (tcp + udp + other > 0).then_some(Bin { from, to: from + BIN - 1, tcp, udp, other })
+}
+
+fn top_lengths(profile: &Profile, kind: Kind) -> Vec<TopLength> {
+    let whole = match kind {
+        Kind::Tcp => profile.protocols.tcp.packets,
+        Kind::Udp => profile.protocols.udp.packets,
+        Kind::Other => profile.total.packets,
+    };
+    let top = profile.lengths.top(kind, TOP).into_iter();
+    top.map(|(length, packets)| TopLength { length, packets, packets_pct: pct(packets, whole) }).collect()
+}
+
+fn ports(profile: &Profile, transport: Transport) -> Vec<Port> {
+    let whole = match transport {
+        Transport::Tcp => profile.protocols.tcp.packets,
+        Transport::Udp => profile.protocols.udp.packets,
+    };
+    let one = |(port, profile::Sum { packets, bytes })| Port {
+        port,
+        packets,
+        bytes,
+        packets_pct: pct(packets, whole),
+    };
+    profile.top_ports(transport, TOP).into_iter().map(one).collect()
+}
+
+fn rates(profile: &Profile) -> Rates {
+    let rates = &profile.rates;
+    let stretch_s = rates.width_ns() as f64 / 1e9;
+    Rates {
+        stretch_s,
+        from: profile.span_ns.and_then(|_| moment(rates.from_ns())),
+        busiest: rates.busiest().map(|busiest| Busiest {
+            at_s: (busiest.from_ns - rates.from_ns()) as f64 / 1e9,
+            packets: busiest.sum.packets,
+            bits_per_s: busiest.sum.bytes as f64 * 8.0 / stretch_s,
+        }),
+        packets: rates.stretches().map(|sum| sum.packets).collect(),
+        bytes: rates.stretches().map(|sum| sum.bytes).collect(),
+    }
+}
+
+fn flows(profile: &Profile) -> Flows {
+    let flows = &profile.flows;
+    let lives = flows.lives();
+    Flows {
+        tcp: flows.kept(Transport::Tcp),
+        tcp_begun: lives.begun,
+        tcp_ended: lives.ended,
+        udp: flows.kept(Transport::Udp),
+        estimated: flows.estimated(),
+        packets_beyond: flows.beyond.packets,
+        packets_without_ports: flows.portless,
+        top: flows.top(TOP).iter().map(flow).collect(),
+    }
+}
+
+fn flow(flow: &profile::Flow) -> Flow {
+    let end = |(address, port): (toll_wire::frame::Address, u16)| {
+        let address = address.to_string();
+        if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+    };
+    Flow {
+        transport: match flow.transport {
+            Transport::Tcp => "tcp",
+            Transport::Udp => "udp",
+        },
+        client: end(flow.client),
+        server: end(flow.server),
+        packets: flow.sum.packets,
+        bytes: flow.sum.bytes,
+        first_seen: moment(flow.first_ns).filter(|_| flow.first_ns > 0),
+        duration_s: (flow.last_ns - flow.first_ns) as f64 / 1e9,
+    }
+}

@@ -1,0 +1,61 @@
+//! Which packets are replayed? Synthetic captures, made once for a run.
+
+use super::{Kind, key};
+use crate::counted::counted;
+use crate::pcap::make::{Request, Set, make};
+use crate::pcap::output::FileFormat;
+use crate::signals;
+use crate::stage::Stage;
+use anyhow::{Context, anyhow, ensure};
+use clap::ValueEnum;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use toll_record::RigStep;
+
+pub const KIND: Kind = Kind {
+    name: "packets",
+    keys: &[("sets", "http,flash,skype,mixed"), ("seconds", "20"), ("mbps", "20"), ("seed", "1")],
+    transports: &[],
+    needs_server: false,
+    serves: |need| need.mentions(&[GIVEN]),
+    programs: || &[],
+    open,
+};
+
+/// The directory that holds `http.pcap` and the like.
+const GIVEN: &str = "packets";
+
+/// The files are gone with the run's working directory.
+fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
+    let number = |name: &str| -> anyhow::Result<f64> {
+        let text = key(step, name)?;
+        text.parse()
+            .ok()
+            .filter(|n: &f64| n.is_finite() && *n > 0.0)
+            .with_context(|| format!("the rig's step packets has {name} = {text:?}: write a number above 0"))
+    };
+    let (seconds, mbps) = (number("seconds")?, number("mbps")?);
+    let seed = key(step, "seed")?;
+    let seed = seed.parse().with_context(|| format!("the rig's step packets has seed = {seed:?}"))?;
+    let dir = stage.work_dir.join(GIVEN);
+    DirBuilder::new().mode(0o700).create(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let mut told = Vec::new();
+    for name in key(step, "sets")?.split(',').map(str::trim) {
+        let set = Set::from_str(name, false)
+            .map_err(|_| anyhow!("the rig's step packets knows no set {name:?}: {}", known()))?;
+        let out = dir.join(format!("{name}.pcap"));
+        let made =
+            make(&Request { set, seconds, seed, mbps, out, format: FileFormat::Pcap }, &signals::RAISED)?;
+        told.push(format!("{name} of {}", counted(made.packets, "packet")));
+    }
+    ensure!(!told.is_empty(), "the rig's step packets names no set: {}", known());
+    let path = dir.to_str().context("the working directory's name is not UTF-8")?;
+    stage.give(GIVEN, path);
+    Ok(format!("packets: {}", told.join(", ")))
+}
+
+fn known() -> String {
+    let names = Set::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+    let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
+    format!("use {}", names.join(", "))
+}
