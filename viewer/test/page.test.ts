@@ -8,9 +8,20 @@ import { absent, PAGES, painted, picture, withPage, type Opened } from './browse
 
 const skip = absent();
 
-const SECTIONS = ['answer', 'tradeoff', 'tolls', 'timelines', 'latency', 'artefacts', 'figures', 'trust'];
+const SECTIONS = [
+  'answer',
+  'tradeoff',
+  'pareto',
+  'tolls',
+  'timelines',
+  'latency',
+  'artefacts',
+  'figures',
+  'trust',
+];
 const CHARTS = [
   'tradeoff',
+  'pareto',
   'tolls',
   'throughput',
   'response',
@@ -46,6 +57,28 @@ test('every section is there, in order, and every chart is painted', { skip }, (
     }
     assert.match((await page.textContent('.answer')) ?? '', /raises mean response time by/);
     assert.match((await page.textContent('#trust pre')) ?? '', /toll run tcpdump-impact .*--seed 7/);
+    quiet(opened);
+  }),
+);
+
+test('what arms trade is drawn over any two outcomes, and says which arm another beats', { skip }, () =>
+  withPage('standard.html', {}, async opened => {
+    const { page } = opened;
+    const section = page.locator('#pareto');
+    assert.match((await section.textContent()) ?? '', /Advised: the slow log \(A\)/);
+    const label = () => page.getAttribute('#chart-pareto .canvas', 'aria-label');
+    assert.match((await label()) ?? '', /against .*Not beaten: /);
+    assert.doesNotMatch(((await label()) ?? '').split('Not beaten: ')[1] ?? '', /\bH\b/);
+    const before = await picture(page, '#chart-pareto');
+    await section.getByRole('group', { name: 'Up' }).getByRole('button').nth(2).click();
+    await changes(page, '#chart-pareto', before);
+    await page.click('#chart-pareto summary');
+    await page.waitForSelector('#chart-pareto tbody tr');
+    const rows = await page.$$eval('#chart-pareto tbody tr', all => all.map(row => row.textContent ?? ''));
+    assert.ok(
+      rows.some(row => row.startsWith('H') && row.endsWith('A')),
+      rows.join('; '),
+    );
     quiet(opened);
   }),
 );
@@ -298,7 +331,7 @@ test('it prints: light, and no page but has something on it', { skip }, () =>
 const KEPT = [
   {
     run: 'quick',
-    without: [],
+    without: ['pareto'],
     charts: [
       'tradeoff',
       'tolls',
@@ -313,7 +346,7 @@ const KEPT = [
   // Nothing was to be caught.
   {
     run: 'socket-vs-tcp',
-    without: ['tradeoff', 'artefacts'],
+    without: ['tradeoff', 'pareto', 'artefacts'],
     charts: ['tolls', 'throughput', 'latency', 'figure-load-latency-us-p99'],
   },
 ];

@@ -255,7 +255,7 @@ impl Making {
             cpu_iowait_pct: noise(if made.stalls { 3.0 } else { 0.3 }),
             cpu_steal_pct: noise(0.4),
             mem_used_bytes: noise(3.4e9) as u64,
-            mem_used_pct: Some(noise(21.0)),
+            mem_used_pct: Some(21.3),
             mem_cached_bytes: noise(9.1e9) as u64,
             net_rx_bytes_per_s: noise(2e3),
             net_tx_bytes_per_s: noise(if made.arm.title.contains(" | ") { 6e7 } else { 3e3 }),

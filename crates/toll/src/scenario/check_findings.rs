@@ -64,7 +64,7 @@ fn check_pareto(pareto: &Pareto, outcomes: &[Definition]) -> anyhow::Result<()> 
     );
     for (name, limit) in &pareto.limit {
         ensure!(
-            known(name, outcomes)?.compare != Compare::Absolute,
+            !known(name, outcomes)?.compare.is_own(),
             "limit: {name} is compared with nothing: it has no toll that could be limited"
         );
         ensure!(limit.is_finite() && *limit >= 0.0, "limit: {name} = {limit} must be 0 or above");

@@ -1,5 +1,7 @@
 //! What is found of arms together, and of what their commands wrote: contrasts, pauses, what arms trade, recovery.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on says where
+
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use std::collections::BTreeMap;
