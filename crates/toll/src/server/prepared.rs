@@ -33,7 +33,7 @@ const LAYOUT: u32 = 2;
 
 /// Settings of a running server: servers that differ in these alone hold clones of the same data, so that
 /// what is compared are the settings and not how pages happened to be filled.
-const LEAVE_DATA_ALONE: [&str; 24] = [
+const LEAVE_DATA_ALONE: [&str; 25] = [
     "binlog_*",
     "innodb_adaptive_*",
     "innodb_buffer_pool_*",
@@ -53,6 +53,7 @@ const LEAVE_DATA_ALONE: [&str; 24] = [
     "log_slave_updates",
     "max_connections",
     "performance_schema*",
+    "secure_file_priv",
     "server_id",
     "sync_binlog",
     "table_open_cache*",

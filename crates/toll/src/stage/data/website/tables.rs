@@ -42,7 +42,7 @@ const REF: &str = "INT UNSIGNED NOT NULL";
 const REF_OR_NULL: &str = "INT UNSIGNED";
 const CREATED: Column = col("created_at", "DATETIME NOT NULL", Moment);
 
-/// Parents before children. Mean lengths are such that a server counts 2,723 MB of the whole.
+/// Parents before children. Mean lengths are such that a server counts 2,733 MB of the whole, which is the 2,723 of the document within half a percent.
 pub static TABLES: [Table; 21] = [
     table(
         "languages",
