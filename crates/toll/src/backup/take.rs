@@ -10,8 +10,9 @@ use super::program::{OptionFile, Program};
 use super::repository::{Committed, Import, Repository};
 use super::source::Source;
 use crate::journal::Journal;
+use crate::throttle::{self, Throttle, Throttled};
 use crate::{clock, signals};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::collections::HashSet;
 use std::io::BufWriter;
 use std::path::PathBuf;
@@ -37,6 +38,8 @@ pub struct Asked {
     pub git: Option<(PathBuf, String)>,
     /// How many backups are left in the store afterwards.
     pub keep: Option<usize>,
+    /// What the dump promises to users of the server; none: it goes as fast as it can.
+    pub promise: Option<throttle::Asked>,
 }
 
 /// A backup that was taken.
@@ -55,6 +58,8 @@ pub struct Taken {
     /// Requests to the store that had to be made again.
     pub retries: u64,
     pub cost: Cost,
+    /// What the promise cost, where one was made.
+    pub promise: Option<throttle::Account>,
 }
 
 /// Takes a backup. `seen` is told how many bytes were dumped, of about how many.
@@ -89,7 +94,8 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
         None => None,
     };
 
-    let read = Reading { program: &program, options: &options, source: &source, journal, seen };
+    let promise = asked.promise.as_ref();
+    let read = Reading { program: &program, options: &options, source: &source, promise, journal, seen };
     let mut keeps: Vec<&mut dyn Keep> = Vec::new();
     keeps.extend(going.as_mut().map(|going| &mut going.upload as &mut dyn Keep));
     keeps.extend(commit.as_mut().map(|(_, stream)| stream as &mut dyn Keep));
@@ -123,6 +129,7 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
         warnings: source.warnings.clone(),
         retries: 0,
         cost: Cost { dump: read.dump, split: read.split, ..Cost::default() },
+        promise: read.promise,
         source,
     };
     if let Some((committed, stage)) = committed {
@@ -153,6 +160,7 @@ struct Reading<'a> {
     program: &'a Program,
     options: &'a OptionFile,
     source: &'a Source,
+    promise: Option<&'a throttle::Asked>,
     journal: &'a Journal,
     seen: &'a dyn Fn(u64, u64),
 }
@@ -161,6 +169,7 @@ struct Reading<'a> {
 struct Read {
     dump: Stage,
     split: Stage,
+    promise: Option<throttle::Account>,
     ended: Instant,
 }
 
@@ -177,8 +186,22 @@ impl Reading<'_> {
         let start = |options: &[String], what| {
             Dump::start(self.program, options, self.options, &self.source.schemas, what, self.journal)
         };
+        let asked = self.promise.cloned();
+        let throttle = asked.map(|asked| Throttle::begin(asked, self.journal)).transpose()?;
         let (dump, stream) = start(&self.program.options(), "the dump")?;
-        let rows = dump.finish(content.read(stream, seen))?;
+        let rows = match &throttle {
+            None => dump.finish(content.read(stream, seen)),
+            Some(throttle) => {
+                let gate = throttle.gate();
+                let rows = dump.finish(content.read(Throttled::new(stream, Arc::clone(gate)), seen));
+                // Its reason says more than that the dump broke off.
+                match gate.ended() {
+                    Some(why) => Err(anyhow!("{why}; the dump is not whole")),
+                    None => rows,
+                }
+            }
+        }?;
+        let promise = throttle.map(Throttle::finish).transpose()?;
         let (dump, stream) =
             start(&self.program.options_for_bodies(), "the dump of triggers, routines and events")?;
         let bodies = dump.finish(content.read_bodies(stream, seen))?;
@@ -190,7 +213,7 @@ impl Reading<'_> {
         let cpu_s = (clock::cpu_of_thread_us() - cpu_before_us) as f64 / 1e6;
         let memory_peak_bytes = cost::own_peak_bytes();
         let split = Stage { time_s, cpu_s, bytes_read, bytes_stored: 0, memory_peak_bytes };
-        Ok((files, Read { dump, split, ended: Instant::now() }))
+        Ok((files, Read { dump, split, promise, ended: Instant::now() }))
     }
 }
 

@@ -4,8 +4,10 @@ mod told;
 
 use super::load::units;
 use super::login::Login;
+use super::throttle::Steering;
 use crate::backup::{self, Asked, Keys, Onto, Origin, Place, Repository};
 use crate::say::{show, tell};
+use crate::throttle::orders;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -68,6 +70,11 @@ struct Take {
     /// How long a store that does not answer is asked again
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     retry_for: Duration,
+    /// Slow the dump down so that the p99 of a small query grows by no more than this beside it
+    #[arg(long, value_name = "SHARE", value_parser = orders::max_toll)]
+    max_p99_toll: Option<f64>,
+    #[command(flatten)]
+    steering: Steering,
     /// mariadb-dump or mysqldump [default: the one that fits the server]
     #[arg(long, value_name = "PATH")]
     dump_program: Option<PathBuf>,
@@ -194,8 +201,14 @@ fn take(arguments: Take) -> Result<ExitCode> {
     if arguments.to.is_none() && arguments.git.is_none() {
         bail!("where to? --to a folder or s3://bucket/prefix, --git a repository, or both");
     }
+    let server = target(server)?;
+    if arguments.max_p99_toll.is_none() && arguments.steering.is_said() {
+        bail!("what is promised? --max-p99-toll 10%; the other options say how it is kept");
+    }
+    let promise = arguments.max_p99_toll.map(|max| arguments.steering.asked(server.clone(), max));
     let asked = Asked {
-        server: target(server)?,
+        server,
+        promise,
         schemas: arguments.schema,
         dump_program: arguments.dump_program,
         to: arguments.to.as_deref().map(|to| place(to, arguments.retry_for)).transpose()?,
@@ -207,7 +220,8 @@ fn take(arguments: Take) -> Result<ExitCode> {
         git: arguments.git.map(|dir| (dir, arguments.git_branch)),
         keep: arguments.keep.map(|keep| keep as usize),
     };
-    let bar = bar()?;
+    // A throttle shows how far it is by itself.
+    let bar = if asked.promise.is_some() { ProgressBar::hidden() } else { bar()? };
     let taken = backup::take(&asked, &|bytes, estimated| {
         // What the server estimates may be less than what comes.
         bar.set_length(estimated.max(bytes));

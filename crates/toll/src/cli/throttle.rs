@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use toll_load::Target;
 
 #[derive(Debug, Args)]
 #[command(after_help = "The dump goes to standard output, all else to standard error; the exit code is the \
@@ -26,6 +27,26 @@ pub struct Throttle {
     /// Schema whose tables the canary asks [default: the largest tables of all]
     #[arg(long)]
     db: Option<String>,
+    #[command(flatten)]
+    steering: Steering,
+    /// What it cost, as one JSON line on standard error
+    #[arg(long)]
+    json: bool,
+    /// Give the command this environment variable of toll's own; may be repeated
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
+    /// Say something to a throttle that is at work, in the place of a command: --ask SOCKET status
+    #[arg(long, num_args = 2, value_names = ["SOCKET", "ORDER"], exclusive = true)]
+    ask: Option<Vec<String>>,
+    /// The dump command and its arguments, run without a shell
+    #[arg(last = true, required_unless_present = "ask")]
+    command: Vec<String>,
+}
+
+/// How a promise is kept, for every verb that makes one.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "How the promise is kept")]
+pub struct Steering {
     /// The canary's query [default: a row by primary key, anywhere in the largest tables]
     #[arg(long, value_name = "SQL")]
     canary: Option<String>,
@@ -59,18 +80,46 @@ pub struct Throttle {
     /// Write a JSON line for each decision
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// What it cost, as one JSON line on standard error
-    #[arg(long)]
-    json: bool,
-    /// Give the command this environment variable of toll's own; may be repeated
-    #[arg(long, value_name = "NAME")]
-    env: Vec<String>,
-    /// Say something to a throttle that is at work, in the place of a command: --ask SOCKET status
-    #[arg(long, num_args = 2, value_names = ["SOCKET", "ORDER"], exclusive = true)]
-    ask: Option<Vec<String>>,
-    /// The dump command and its arguments, run without a shell
-    #[arg(last = true, required_unless_present = "ask")]
-    command: Vec<String>,
+}
+
+impl Steering {
+    /// With the server that the canary asks, and the promise.
+    pub fn asked(self, target: Target, max_toll: f64) -> Asked {
+        Asked {
+            target,
+            max_toll,
+            canary: self.canary,
+            canary_per_s: self.canary_rate,
+            before: self.before,
+            min_rate: self.min_rate,
+            max_rate: self.max_rate,
+            flag_file: self.flag_file,
+            control: self.control,
+            max_time: self.max_time,
+            max_history: self.max_history,
+            past_limit: self.past_limit,
+            log: self.log,
+        }
+    }
+
+    /// Whether anything was said of a promise that nobody made.
+    pub fn is_said(&self) -> bool {
+        let Self {
+            canary,
+            canary_rate,
+            min_rate,
+            max_rate,
+            flag_file,
+            control,
+            max_time,
+            max_history,
+            log,
+            ..
+        } = self;
+        let rates = [canary_rate, min_rate, max_rate].iter().any(|rate| rate.is_some());
+        let files = [flag_file, control, log].iter().any(|file| file.is_some());
+        rates || files || canary.is_some() || max_time.is_some() || max_history.is_some()
+    }
 }
 
 pub fn run(arguments: Throttle) -> Result<ExitCode> {
@@ -80,21 +129,7 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
     }
     let mut target = arguments.target.resolve()?;
     target.db = arguments.db.or(target.db);
-    let asked = Asked {
-        target,
-        max_toll: arguments.max_p99_toll,
-        canary: arguments.canary,
-        canary_per_s: arguments.canary_rate,
-        before: arguments.before,
-        min_rate: arguments.min_rate,
-        max_rate: arguments.max_rate,
-        flag_file: arguments.flag_file,
-        control: arguments.control,
-        max_time: arguments.max_time,
-        max_history: arguments.max_history,
-        past_limit: arguments.past_limit,
-        log: arguments.log,
-    };
+    let asked = arguments.steering.asked(target, arguments.max_p99_toll);
     let ended = match command::run(asked, &arguments.command, &arguments.env) {
         Ok(ended) => ended,
         Err(error) if signals::RAISED.load(Ordering::Relaxed) => {

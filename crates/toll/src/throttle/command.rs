@@ -116,9 +116,6 @@ impl Dump<'_> {
         let gate = Arc::clone(throttle.gate());
         while !pump.is_finished() {
             std::thread::sleep(LOOK);
-            if signals::RAISED.load(Ordering::Relaxed) {
-                gate.end("interrupted");
-            }
             if let Some(why) = gate.ended() {
                 self.end()?;
                 drop(throttle);

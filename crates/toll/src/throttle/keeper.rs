@@ -15,7 +15,7 @@ use super::promise::Promise;
 use super::sketch::Sketch;
 use super::steering::{Allow, Decision, Meanwhile, PROMISED, Steering, Why};
 use super::{Asked, PastLimit, now_s, seconds_of};
-use crate::figures;
+use crate::{figures, signals};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -139,6 +139,10 @@ impl Keeper {
     }
 
     fn beat(&mut self) {
+        // Whoever waits at the gate looks at nothing else.
+        if signals::RAISED.load(Ordering::Relaxed) {
+            self.shared.gate.end("interrupted");
+        }
         self.hear();
         self.heed_orders();
         self.heed_limits();

@@ -193,3 +193,41 @@ fn two_backups_at_once_are_both_whole_and_git_takes_one() {
     assert!(first.wait().unwrap().success());
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_backup_may_promise_its_users_something_and_is_then_the_same() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(2000, |sql| source.run(sql));
+    let (store, dsn, flag, log) = (lab.path("store"), source.dsn(), lab.path("pause"), lab.path("log"));
+    let soon = ["--before", "1s", "--canary-rate", "400", "--min-rate", "1M"];
+    let promised = ["--max-p99-toll", "50%", "--log", &log];
+    let options =
+        [&["backup", "--server", &dsn, "--to", &store, "--json"], &soon[..], &promised[..]].concat();
+    let taken = json(lab.toll(&options));
+    let promise = &taken["promise"];
+    assert_eq!(promise["max_p99_toll_pct"], 50.0, "{taken}");
+    // Of the dump's bytes, those of its tables went through the gate.
+    let (moved, bytes) = (promise["bytes"].as_u64().unwrap(), taken["bytes"].as_u64().unwrap());
+    assert!(moved > bytes / 2 && moved <= bytes, "{moved} of {bytes}");
+    assert!(promise["canary"]["questions"].as_u64().unwrap() >= 250, "{taken}");
+    assert!(!std::fs::read_to_string(&log).unwrap().is_empty());
+    // The same bytes as without: no piece is new.
+    let plain = json(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--json"]));
+    assert_eq!((&plain["stored"]["new_pieces"], &plain["promise"]), (&0.into(), &serde_json::Value::Null));
+
+    // One that is paused by hand can still be ended, and is no backup then.
+    std::fs::write(&flag, "").unwrap();
+    let paused = [&options[..], &["--flag-file", &flag]].concat();
+    let child = lab.spawn(&paused);
+    crate::until("the throttle is at work", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.contains("by-hand"))
+    });
+    lab.signal(&child, "INT");
+    let ended = child.wait_with_output().unwrap();
+    assert!(!ended.status.success());
+    assert_eq!(whole_backups(&lab, &store), 2);
+    let alone = lab.toll(&["backup", "--server", &dsn, "--to", &store, "--flag-file", &flag]);
+    assert!(said(&alone).contains("what is promised? --max-p99-toll"), "{}", said(&alone));
+    lab.assert_nothing_left();
+}

@@ -27,6 +27,7 @@ pub fn json(taken: &Taken) -> Result<String> {
         "store_retries": taken.retries,
         "warnings": taken.warnings,
         "cost": taken.cost,
+        "promise": taken.promise,
     });
     Ok(serde_json::to_string_pretty(&value)?)
 }
@@ -77,6 +78,9 @@ pub fn text(taken: &Taken) {
     }
     if taken.retries > 0 {
         show!("  the store had to be asked again {}", counted(taken.retries, "time"));
+    }
+    if let Some(promise) = &taken.promise {
+        tell!("{}", promise.told());
     }
     for warning in &taken.warnings {
         tell!("toll: {warning}");
