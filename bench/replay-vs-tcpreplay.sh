@@ -20,7 +20,7 @@ need tcpreplay tcpdump ip python3
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
 
 send=toll-bench-$$-send receive=toll-bench-$$-receive device=link0
-memory=$(mktemp -d /dev/shm/toll-bench.XXXXXX)
+memory=$(mktemp -d -p /dev/shm)
 remove() { ip netns del $send 2>/dev/null || true; ip netns del $receive 2>/dev/null || true; rm -rf "$memory"; }
 trap 'remove; cleanup' EXIT
 for ns in $send $receive; do

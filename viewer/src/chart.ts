@@ -33,12 +33,19 @@ export function base(c: Colours): EChartsCoreOption {
     backgroundColor: 'transparent',
     textStyle: { fontFamily: FONT, color: c.text, fontSize: 12 },
     tooltip: {
-      confine: true,
-      backgroundColor: c.ground,
-      borderColor: c.line,
-      textStyle: { color: c.text, fontSize: 12 },
+      ...tipLook(c),
       axisPointer: { lineStyle: { color: c.soft }, label: { show: false } },
     },
+  };
+}
+
+/** The box of a tooltip. */
+export function tipLook(c: Colours) {
+  return {
+    confine: true,
+    backgroundColor: c.ground,
+    borderColor: c.line,
+    textStyle: { color: c.text, fontSize: 12 },
   };
 }
 

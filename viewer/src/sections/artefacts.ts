@@ -1,6 +1,6 @@
 // What did each arm leave behind: how much, how fast, and what is in it?
 
-import { axisLook, tip } from '../chart';
+import { axisLook, tip, tipLook } from '../chart';
 import { analysed, type Page, type Run } from '../data';
 import { el, tableElement, type Table } from '../dom';
 import { Figure } from '../figure';
@@ -168,10 +168,7 @@ export function artefactSection(page: Page): HTMLElement {
         },
         tooltip: {
           trigger: 'item',
-          confine: true,
-          backgroundColor: c.ground,
-          borderColor: c.line,
-          textStyle: { color: c.text, fontSize: 12 },
+          ...tipLook(c),
           formatter: (hit: { dataIndex: number; seriesIndex: number }) => {
             const a = fast.find(
               a => a.arm === arms[hit.dataIndex] && a.run === runsOf(fast)[hit.seriesIndex],

@@ -2,7 +2,7 @@
 //
 // Draws what the data describe: it knows five kinds of chart and no scenario.
 
-import { axisLook, slider, tip } from '../chart';
+import { axisLook, slider, tip, tipLook } from '../chart';
 import { analysed, type Axis, type Chart, type Page } from '../data';
 import { choices, el, slug, tableElement, type Table } from '../dom';
 import { Figure } from '../figure';
@@ -175,10 +175,7 @@ function option(chart: Chart, shown: boolean[], c: Colours) {
         : [],
     tooltip: {
       trigger: 'axis',
-      confine: true,
-      backgroundColor: c.ground,
-      borderColor: c.line,
-      textStyle: { color: c.text, fontSize: 12 },
+      ...tipLook(c),
       axisPointer: { type: bars ? 'shadow' : 'line', lineStyle: { color: c.soft }, label: { show: false } },
       formatter: (
         hits: {

@@ -1,6 +1,6 @@
 // What is each arm's toll on each outcome that matters, how sure is it, and what is the verdict?
 
-import { axisLook, tip } from '../chart';
+import { axisLook, tip, tipLook } from '../chart';
 import { analysed, armNames, definition, judgedBy, type Outcome, type Page } from '../data';
 import { el, type Table } from '../dom';
 import { Figure } from '../figure';
@@ -116,10 +116,7 @@ export function forestSection(page: Page): HTMLElement {
         })),
         tooltip: {
           trigger: 'item',
-          confine: true,
-          backgroundColor: c.ground,
-          borderColor: c.line,
-          textStyle: { color: c.text, fontSize: 12 },
+          ...tipLook(c),
           formatter: (hit: { seriesIndex: number; dataIndex: number }) => {
             const row = panels[Math.floor(hit.seriesIndex / 2)]?.rows[hit.dataIndex];
             if (!row) return '';

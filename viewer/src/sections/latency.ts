@@ -1,6 +1,6 @@
 // How are response times distributed, out to the rarest?
 
-import { axisLook, tip } from '../chart';
+import { axisLook, tip, tipLook } from '../chart';
 import { analysed, armNames, type Page } from '../data';
 import { choices, el, type Table } from '../dom';
 import { Figure } from '../figure';
@@ -120,10 +120,7 @@ export function latencySection(page: Page): HTMLElement {
         },
         tooltip: {
           trigger: 'axis',
-          confine: true,
-          backgroundColor: c.ground,
-          borderColor: c.line,
-          textStyle: { color: c.text, fontSize: 12 },
+          ...tipLook(c),
           axisPointer: { type: 'line', lineStyle: { color: c.soft } },
           formatter: (hits: { axisValue: number }[]) => {
             const q = 1 - 1 / (hits[0]?.axisValue ?? 2);

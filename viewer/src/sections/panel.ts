@@ -1,6 +1,6 @@
 // How is one panel of a timeline drawn, over the arms' stretches and the stalls?
 
-import { axisLook, slider, tip } from '../chart';
+import { axisLook, slider, tip, tipLook } from '../chart';
 import type { Panel, Span } from '../data';
 import { choices, type Table } from '../dom';
 import { Figure } from '../figure';
@@ -96,10 +96,7 @@ export function panelFigure(view: View, panel: Panel, prefix: string, at: number
         ],
         tooltip: {
           trigger: 'axis',
-          confine: true,
-          backgroundColor: c.ground,
-          borderColor: c.line,
-          textStyle: { color: c.text, fontSize: 12 },
+          ...tipLook(c),
           axisPointer: { type: 'line', lineStyle: { color: c.soft }, label: { show: false } },
           formatter: (hits: { seriesIndex: number; value: [number, number | null] }[]) => {
             const lines = hits.filter(hit => hit.seriesIndex >= 2);

@@ -2,7 +2,7 @@
 //
 // Draws what the analysis found: which arm is beaten by which is not judged here.
 
-import { axisLook, tip } from '../chart';
+import { axisLook, tip, tipLook } from '../chart';
 import { analysed, definition, type Page, type Result } from '../data';
 import { choices, el, type Table } from '../dom';
 import { Figure } from '../figure';
@@ -159,10 +159,7 @@ function option(points: Point[], { x, y }: { x: number; y: number }, words: Word
     },
     tooltip: {
       trigger: 'item',
-      confine: true,
-      backgroundColor: c.ground,
-      borderColor: c.line,
-      textStyle: { color: c.text, fontSize: 12 },
+      ...tipLook(c),
       formatter: (hit: { value: number[] }) => {
         const p = points[hit.value[6] ?? 0];
         if (!p) return '';

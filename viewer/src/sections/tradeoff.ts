@@ -1,6 +1,6 @@
 // What does each arm catch, and what does it cost?
 
-import { axisLook, tip } from '../chart';
+import { axisLook, tip, tipLook } from '../chart';
 import {
   analysed,
   definition,
@@ -167,10 +167,7 @@ export function tradeoffSection(page: Page): HTMLElement {
         },
         tooltip: {
           trigger: 'item',
-          confine: true,
-          backgroundColor: c.ground,
-          borderColor: c.line,
-          textStyle: { color: c.text, fontSize: 12 },
+          ...tipLook(c),
           formatter: (hit: { value: number[] }) => {
             const p = points[hit.value[6] ?? 0];
             if (!p) return '';

@@ -14,6 +14,7 @@ mod setup;
 mod spread;
 mod sweep;
 mod times;
+mod wishes;
 
 pub use again::again;
 pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
@@ -21,48 +22,17 @@ pub use chosen::{apply, expected_round_s, expected_s, long_titles, noise_tells, 
 pub use hidden::{check_whole, hidden};
 pub use spread::spread;
 pub use times::{LONGEST_CHOSEN_S, Times};
+pub use wishes::Wishes;
 
 use crate::catalogue::CATALOGUE;
 use crate::clock;
 use crate::scenario::{
-    Arm, Ends, Percent, Profile, Rate, Scenario, Seconds, Subject, Sweep, Workload as Written, check_load,
-    check_rate,
+    Arm, Ends, Percent, Profile, Rate, Scenario, Subject, Sweep, Workload as Written, check_load, check_rate,
 };
 use crate::treatment::{Definitions, Fill};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Contrast, FORMAT, Plan, Workload};
-
-/// What the command line asks for; `None`: as the scenario says.
-#[derive(Debug, Clone, Default)]
-pub struct Wishes {
-    pub profile: Option<String>,
-    pub driver: Option<String>,
-    /// Arms by name; the baseline is added when it is missing.
-    pub arms: Option<Vec<String>>,
-    /// All of the run, from its pilot to its last window.
-    pub time: Option<Seconds>,
-    /// An effect that is to be found, percent.
-    pub find_pct: Option<f64>,
-    /// Parts over so long a time.
-    pub spread: Option<Seconds>,
-    pub rounds: Option<u32>,
-    pub window: Option<Seconds>,
-    pub settle: Option<Seconds>,
-    pub gap: Option<Seconds>,
-    pub rows: Option<u64>,
-    pub threads: Option<u32>,
-    pub tables: Option<u32>,
-    pub table_rows: Option<u64>,
-    /// Of the size of the recipe's data.
-    pub scale: Option<f64>,
-    pub seed: Option<u64>,
-    pub early_stop: bool,
-    /// Every arm again at these percents of capacity.
-    pub sweep: Option<Vec<u32>>,
-    /// In the place of the scenario's shares of capacity, events a second.
-    pub rates: Vec<f64>,
-}
 
 /// All that can be settled without a server.
 #[derive(Debug, Clone)]
@@ -393,6 +363,7 @@ fn without_reference(arms: &mut [toll_record::Arm]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Seconds;
 
     fn scenario() -> Scenario {
         Scenario::load("tcpdump-impact").unwrap().0

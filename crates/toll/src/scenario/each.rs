@@ -1,38 +1,14 @@
 //! How does one arm as written stand for many that differ in a word or two?
+//!
+//! `each = { set = ["http", "skype"], mbps = ["100", "200"] }` is an arm for each combination, `{set}` and `{mbps}`
+//! put in wherever the arm says so, the last changing fastest.
 
+use super::in_order::InOrder;
 use super::{Arm, Member};
 use anyhow::ensure;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use std::fmt;
-
-/// `each = { set = ["http", "skype"], mbps = ["100", "200"] }`: an arm for each combination, `{set}` and `{mbps}` put
-/// in wherever the arm says so. In the order of the file, the last changing fastest.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Each(Vec<(String, Vec<String>)>);
 
 /// A matrix of more arms is a mistake: no run would come to an end.
 const MOST: usize = 2_000;
-
-impl<'de> Deserialize<'de> for Each {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Each;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("names with lists of texts: { mbps = [\"100\", \"200\"] }")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Each, A::Error> {
-                let mut lists = Vec::new();
-                while let Some(list) = map.next_entry()? {
-                    lists.push(list);
-                }
-                Ok(Each(lists))
-            }
-        }
-        deserializer.deserialize_map(InOrder)
-    }
-}
 
 /// The arm itself, or an arm for each combination.
 ///
@@ -53,7 +29,7 @@ pub fn expanded(arm: Arm) -> anyhow::Result<Vec<Arm>> {
             arm.name
         );
     }
-    let mut arms = vec![Arm { each: Each::default(), ..arm }];
+    let mut arms = vec![Arm { each: InOrder::default(), ..arm }];
     for (key, list) in &lists {
         let put_in = |arm: &Arm| list.iter().map(|value| with(arm.clone(), key, value)).collect::<Vec<_>>();
         arms = arms.iter().flat_map(put_in).collect();

@@ -19,7 +19,7 @@ use rows::Writer;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use tables::TABLES;
-use text::Library;
+use text::Lexicon;
 use toll_load::{Connection, Target};
 use toll_record::DataSetup;
 
@@ -58,7 +58,7 @@ fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
         connection.exec_drop(&create).with_context(|| format!("the server refused `{create}`"))?;
     }
     let scale = scale(data);
-    let library = Library::of(data.seed);
+    let lexicon = Lexicon::of(data.seed);
     let bar = indicatif::ProgressBar::new(all_rows(scale));
     let mut largest_first: Vec<usize> = (0..TABLES.len()).collect();
     largest_first.sort_by_key(|&i| std::cmp::Reverse(TABLES[i].bytes()));
@@ -70,7 +70,7 @@ fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(&number) = largest_first.get(next.fetch_add(1, Relaxed)) {
-                    let filled = fill(target, Writer::new(&library, data.seed, scale, number), &stop, &bar);
+                    let filled = fill(target, Writer::new(&lexicon, data.seed, scale, number), &stop, &bar);
                     if let Err(error) = filled {
                         stop.store(true, Relaxed);
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_rows_and_another_one_others() {
         let rows = |seed: u64, number: usize| {
-            let library = Library::of(seed);
-            let mut writer = Writer::new(&library, seed, 0.0005, number);
+            let lexicon = Lexicon::of(seed);
+            let mut writer = Writer::new(&lexicon, seed, 0.0005, number);
             let mut out = Vec::new();
             while !writer.is_done() {
                 writer.put(&mut out);

@@ -3,7 +3,7 @@
 //! All of a table's rows come from one stream of the seed's, in the order of their numbers.
 
 use super::tables::{TABLES, Table};
-use super::text::{Library, Vocabulary};
+use super::text::{Lexicon, Vocabulary};
 use std::io::Write;
 use toll_load::mix::Rng;
 
@@ -41,7 +41,7 @@ pub enum Value {
 
 /// Writes the rows of one table, one after the other.
 pub struct Writer<'a> {
-    library: &'a Library,
+    lexicon: &'a Lexicon,
     pub table: &'static Table,
     rng: Rng,
     scale: f64,
@@ -59,10 +59,10 @@ const STREAM: u64 = 1_000;
 
 impl<'a> Writer<'a> {
     /// Of the table with that number, counted from 0.
-    pub fn new(library: &'a Library, seed: u64, scale: f64, number: usize) -> Self {
+    pub fn new(lexicon: &'a Lexicon, seed: u64, scale: f64, number: usize) -> Self {
         let table = &TABLES[number];
         let rng = Rng::new(seed, STREAM + number as u64);
-        Self { library, table, rng, scale, rows: table.rows(scale), done: 0 }
+        Self { lexicon, table, rng, scale, rows: table.rows(scale), done: 0 }
     }
 
     pub fn is_done(&self) -> bool {
@@ -72,7 +72,7 @@ impl<'a> Writer<'a> {
     /// Appends the next row, `(1,'...',...)`.
     pub fn put(&mut self, out: &mut Vec<u8>) {
         self.done += 1;
-        let language = self.library.any(&mut self.rng);
+        let language = self.lexicon.any(&mut self.rng);
         for (i, column) in self.table.columns.iter().enumerate() {
             out.push(if i == 0 { b'(' } else { b',' });
             self.value(out, column.value, language);
@@ -106,7 +106,7 @@ impl<'a> Writer<'a> {
 
     /// Between quotes.
     fn text(&mut self, out: &mut Vec<u8>, value: Value, language: &Vocabulary) {
-        let own = self.library.own();
+        let own = self.lexicon.own();
         let rng = &mut self.rng;
         match value {
             Value::OneOf(choices) => {

@@ -96,9 +96,9 @@ static LANGUAGES: [Sounds; 8] = [
 const FACES: [&str; 8] = ["😀", "😂", "👍", "🎉", "❤️", "🤔", "🙏", "🇫🇷"];
 
 /// The vocabularies of all languages.
-pub struct Library(Vec<Vocabulary>);
+pub struct Lexicon(Vec<Vocabulary>);
 
-impl Library {
+impl Lexicon {
     pub fn of(seed: u64) -> Self {
         let of = |(i, sounds)| Vocabulary::of(sounds, &mut Rng::new(seed, STREAM + i as u64));
         Self(LANGUAGES.iter().enumerate().map(of).collect())
@@ -248,12 +248,12 @@ mod tests {
 
     #[test]
     fn words_are_as_frequent_as_zipf_says() {
-        let library = Library::of(1);
+        let lexicon = Lexicon::of(1);
         let mut rng = Rng::new(7, 7);
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         const DRAWS: u32 = 400_000;
         for _ in 0..DRAWS {
-            *counts.entry(library.own().word(&mut rng)).or_default() += 1;
+            *counts.entry(lexicon.own().word(&mut rng)).or_default() += 1;
         }
         let mut counts: Vec<u32> = counts.into_values().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
@@ -267,10 +267,10 @@ mod tests {
 
     #[test]
     fn text_is_utf8_of_all_lengths_and_needs_no_escape() {
-        let library = Library::of(5);
+        let lexicon = Lexicon::of(5);
         let mut rng = Rng::new(5, 1);
         let mut out = Vec::new();
-        for language in &library.0 {
+        for language in &lexicon.0 {
             language.html(&mut out, &mut rng, 20_000);
             language.prose(&mut out, &mut rng, 5_000);
         }
