@@ -1,7 +1,7 @@
-//! How do packets leave a host, at the times that were asked for?
+//! How do packets leave a host at the times that were asked for, and what is said on a server's sockets?
 //!
-//! The only room with `unsafe`: packet sockets and the kernel's own structures for them. Never opens a
-//! capture file and never decides what is sent, nor at which rate.
+//! The only room with `unsafe`: packet sockets, programs in the kernel, and the kernel's own structures for both.
+//! Never opens a capture file and never decides what is sent, nor at which rate.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -11,6 +11,7 @@ mod device;
 mod pace;
 mod replay;
 mod sender;
+pub mod sockets;
 
 pub use account::{Account, WindowError};
 pub use device::{Counters, Device, DeviceError};

@@ -111,7 +111,18 @@ impl Chunks {
             .context("cannot start a thread to write with")?;
         let current = Chunk::new(chunk_bytes);
         let account = Account::default();
-        Ok(Self { current, full, free, done, made: 1, bound, chunk_bytes, held_since_ns: None, account, shared })
+        Ok(Self {
+            current,
+            full,
+            free,
+            done,
+            made: 1,
+            bound,
+            chunk_bytes,
+            held_since_ns: None,
+            account,
+            shared,
+        })
     }
 
     /// The chunk being filled: append an item to it, then say [`end_item`](Self::end_item).
@@ -187,7 +198,9 @@ impl Chunks {
                 Ok(()) => return self.check(),
                 // A panic; its message is on standard error.
                 Err(RecvTimeoutError::Disconnected) => bail!("the thread that writes has ended by itself"),
-                Err(RecvTimeoutError::Timeout) if patience.is_over(&self.shared) => return Err(self.give_up()),
+                Err(RecvTimeoutError::Timeout) if patience.is_over(&self.shared) => {
+                    return Err(self.give_up());
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }

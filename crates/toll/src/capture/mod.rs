@@ -5,4 +5,5 @@
 
 pub mod chunks;
 pub mod output;
+pub mod sockets;
 pub mod tap;
