@@ -19,4 +19,5 @@ pub mod pcap;
 pub mod profile;
 mod room;
 mod side;
+mod spoken;
 mod stream;
