@@ -9,6 +9,8 @@ use crate::mysql::{self, Context, Session, Workspace};
 use crate::pcap::{Format, Frame, InputError, Reader};
 use crate::room::Room;
 use crate::side::{Hole, Side};
+use crate::spoken::Sockets;
+pub use crate::spoken::{Said, Spoken};
 use crate::stream::{self, Listener, Outcome, Streams};
 use std::net::IpAddr;
 
@@ -101,12 +103,13 @@ impl Limits {
     }
 }
 
-/// Turns the frames of one capture into events. `Send`: one for each thread, see [`Shard`].
+/// Turns the frames of one capture, or the calls on a server's sockets, into events. `Send`: one for each thread, see [`Shard`].
 pub struct Decoder {
     ports: Ports,
     servers: Vec<Address>,
     shard: Shard,
     streams: Streams<Endpoints, Session>,
+    sockets: Sockets,
     limits: mysql::Limits,
     workspace: Workspace,
     ledger: Ledger,
@@ -119,6 +122,7 @@ impl Decoder {
             servers: config.servers.iter().map(|&ip| Address::from(ip)).collect(),
             shard: Shard { index: config.shard.index, of: config.shard.of.max(1) },
             streams: Streams::new(config.limits.of_streams()),
+            sockets: Sockets::new(config.limits.connections),
             limits: config.limits.of_sessions(),
             workspace: Workspace::new(Room::new(config.limits.total)),
             ledger: Ledger::default(),
@@ -156,6 +160,17 @@ impl Decoder {
         }
         self.ledger.frames.read += 1;
         self.ledger.bytes.frames += frame.bytes.len() as u64;
+    }
+
+    /// Takes what the next call on a socket of a server moved; events that it completes go to `sink`. Ports and
+    /// addresses of the configuration do not count. The ledger counts such calls as frames.
+    #[inline]
+    pub fn spoken<S: Sink + ?Sized>(&mut self, said: &Spoken<'_>, sink: &mut S) {
+        if self.shard.of > 1 && shard_of(said.hash(), self.shard.of) != self.shard.index {
+            return;
+        }
+        let Decoder { sockets, limits, workspace, ledger, .. } = self;
+        sockets.spoken(said, &mut Context { sink, ledger, limits, workspace });
     }
 
     /// The streams, and what their sessions need while they are read.
@@ -201,8 +216,10 @@ impl Decoder {
 
     /// Gives up what is still awaited and hands over the commands that were in flight.
     pub fn finish<S: Sink + ?Sized>(&mut self, sink: &mut S) {
-        let (streams, mut context) = self.parts(sink);
+        let Decoder { streams, sockets, limits, workspace, ledger, .. } = self;
+        let mut context = Context { sink, ledger, limits, workspace };
         streams.finish(&mut context);
+        sockets.finish(&mut context);
     }
 
     /// Adds up only after [`finish`](Self::finish).

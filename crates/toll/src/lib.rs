@@ -10,6 +10,7 @@
 pub mod analyse;
 mod artefacts;
 mod backup;
+pub mod capture;
 pub mod catalogue;
 mod child;
 pub mod cli;

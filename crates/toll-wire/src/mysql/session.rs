@@ -95,6 +95,17 @@ impl Session {
         }
     }
 
+    /// What comes next was said inside TLS: the login, unless that was missed.
+    pub(crate) fn deciphered<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        if self.phase == Phase::Encrypted {
+            if self.greeting.is_some() {
+                self.phase = Phase::Greeted;
+            } else {
+                self.join_midway(context);
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn bytes<S: Sink + ?Sized>(
         &mut self,

@@ -10,6 +10,7 @@ pub struct Preset {
 pub const PRESETS: &[Preset] = &[
     Preset { name: "tcpdump-impact", text: include_str!("../../../../scenarios/tcpdump-impact.toml") },
     Preset { name: "socket-vs-tcp", text: include_str!("../../../../scenarios/socket-vs-tcp.toml") },
+    Preset { name: "unix-socket", text: include_str!("../../../../scenarios/unix-socket.toml") },
     Preset { name: "durability", text: include_str!("../../../../scenarios/durability.toml") },
     Preset { name: "backup-load", text: include_str!("../../../../scenarios/backup-load.toml") },
     Preset { name: "backup-users", text: include_str!("../../../../scenarios/backup-users.toml") },

@@ -43,7 +43,7 @@ impl Local {
     }
 
     /// Server processes of this host.
-    fn all() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl Iterator<Item = Self> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         pids.filter_map(Self::of_server)

@@ -1,0 +1,417 @@
+//! What runs in the kernel at each call of the server on a socket? Written with [`Assembler`], loaded elsewhere.
+//!
+//! A call is looked at when its bytes have moved. What is not the server's, failed, or is on no client's connection
+//! ends after a few instructions. The rest becomes one record (`record.rs`), cut to length here. A server reads the four
+//! bytes before each command by a call of their own; these wait in the connection's entry and go with the bytes of the
+//! next call: a query is two records.
+//!
+//! Written here is what all have in common, and what runs at the tracepoints of all system calls; at those of sockets:
+//! `at_socket.rs`.
+
+mod at_socket;
+mod connection;
+mod inside_tls;
+
+pub use at_socket::{View, at_socket};
+pub use inside_tls::{CALL, begins as at_begin_of_tls, returns as at_return_of_tls};
+
+use super::asm::{Assembler, Helper, Label, Op, Reg, Size, When};
+use super::record::layout::{AFTER, AT, DATA, HEAD, KEPT, KIND, LENGTH, POSITION, SOCKET, TIME};
+use super::record::{CLIENT, Keep, PIECE, SERVER};
+use Reg::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
+use Size::{Eight, Four};
+
+// What is kept of a connection, by the socket's cookie or, at the tracepoints of all system calls, by descriptor.
+/// The socket's number, 0 where it is none of a client's, [`LISTENING`] where clients come in.
+const ENTRY_SOCKET: i16 = 0;
+/// Four bytes that wait for the next call, and in the upper half a 1; or 0.
+const ENTRY_HEAD: i16 = 8;
+/// Bytes that each side has said.
+const ENTRY_CLIENT: i16 = 16;
+const ENTRY_SERVER: i16 = 24;
+pub const ENTRY: usize = 32;
+pub const LISTENING: u64 = u64::MAX;
+
+/// Room of a CPU in which a program writes down a record: what it has counted, then the record.
+pub const ROOM: usize = (COUNTS + DATA as usize + PIECE).next_multiple_of(64);
+pub const COUNTS: usize = 64;
+/// Records written down, and those of them for which there was no room in the ring.
+pub const PASSED: usize = 0;
+pub const LOST: usize = 8;
+/// The same, from where the record begins.
+const PASSED_BEFORE: i16 = PASSED as i16 - COUNTS as i16;
+const LOST_BEFORE: i16 = LOST as i16 - COUNTS as i16;
+/// Somebody is at work in the room.
+const TAKEN_BEFORE: i16 = 16 - COUNTS as i16;
+
+/// MSG_PEEK: what it returns will be read once more.
+const PEEK: i32 = libc::MSG_PEEK;
+/// BPF_RB_NO_WAKEUP: whoever reads the ring looks by itself.
+const NO_WAKEUP: i32 = 1;
+
+// Places in the frame of a program.
+const DESCRIPTOR: i16 = -8;
+const BUFFER: i16 = -16;
+const ASKED: i16 = -24;
+const FLAGS: i16 = -32;
+const FIRST: i16 = -40;
+const KEPT_HERE: i16 = -48;
+const CPU: i16 = -56;
+const REGISTERS: i16 = -136;
+
+/// Where this machine's system calls have their arguments (struct pt_regs), and their numbers.
+#[derive(Debug)]
+pub struct Abi {
+    pub first: i16,
+    pub second: i16,
+    pub third: i16,
+    pub fourth: i16,
+    pub number: i16,
+    pub result: i16,
+    pub send: i32,
+    pub receive: i32,
+    pub accept: i32,
+    pub accept4: i32,
+    pub close: i32,
+    pub read: i32,
+    pub write: i32,
+}
+
+/// `None`: a machine on which this was never tried.
+pub static ABI: Option<Abi> = if cfg!(target_arch = "x86_64") {
+    Some(Abi {
+        first: 112,
+        second: 104,
+        third: 96,
+        fourth: 56,
+        number: 120,
+        result: 80,
+        send: 44,
+        receive: 45,
+        accept: 43,
+        accept4: 288,
+        close: 3,
+        read: 0,
+        write: 1,
+    })
+} else {
+    None
+};
+
+/// What a program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    Sent,
+    Received,
+    Accepted,
+    Closed,
+}
+
+/// What all programs know as constants.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    pub abi: &'a Abi,
+    pub server: i32,
+    pub keep: Keep,
+    /// Descriptors of the maps: what is kept of connections, and the ring.
+    pub entries: i32,
+    pub ring: i32,
+    /// And of the one with a room for each CPU, this program's own: it may be interrupted by another.
+    pub rooms: i32,
+}
+
+/// A program, and where all its ways end.
+struct Writer<'a> {
+    asm: Assembler,
+    out: Label,
+    /// Where the ways end on which the room has to be given back.
+    leave: Option<Label>,
+    scene: Scene<'a>,
+    /// Bits that all its records bear in their kind.
+    mark: u8,
+}
+
+impl<'a> Writer<'a> {
+    fn new(scene: Scene<'a>, mark: u8) -> Self {
+        let mut asm = Assembler::default();
+        let out = asm.label();
+        Self { asm, out, leave: None, scene, mark }
+    }
+
+    fn finish(mut self) -> Option<Vec<u64>> {
+        if let Some(leave) = self.leave {
+            self.asm.place(leave);
+            self.asm.store_constant(Eight, R7, TAKEN_BEFORE, 0);
+        }
+        self.asm.place(self.out);
+        self.asm.exit();
+        self.asm.finish()
+    }
+}
+
+/// For the tracepoint at which every system call of the host returns: (registers, result).
+pub fn at_return_of_all(scene: Scene<'_>) -> Option<Vec<u64>> {
+    let abi = scene.abi;
+    let mut writer = Writer::new(scene, 0);
+    writer.asm.copy(R6, R1);
+    writer.of_the_server();
+    writer.asm.load(Eight, R8, R6, 8);
+    writer.read_registers();
+    writer.asm.load(Eight, R6, Frame, REGISTERS + abi.number - abi.fourth);
+    let calls = [
+        (abi.send, Act::Sent),
+        (abi.receive, Act::Received),
+        (abi.accept, Act::Accepted),
+        (abi.accept4, Act::Accepted),
+    ];
+    for (number, act) in calls {
+        let next = writer.asm.label();
+        writer.asm.jump_if(When::NotEqual, R6, number, next);
+        writer.has_succeeded(act);
+        writer.act(act);
+        // What was received ends in a loop, of which every way leads out.
+        if act != Act::Received {
+            let out = writer.out;
+            writer.asm.jump(out);
+        }
+        writer.asm.place(next);
+    }
+    writer.finish()
+}
+
+/// For the tracepoint at which every system call of the host begins: (registers, number).
+pub fn at_begin_of_all(scene: Scene<'_>) -> Option<Vec<u64>> {
+    let close = scene.abi.close;
+    let mut writer = Writer::new(scene, 0);
+    let out = writer.out;
+    writer.asm.copy(R6, R1);
+    writer.asm.load(Eight, R8, R6, 8);
+    writer.asm.jump_if(When::NotEqual, R8, close, out);
+    writer.of_the_server();
+    writer.read_registers();
+    writer.act(Act::Closed);
+    writer.finish()
+}
+
+impl Writer<'_> {
+    /// Ends where another process is at work.
+    fn of_the_server(&mut self) {
+        self.asm.call(Helper::ProcessAndThread);
+        self.asm.compute(Op::ShiftRight, R0, 32);
+        self.asm.jump_if(When::NotEqual, R0, self.scene.server, self.out);
+    }
+
+    /// r8: what the call returned.
+    fn has_succeeded(&mut self, act: Act) {
+        match act {
+            // Nothing moved, or an error.
+            Act::Sent | Act::Received => self.asm.jump_if(When::SignedAtMost, R8, 0, self.out),
+            Act::Accepted => self.asm.jump_if(When::SignedLess, R8, 0, self.out),
+            Act::Closed => {}
+        }
+    }
+
+    /// r6: the arguments of a tracepoint, of which the first points to registers of no known type.
+    fn read_registers(&mut self) {
+        let abi = self.scene.abi;
+        let asm = &mut self.asm;
+        asm.load(Eight, R3, R6, 0);
+        asm.compute(Op::Add, R3, i32::from(abi.fourth));
+        asm.address(R1, Frame, i32::from(REGISTERS));
+        asm.set(R2, i32::from(abi.number - abi.fourth) + 8);
+        asm.call(Helper::ReadKernel);
+        asm.jump_if(When::NotEqual, R0, 0, self.out);
+        for (register, place) in
+            [(abi.first, DESCRIPTOR), (abi.second, BUFFER), (abi.third, ASKED), (abi.fourth, FLAGS)]
+        {
+            asm.load(Eight, R1, Frame, REGISTERS + register - abi.fourth);
+            asm.store(Eight, Frame, place, R1);
+        }
+    }
+
+    /// The arguments are in the frame, the result in r8.
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Sent => self.said(SERVER),
+            Act::Received => self.said(CLIENT),
+            Act::Accepted => self.accepted(),
+            Act::Closed => self.closed(),
+        }
+    }
+
+    /// r0: the entry of the descriptor (or cookie) in the frame; jumps to `none` where there is none.
+    fn entry(&mut self, none: Label) {
+        let asm = &mut self.asm;
+        asm.address(R2, Frame, i32::from(DESCRIPTOR));
+        asm.map(R1, self.scene.entries);
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, none);
+    }
+
+    /// r7: where this CPU writes a record down.
+    fn room(&mut self) {
+        let asm = &mut self.asm;
+        asm.call(Helper::Cpu);
+        asm.store(Eight, Frame, CPU, R0);
+        asm.address(R2, Frame, i32::from(CPU));
+        asm.map(R1, self.scene.rooms);
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, self.out);
+        asm.address(R7, R0, COUNTS as i32);
+    }
+
+    /// Programs at tracepoints never run twice on a CPU at a time; those at a library's functions may, where one is
+    /// interrupted: the second finds no room, and its record is lost.
+    fn take_room(&mut self) {
+        let out = self.out;
+        let asm = &mut self.asm;
+        let (free, leave) = (asm.label(), asm.label());
+        asm.set(R1, 1);
+        asm.exchange(R7, TAKEN_BEFORE, R1);
+        asm.jump_if(When::Equal, R1, 0, free);
+        for count in [PASSED_BEFORE, LOST_BEFORE] {
+            asm.load(Eight, R1, R7, count);
+            asm.compute(Op::Add, R1, 1);
+            asm.store(Eight, R7, count, R1);
+        }
+        asm.jump(out);
+        asm.place(free);
+        self.leave = Some(leave);
+    }
+
+    /// By the descriptor in the frame.
+    fn said(&mut self, side: u8) {
+        let out = self.out;
+        if side == CLIENT {
+            let asm = &mut self.asm;
+            asm.load(Eight, R1, Frame, FLAGS);
+            asm.jump_if(When::AnyBit, R1, PEEK, out);
+        }
+        self.entry(out);
+        let asm = &mut self.asm;
+        asm.copy(R9, R0);
+        asm.load(Eight, R1, R9, ENTRY_SOCKET);
+        asm.jump_if(When::Equal, R1, 0, out);
+        self.heard(side);
+    }
+
+    /// r8: bytes that were moved, r9: the entry of the connection; buffer and length asked for are in the frame.
+    fn heard(&mut self, side: u8) {
+        let client = side == CLIENT;
+        let asm = &mut self.asm;
+        let (said, other) = if client { (ENTRY_CLIENT, ENTRY_SERVER) } else { (ENTRY_SERVER, ENTRY_CLIENT) };
+        asm.load(Eight, R1, R9, said);
+        asm.store(Eight, Frame, FIRST, R1);
+        asm.combine(Op::Add, R1, R8);
+        asm.store(Eight, R9, said, R1);
+        if client {
+            self.hold_back();
+        }
+        self.room();
+        if self.mark != 0 {
+            self.take_room();
+        }
+        let out = self.leave.unwrap_or(self.out);
+        let asm = &mut self.asm;
+        asm.load(Eight, R6, Frame, BUFFER);
+        asm.call(Helper::Now);
+        asm.store(Eight, R7, TIME, R0);
+        asm.load(Eight, R1, R9, ENTRY_SOCKET);
+        asm.store(Eight, R7, SOCKET, R1);
+        asm.load(Eight, R1, Frame, FIRST);
+        asm.store(Eight, R7, POSITION, R1);
+        asm.load(Eight, R1, R9, other);
+        asm.store(Eight, R7, AFTER, R1);
+        asm.store(Four, R7, LENGTH, R8);
+        let kind = i32::from(side | self.mark);
+        asm.store_constant(Four, R7, KIND, kind);
+        if client {
+            let none = asm.label();
+            asm.load(Eight, R1, R9, ENTRY_HEAD);
+            asm.jump_if(When::Equal, R1, 0, none);
+            asm.store(Four, R7, HEAD, R1);
+            asm.store_constant(Four, R7, KIND, kind | 4 << 8);
+            asm.store_constant(Eight, R9, ENTRY_HEAD, 0);
+            asm.place(none);
+        }
+        // From here on r9: where in the call the piece begins.
+        asm.set(R9, 0);
+        if client {
+            let again = self.asm.label();
+            self.asm.place(again);
+            self.asm.jump_if(When::AtLeast, R9, self.scene.keep.client as i32, out);
+            self.piece(PIECE as i32);
+            self.asm.store_constant(Four, R7, KIND, kind);
+            self.asm.compute(Op::Add, R9, PIECE as i32);
+            self.asm.jump(again);
+        } else {
+            self.piece(self.scene.keep.server as i32);
+        }
+    }
+
+    /// The four bytes before a command wait for the call that reads the rest.
+    fn hold_back(&mut self) {
+        let out = self.out;
+        let asm = &mut self.asm;
+        let go_on = asm.label();
+        asm.load(Eight, R1, R9, ENTRY_HEAD);
+        asm.jump_if(When::NotEqual, R1, 0, go_on);
+        asm.jump_if(When::NotEqual, R8, 4, go_on);
+        asm.load(Eight, R1, Frame, ASKED);
+        asm.jump_if(When::NotEqual, R1, 4, go_on);
+        asm.address(R1, R9, i32::from(ENTRY_HEAD));
+        asm.set(R2, 4);
+        asm.load(Eight, R3, Frame, BUFFER);
+        asm.call(Helper::ReadUser);
+        asm.jump_if(When::NotEqual, R0, 0, go_on);
+        asm.store_constant(Four, R9, ENTRY_HEAD + 4, 1);
+        asm.jump(out);
+        asm.place(go_on);
+    }
+
+    /// One record of up to `most` bytes. r6: the server's buffer, r7: the room, r8: length of the call, r9: from where.
+    fn piece(&mut self, most: i32) {
+        let out = self.leave.unwrap_or(self.out);
+        let asm = &mut self.asm;
+        let (fits, readable) = (asm.label(), asm.label());
+        asm.copy(R2, R8);
+        asm.combine(Op::Sub, R2, R9);
+        asm.jump_if(When::SignedAtMost, R2, 0, out);
+        asm.jump_if(When::AtMost, R2, most, fits);
+        asm.set(R2, most);
+        asm.place(fits);
+        asm.store(Four, R7, AT, R9);
+        asm.store(Four, R7, KEPT, R2);
+        asm.store(Eight, Frame, KEPT_HERE, R2);
+        asm.address(R1, R7, i32::from(DATA));
+        asm.copy(R3, R6);
+        asm.combine(Op::Add, R3, R9);
+        asm.call(Helper::ReadUser);
+        asm.jump_if(When::Equal, R0, 0, readable);
+        // Swapped out since: the record says that the bytes are missing.
+        asm.store_constant(Four, R7, KEPT, 0);
+        asm.store_constant(Eight, Frame, KEPT_HERE, 0);
+        asm.place(readable);
+        asm.load(Eight, R3, Frame, KEPT_HERE);
+        self.put();
+    }
+
+    /// The record in the room (r7), with r3 bytes after its head, into the ring.
+    fn put(&mut self) {
+        let asm = &mut self.asm;
+        let done = asm.label();
+        asm.load(Eight, R1, R7, PASSED_BEFORE);
+        asm.compute(Op::Add, R1, 1);
+        asm.store(Eight, R7, PASSED_BEFORE, R1);
+        asm.compute(Op::Add, R3, i32::from(DATA));
+        asm.map(R1, self.scene.ring);
+        asm.copy(R2, R7);
+        asm.set(R4, NO_WAKEUP);
+        asm.call(Helper::RingOutput);
+        asm.jump_if(When::Equal, R0, 0, done);
+        asm.load(Eight, R1, R7, LOST_BEFORE);
+        asm.compute(Op::Add, R1, 1);
+        asm.store(Eight, R7, LOST_BEFORE, R1);
+        asm.place(done);
+    }
+}

@@ -1,0 +1,391 @@
+//! How do bytes get from the tap's thread to a disk or a network without the tap ever waiting?
+//!
+//! In chunks of whole items, over a bounded queue, to a thread of its own. A chunk for which there is no room
+//! is dropped and counted. Buffers go round: once the queue has been full nothing is allocated any more.
+
+use super::output::Account;
+use anyhow::{Context, anyhow, bail};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A chunk that is not full is handed on after this time.
+const HELD_NS: u64 = 500_000_000;
+/// Room beyond a chunk's size for the item that fills it, so that buffers do not grow.
+const SLACK: usize = 320 << 10;
+/// At the end, a destination that has taken nothing for so long is given up.
+const GIVE_UP: Duration = Duration::from_secs(10);
+const NEVER: u64 = u64::MAX;
+
+/// Where chunks go. Runs on a thread of its own.
+pub trait Destination: Send {
+    /// Called once, before any chunk: what each file (or each stream) begins with.
+    ///
+    /// # Errors
+    /// Nothing can be written there.
+    fn begin(&mut self, header: &[u8]) -> anyhow::Result<()>;
+
+    /// Takes `items` whole items, seen from `first_ns` to `last_ns` (Unix time).
+    ///
+    /// # Errors
+    /// It cannot go on: said once. What it could not take is in [`lost`](Self::lost), also of chunks that come after.
+    fn chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> anyhow::Result<()>;
+
+    /// Items that got lost here: on the disk, in the network.
+    fn lost(&self) -> (u64, u64);
+
+    /// Bytes that came of those it took, where that is another number.
+    fn bytes_out(&self) -> Option<u64> {
+        None
+    }
+
+    /// Everything is out. `tail`: what the last file (or the stream) ends with.
+    ///
+    /// # Errors
+    /// It could not be written.
+    fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()>;
+}
+
+/// A bounded queue of chunks to a thread of its own.
+pub struct Chunks {
+    current: Chunk,
+    full: SyncSender<Message>,
+    free: Receiver<Chunk>,
+    done: Receiver<()>,
+    /// Buffers that exist, out of `bound` that may wait, one being filled and one being written.
+    made: usize,
+    bound: usize,
+    chunk_bytes: usize,
+    /// Since when the current chunk is known to wait.
+    held_since_ns: Option<u64>,
+    account: Account,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    items: u64,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+enum Message {
+    Chunk(Chunk),
+    End(Vec<u8>),
+}
+
+/// What the writer's thread tells.
+struct Shared {
+    /// Chunks that the destination has dealt with.
+    dealt_with: AtomicU64,
+    /// Items of these.
+    items: AtomicU64,
+    bytes: AtomicU64,
+    lost_disk: AtomicU64,
+    lost_network: AtomicU64,
+    first_loss_ns: AtomicU64,
+    last_loss_ns: AtomicU64,
+    error: Mutex<Option<anyhow::Error>>,
+}
+
+impl Chunks {
+    /// `bound`: chunks that may wait. `header`: what each file (or each stream) begins with.
+    ///
+    /// # Errors
+    /// The destination cannot begin, or there is no thread to be had.
+    pub fn start(
+        mut destination: Box<dyn Destination>,
+        header: &[u8],
+        chunk_bytes: usize,
+        bound: usize,
+    ) -> anyhow::Result<Self> {
+        destination.begin(header)?;
+        let bound = bound.max(1);
+        let (full, to_write) = sync_channel(bound);
+        let (give_back, free) = sync_channel(bound + 2);
+        let (ended, done) = sync_channel(1);
+        let shared = Arc::new(Shared::new(header.len() as u64));
+        let told = Arc::clone(&shared);
+        std::thread::Builder::new()
+            .name("toll-writer".into())
+            .spawn(move || {
+                write(&mut *destination, &to_write, &give_back, &told);
+                let _ = ended.send(());
+            })
+            .context("cannot start a thread to write with")?;
+        let current = Chunk::new(chunk_bytes);
+        let account = Account::default();
+        Ok(Self {
+            current,
+            full,
+            free,
+            done,
+            made: 1,
+            bound,
+            chunk_bytes,
+            held_since_ns: None,
+            account,
+            shared,
+        })
+    }
+
+    /// The chunk being filled: append an item to it, then say [`end_item`](Self::end_item).
+    #[inline]
+    pub fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.current.bytes
+    }
+
+    /// The buffer ends with a whole item, seen at `time_ns`. Hands the chunk on when it is full; when the queue is
+    /// full too, the chunk is dropped, and its items are counted and dated.
+    #[inline]
+    pub fn end_item(&mut self, time_ns: u64) {
+        let chunk = &mut self.current;
+        if chunk.items == 0 {
+            chunk.first_ns = time_ns;
+        }
+        chunk.items += 1;
+        chunk.last_ns = time_ns;
+        if chunk.bytes.len() >= self.chunk_bytes {
+            self.hand_on();
+        }
+    }
+
+    /// Hands on what has waited long enough.
+    pub fn flush(&mut self, now_ns: u64) {
+        if self.current.items == 0 {
+            self.held_since_ns = None;
+        } else if now_ns.saturating_sub(*self.held_since_ns.get_or_insert(now_ns)) >= HELD_NS {
+            self.hand_on();
+        }
+    }
+
+    /// # Errors
+    /// The destination cannot go on; said once.
+    pub fn check(&self) -> anyhow::Result<()> {
+        match self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds what became of the items so far.
+    pub fn account(&self, into: &mut Account) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        // Asked before losses are: what is dealt with in between counts as waiting still, not as written.
+        let dealt_with = read(&self.shared.items);
+        let given = self.account.items + self.current.items;
+        into.items += given;
+        into.waiting += (given - self.account.lost_queue).saturating_sub(dealt_with);
+        into.lost_queue += self.account.lost_queue;
+        into.bytes_written += read(&self.shared.bytes);
+        into.lost_disk += read(&self.shared.lost_disk);
+        into.lost_network += read(&self.shared.lost_network);
+        let own = self.account.first_loss_ns.zip(self.account.last_loss_ns);
+        let first = read(&self.shared.first_loss_ns);
+        let there = (first != NEVER).then(|| (first, read(&self.shared.last_loss_ns)));
+        for (first, last) in own.into_iter().chain(there) {
+            into.note_loss(first, last);
+        }
+    }
+
+    /// Hands on everything, and waits until it is out, as long as the destination moves. `tail`: what the last file
+    /// (or the stream) ends with.
+    ///
+    /// # Errors
+    /// The destination could not take it, or takes nothing any more.
+    pub fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        if self.current.items > 0 {
+            let last = std::mem::take(&mut self.current);
+            self.account.items += last.items;
+            self.send_patiently(Message::Chunk(last))?;
+        }
+        self.send_patiently(Message::End(tail.to_vec()))?;
+        let mut patience = Patience::new(&self.shared);
+        loop {
+            match self.done.recv_timeout(Duration::from_millis(50)) {
+                Ok(()) => return self.check(),
+                // A panic; its message is on standard error.
+                Err(RecvTimeoutError::Disconnected) => bail!("the thread that writes has ended by itself"),
+                Err(RecvTimeoutError::Timeout) if patience.is_over(&self.shared) => {
+                    return Err(self.give_up());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn send_patiently(&mut self, mut message: Message) -> anyhow::Result<()> {
+        let mut patience = Patience::new(&self.shared);
+        loop {
+            message = match self.full.try_send(message) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => message,
+            };
+            if patience.is_over(&self.shared) {
+                return Err(self.give_up());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What the destination has not dealt with by now is lost in the queue.
+    fn give_up(&mut self) -> anyhow::Error {
+        let dealt_with = self.shared.items.load(Ordering::Acquire);
+        let waiting = (self.account.items - self.account.lost_queue).saturating_sub(dealt_with);
+        self.account.lost_queue += waiting;
+        anyhow!(
+            "what was captured cannot be written: nothing was taken for {} s, and {waiting} packets still waited",
+            GIVE_UP.as_secs()
+        )
+    }
+
+    fn hand_on(&mut self) {
+        self.held_since_ns = None;
+        let Chunk { items, first_ns, last_ns, .. } = self.current;
+        self.account.items += items;
+        if !self.swap_with_a_free_one() {
+            self.account.lost_queue += items;
+            self.account.note_loss(first_ns, last_ns);
+            self.current.clear();
+        }
+    }
+
+    /// False: there is none, or no room in the queue.
+    fn swap_with_a_free_one(&mut self) -> bool {
+        let next = match self.free.try_recv() {
+            Ok(chunk) => chunk,
+            Err(_) if self.made < self.bound + 2 => {
+                self.made += 1;
+                Chunk::new(self.chunk_bytes)
+            }
+            Err(_) => return false,
+        };
+        let filled = std::mem::replace(&mut self.current, next);
+        match self.full.try_send(Message::Chunk(filled)) {
+            Ok(()) => true,
+            Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
+                // The spare one is given up again, the filled one is reused.
+                if let Message::Chunk(filled) = message {
+                    self.current = filled;
+                    self.made -= 1;
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Chunk {
+    fn new(chunk_bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(chunk_bytes + SLACK), ..Self::default() }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.items = 0;
+    }
+}
+
+impl Shared {
+    fn new(bytes: u64) -> Self {
+        Self {
+            dealt_with: AtomicU64::new(0),
+            items: AtomicU64::new(0),
+            bytes: AtomicU64::new(bytes),
+            lost_disk: AtomicU64::new(0),
+            lost_network: AtomicU64::new(0),
+            first_loss_ns: AtomicU64::new(NEVER),
+            last_loss_ns: AtomicU64::new(0),
+            error: Mutex::new(None),
+        }
+    }
+
+    fn fail(&self, error: anyhow::Error) {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// How long nothing has moved.
+struct Patience {
+    dealt_with: u64,
+    since: Instant,
+}
+
+impl Patience {
+    fn new(shared: &Shared) -> Self {
+        Self { dealt_with: shared.dealt_with.load(Ordering::Acquire), since: Instant::now() }
+    }
+
+    fn is_over(&mut self, shared: &Shared) -> bool {
+        let now = Self::new(shared);
+        if now.dealt_with != self.dealt_with {
+            *self = now;
+        }
+        self.since.elapsed() >= GIVE_UP
+    }
+}
+
+/// The writer's thread: until the end is said, or nobody is left to say it.
+fn write(
+    destination: &mut dyn Destination,
+    full: &Receiver<Message>,
+    give_back: &SyncSender<Chunk>,
+    shared: &Shared,
+) {
+    let mut lost_before = 0;
+    let (mut first_ns, mut last_ns) = (0, 0);
+    let mut date = |lost: u64, first_ns: u64, last_ns: u64| {
+        let newly = lost - lost_before;
+        if newly > 0 {
+            shared.first_loss_ns.fetch_min(first_ns, Ordering::AcqRel);
+            shared.last_loss_ns.fetch_max(last_ns, Ordering::AcqRel);
+        }
+        lost_before = lost;
+        newly
+    };
+    for message in full {
+        let mut chunk = match message {
+            Message::Chunk(chunk) => chunk,
+            Message::End(tail) => {
+                match destination.finish(&tail) {
+                    Ok(()) => tell_bytes(destination, tail.len(), shared),
+                    Err(error) => shared.fail(error),
+                }
+                date(tell_losses(destination, shared), first_ns, last_ns);
+                return;
+            }
+        };
+        (first_ns, last_ns) = (chunk.first_ns, chunk.last_ns);
+        if let Err(error) = destination.chunk(&chunk.bytes, chunk.items, first_ns, last_ns) {
+            shared.fail(error);
+        }
+        if date(tell_losses(destination, shared), first_ns, last_ns) < chunk.items {
+            tell_bytes(destination, chunk.bytes.len(), shared);
+        }
+        shared.items.fetch_add(chunk.items, Ordering::AcqRel);
+        shared.dealt_with.fetch_add(1, Ordering::AcqRel);
+        chunk.clear();
+        let _ = give_back.try_send(chunk);
+    }
+}
+
+/// So many bytes more were taken.
+fn tell_bytes(destination: &dyn Destination, taken: usize, shared: &Shared) {
+    match destination.bytes_out() {
+        Some(bytes) => shared.bytes.store(bytes, Ordering::Release),
+        None => _ = shared.bytes.fetch_add(taken as u64, Ordering::AcqRel),
+    }
+}
+
+fn tell_losses(destination: &dyn Destination, shared: &Shared) -> u64 {
+    let (disk, network) = destination.lost();
+    shared.lost_disk.store(disk, Ordering::Release);
+    shared.lost_network.store(network, Ordering::Release);
+    disk + network
+}
+
+#[cfg(test)]
+#[path = "chunks_tests.rs"]
+mod tests;
