@@ -10,7 +10,7 @@
 pub mod analyse;
 mod artefacts;
 mod backup;
-mod capture;
+pub mod capture;
 pub mod catalogue;
 mod child;
 pub mod cli;

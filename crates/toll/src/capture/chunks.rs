@@ -75,6 +75,7 @@ enum Message {
 struct Shared {
     /// Chunks that the destination has dealt with.
     dealt_with: AtomicU64,
+    /// Items of these.
     items: AtomicU64,
     bytes: AtomicU64,
     lost_disk: AtomicU64,
@@ -167,7 +168,11 @@ impl Chunks {
     /// Adds what became of the items so far.
     pub fn account(&self, into: &mut Account) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
-        into.items += self.account.items + self.current.items;
+        // Asked before losses are: what is dealt with in between counts as waiting still, not as written.
+        let dealt_with = read(&self.shared.items);
+        let given = self.account.items + self.current.items;
+        into.items += given;
+        into.waiting += (given - self.account.lost_queue).saturating_sub(dealt_with);
         into.lost_queue += self.account.lost_queue;
         into.bytes_written += read(&self.shared.bytes);
         into.lost_disk += read(&self.shared.lost_disk);
@@ -325,33 +330,37 @@ fn write(
     shared: &Shared,
 ) {
     let mut lost_before = 0;
+    let (mut first_ns, mut last_ns) = (0, 0);
+    let mut date = |lost: u64, first_ns: u64, last_ns: u64| {
+        let newly = lost - lost_before;
+        if newly > 0 {
+            shared.first_loss_ns.fetch_min(first_ns, Ordering::AcqRel);
+            shared.last_loss_ns.fetch_max(last_ns, Ordering::AcqRel);
+        }
+        lost_before = lost;
+        newly
+    };
     for message in full {
         let mut chunk = match message {
             Message::Chunk(chunk) => chunk,
             Message::End(tail) => {
                 match destination.finish(&tail) {
-                    Ok(()) => shared.bytes.fetch_add(tail.len() as u64, Ordering::AcqRel),
-                    Err(error) => {
-                        shared.fail(error);
-                        0
+                    Ok(()) => {
+                        shared.bytes.fetch_add(tail.len() as u64, Ordering::AcqRel);
                     }
-                };
-                tell_losses(destination, shared);
+                    Err(error) => shared.fail(error),
+                }
+                date(tell_losses(destination, shared), first_ns, last_ns);
                 return;
             }
         };
-        if let Err(error) = destination.chunk(&chunk.bytes, chunk.items, chunk.first_ns, chunk.last_ns) {
+        (first_ns, last_ns) = (chunk.first_ns, chunk.last_ns);
+        if let Err(error) = destination.chunk(&chunk.bytes, chunk.items, first_ns, last_ns) {
             shared.fail(error);
         }
-        let lost = tell_losses(destination, shared);
-        if lost > lost_before {
-            shared.first_loss_ns.fetch_min(chunk.first_ns, Ordering::AcqRel);
-            shared.last_loss_ns.fetch_max(chunk.last_ns, Ordering::AcqRel);
-        }
-        if lost - lost_before < chunk.items {
+        if date(tell_losses(destination, shared), first_ns, last_ns) < chunk.items {
             shared.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::AcqRel);
         }
-        lost_before = lost;
         shared.items.fetch_add(chunk.items, Ordering::AcqRel);
         shared.dealt_with.fetch_add(1, Ordering::AcqRel);
         chunk.clear();
@@ -365,3 +374,7 @@ fn tell_losses(destination: &dyn Destination, shared: &Shared) -> u64 {
     shared.lost_network.store(network, Ordering::Release);
     disk + network
 }
+
+#[cfg(test)]
+#[path = "chunks_tests.rs"]
+mod tests;
