@@ -9,6 +9,7 @@ use crate::mysql::{self, Context, Session, Workspace};
 use crate::pcap::{Format, Frame, InputError, Reader};
 use crate::room::Room;
 use crate::side::{Hole, Side};
+pub use crate::spoken::{Said, Spoken};
 use crate::stream::{self, Listener, Outcome, Streams};
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! What did the packets and logs of a host say? Never reads a clock, file or socket.
+//! What did the packets, logs and streams of a host say? Never reads a clock, file or socket.
 
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -19,4 +19,6 @@ pub mod pcap;
 pub mod profile;
 mod room;
 mod side;
+mod spoken;
 mod stream;
+pub mod streamed;

@@ -10,7 +10,7 @@
 pub mod analyse;
 mod artefacts;
 mod backup;
-mod capture;
+pub mod capture;
 pub mod catalogue;
 mod child;
 pub mod cli;
@@ -26,6 +26,7 @@ mod opened;
 pub mod pcap;
 pub mod places;
 mod plan;
+pub mod receive;
 mod recorder;
 mod replay;
 pub mod report;

@@ -4,5 +4,7 @@
 //! thread that writes them. Never measures what that costs: arms of scenarios do.
 
 pub mod chunks;
+pub mod metrics;
 pub mod output;
+pub mod stream;
 pub mod tap;

@@ -14,6 +14,7 @@ mod list;
 mod load;
 mod login;
 mod pcap;
+mod receive;
 mod replay;
 pub mod report;
 mod run;
@@ -59,6 +60,7 @@ enum Verb {
     Digest(digest::Digest),
     /// Back up a server into a store, git or both; list, verify, restore and prune backups
     Backup(Box<backup::Backup>),
+    Receive(Box<receive::Receive>),
     Replay(replay::Replay),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
@@ -121,6 +123,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
+        Verb::Receive(arguments) => return receive::run(*arguments),
         Verb::Replay(arguments) => return replay::run(arguments),
         Verb::Throttle(arguments) => return throttle::run(*arguments),
         Verb::Report(arguments) => return report::run(&arguments),
