@@ -14,6 +14,8 @@ pub struct Device {
     pub is_up: bool,
     /// Frames on it begin with Ethernet's header.
     pub is_ethernet: bool,
+    /// What is sent on it comes back on it.
+    pub is_loopback: bool,
     /// Packets to elsewhere leave through it: other hosts are behind it.
     pub carries_default_route: bool,
 }
@@ -58,6 +60,7 @@ impl Device {
             mtu: number(about("mtu")?),
             is_up: flags & libc::IFF_UP as u32 != 0,
             is_ethernet,
+            is_loopback: flags & libc::IFF_LOOPBACK as u32 != 0,
             carries_default_route: default_routes().iter().any(|device| device == name),
         })
     }
@@ -130,7 +133,7 @@ mod tests {
     #[test]
     fn loopback_is_there_carries_no_default_route_and_counts() {
         let lo = Device::named("lo").unwrap();
-        assert!(lo.is_ethernet && !lo.carries_default_route && lo.mtu >= 1500, "{lo:?}");
+        assert!(lo.is_ethernet && lo.is_loopback && !lo.carries_default_route && lo.mtu >= 1500, "{lo:?}");
         lo.counters().unwrap();
         let none = Device::named("no-such0").unwrap_err().to_string();
         assert!(

@@ -1,19 +1,31 @@
-//! How do packets leave a host, at the times that were asked for?
+//! How do packets leave a host at the times that were asked for, and how are those seen that pass it?
 //!
-//! The only room with `unsafe`: packet sockets and the kernel's own structures for them. Never opens a
-//! capture file and never decides what is sent, nor at which rate.
+//! The only room with `unsafe`: packet sockets, rings, and what else of the kernel no safe crate has. Never reads or
+//! lays out a capture file, and never decides what is sent or collected, nor at which rate.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod account;
+mod block;
 mod clock;
 mod device;
+mod disk;
+mod filter;
+mod listener;
 mod pace;
 mod replay;
+mod rights;
+mod ring;
 mod sender;
 
 pub use account::{Account, WindowError};
+pub use block::{Captured, Damaged, Link};
 pub use device::{Counters, Device, DeviceError};
+pub use disk::{DiskFile, Way};
+pub use filter::{Answers, Filter, MOST_PORTS, TooManyPorts, WHOLE};
+pub use listener::{ListenError, Listener, PacketCounts, TakeError, Where};
 pub use pace::{Pace, Rate};
 pub use replay::{Ended, Packets, Progress, Replay, replay};
+pub use rights::{RightsError, give_up_rights};
+pub use ring::RingError;
 pub use sender::{OpenError, Sender};

@@ -47,7 +47,7 @@ pub fn ng_section(out: &mut Vec<u8>) {
     let mut body = 0x1a2b_3c4du32.to_le_bytes().to_vec();
     body.extend([1, 0, 0, 0]);
     body.extend([0xff; 8]);
-    block(out, 0x0a0d_0d0a, &[&body]);
+    block(out, 0x0a0d_0d0a, &body);
 }
 
 /// Appends the description of an interface; the first is number 0, and so on. Its own number is not
@@ -66,36 +66,77 @@ pub fn ng_interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
         }
     }
     body.extend([0; 4]);
-    block(out, 1, &[&body]);
+    block(out, 1, &body);
 }
 
 /// Appends a frame, seen on an interface that was described.
 #[inline]
 pub fn ng_packet(out: &mut Vec<u8>, interface: u32, frame: &Frame<'_>) {
+    let length = frame.bytes.len();
+    let padding = length.next_multiple_of(4) - length;
+    let total = (32 + length + padding) as u32;
     let fields = [
+        6,
+        total,
         interface,
         (frame.time_ns >> 32) as u32,
         frame.time_ns as u32,
-        frame.bytes.len() as u32,
+        length as u32,
         frame.wire_len,
     ];
-    let mut head = [0; 20];
+    let mut head = [0; 28];
     for (bytes, field) in head.as_chunks_mut::<4>().0.iter_mut().zip(fields) {
         *bytes = field.to_le_bytes();
     }
-    block(out, 6, &[&head, frame.bytes]);
+    // Live captures come this way: the room is looked for once.
+    out.reserve(total as usize);
+    out.extend_from_slice(&head);
+    out.extend_from_slice(frame.bytes);
+    out.extend_from_slice(&[0; 3][..padding]);
+    out.extend_from_slice(&total.to_le_bytes());
 }
 
-fn block(out: &mut Vec<u8>, kind: u32, parts: &[&[u8]]) {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
-    let padded = length.next_multiple_of(4);
+/// What was captured on an interface between two times (Unix, ns), and what got lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statistics {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// Packets that the capture was to have.
+    pub received: u64,
+    /// Of these, those that it has not.
+    pub dropped: u64,
+}
+
+/// Appends the statistics of an interface that was described: what a file ends with.
+pub fn ng_statistics(out: &mut Vec<u8>, interface: u32, told: &Statistics) {
+    let mut body = interface.to_le_bytes().to_vec();
+    // Times are written upper half first, in the interface's clock; counters as one number.
+    let time = |out: &mut Vec<u8>, ns: u64| {
+        out.extend(((ns >> 32) as u32).to_le_bytes());
+        out.extend((ns as u32).to_le_bytes());
+    };
+    time(&mut body, told.end_ns);
+    for (code, ns) in [(2u16, told.begin_ns), (3, told.end_ns)] {
+        body.extend(code.to_le_bytes());
+        body.extend(8u16.to_le_bytes());
+        time(&mut body, ns);
+    }
+    for (code, count) in [(4u16, told.received), (5, told.dropped)] {
+        body.extend(code.to_le_bytes());
+        body.extend(8u16.to_le_bytes());
+        body.extend(count.to_le_bytes());
+    }
+    body.extend([0; 4]);
+    block(out, 5, &body);
+}
+
+fn block(out: &mut Vec<u8>, kind: u32, body: &[u8]) {
+    let padded = body.len().next_multiple_of(4);
     let total = ((12 + padded) as u32).to_le_bytes();
     out.extend(kind.to_le_bytes());
     out.extend(total);
-    for part in parts {
-        out.extend_from_slice(part);
-    }
-    out.extend(&[0; 3][..padded - length]);
+    out.extend_from_slice(body);
+    out.extend(&[0; 3][..padded - body.len()]);
     out.extend(total);
 }
 
@@ -167,5 +208,17 @@ mod tests {
         }
         let first = (0, 1, 96, b"eth0".to_vec());
         assert_eq!(seen, [first.clone(), (1, 113, 0, Vec::new()), first]);
+    }
+
+    #[test]
+    fn statistics_are_read_as_they_were_written() {
+        let mut file = Vec::new();
+        ng_section(&mut file);
+        ng_interface(&mut file, &Interface { number: 0, link: 101, snap_len: 0, name: b"lo" });
+        let told = Statistics { begin_ns: 1 << 60, end_ns: (1 << 60) + 5, received: 1 << 33, dropped: 7 };
+        ng_statistics(&mut file, 0, &told);
+        let mut reader = Reader::new(Format::PcapNg);
+        reader.feed(&file, &mut |_| panic!("there is no packet")).unwrap();
+        assert_eq!((reader.dropped_by_capture(), reader.unread_tail()), (Some(7), 0));
     }
 }

@@ -35,6 +35,16 @@ pub trait Destination: Send {
     /// Items that got lost here: on the disk, in the network.
     fn lost(&self) -> (u64, u64);
 
+    /// Between which moments what got lost here was seen (Unix time, ns), where it knows that.
+    fn lost_between(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// How long [`finish`](Self::finish) may take with nothing to see of it, before it is given up.
+    fn patience(&self) -> Duration {
+        GIVE_UP
+    }
+
     /// Everything is out. `tail`: what the last file (or the stream) ends with.
     ///
     /// # Errors
@@ -52,6 +62,7 @@ pub struct Chunks {
     made: usize,
     bound: usize,
     chunk_bytes: usize,
+    patience: Duration,
     /// Since when the current chunk is known to wait.
     held_since_ns: Option<u64>,
     account: Account,
@@ -75,6 +86,7 @@ enum Message {
 struct Shared {
     /// Chunks that the destination has dealt with.
     dealt_with: AtomicU64,
+    /// Items of these.
     items: AtomicU64,
     bytes: AtomicU64,
     lost_disk: AtomicU64,
@@ -96,6 +108,7 @@ impl Chunks {
         bound: usize,
     ) -> anyhow::Result<Self> {
         destination.begin(header)?;
+        let patience = destination.patience();
         let bound = bound.max(1);
         let (full, to_write) = sync_channel(bound);
         let (give_back, free) = sync_channel(bound + 2);
@@ -111,7 +124,19 @@ impl Chunks {
             .context("cannot start a thread to write with")?;
         let current = Chunk::new(chunk_bytes);
         let account = Account::default();
-        Ok(Self { current, full, free, done, made: 1, bound, chunk_bytes, held_since_ns: None, account, shared })
+        Ok(Self {
+            current,
+            full,
+            free,
+            done,
+            made: 1,
+            bound,
+            chunk_bytes,
+            patience,
+            held_since_ns: None,
+            account,
+            shared,
+        })
     }
 
     /// The chunk being filled: append an item to it, then say [`end_item`](Self::end_item).
@@ -156,7 +181,11 @@ impl Chunks {
     /// Adds what became of the items so far.
     pub fn account(&self, into: &mut Account) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
-        into.items += self.account.items + self.current.items;
+        // Asked before losses are: what is dealt with in between counts as waiting still, not as written.
+        let dealt_with = read(&self.shared.items);
+        let given = self.account.items + self.current.items;
+        into.items += given;
+        into.waiting += (given - self.account.lost_queue).saturating_sub(dealt_with);
         into.lost_queue += self.account.lost_queue;
         into.bytes_written += read(&self.shared.bytes);
         into.lost_disk += read(&self.shared.lost_disk);
@@ -181,20 +210,22 @@ impl Chunks {
             self.send_patiently(Message::Chunk(last))?;
         }
         self.send_patiently(Message::End(tail.to_vec()))?;
-        let mut patience = Patience::new(&self.shared);
+        let mut patience = Patience::new(&self.shared, self.patience);
         loop {
             match self.done.recv_timeout(Duration::from_millis(50)) {
                 Ok(()) => return self.check(),
                 // A panic; its message is on standard error.
                 Err(RecvTimeoutError::Disconnected) => bail!("the thread that writes has ended by itself"),
-                Err(RecvTimeoutError::Timeout) if patience.is_over(&self.shared) => return Err(self.give_up()),
+                Err(RecvTimeoutError::Timeout) if patience.is_over(&self.shared) => {
+                    return Err(self.give_up());
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
     fn send_patiently(&mut self, mut message: Message) -> anyhow::Result<()> {
-        let mut patience = Patience::new(&self.shared);
+        let mut patience = Patience::new(&self.shared, self.patience);
         loop {
             message = match self.full.try_send(message) {
                 Ok(()) => return Ok(()),
@@ -214,7 +245,7 @@ impl Chunks {
         self.account.lost_queue += waiting;
         anyhow!(
             "what was captured cannot be written: nothing was taken for {} s, and {waiting} packets still waited",
-            GIVE_UP.as_secs()
+            self.patience.as_secs()
         )
     }
 
@@ -288,19 +319,20 @@ impl Shared {
 struct Patience {
     dealt_with: u64,
     since: Instant,
+    most: Duration,
 }
 
 impl Patience {
-    fn new(shared: &Shared) -> Self {
-        Self { dealt_with: shared.dealt_with.load(Ordering::Acquire), since: Instant::now() }
+    fn new(shared: &Shared, most: Duration) -> Self {
+        Self { dealt_with: shared.dealt_with.load(Ordering::Acquire), since: Instant::now(), most }
     }
 
     fn is_over(&mut self, shared: &Shared) -> bool {
-        let now = Self::new(shared);
+        let now = Self::new(shared, self.most);
         if now.dealt_with != self.dealt_with {
             *self = now;
         }
-        self.since.elapsed() >= GIVE_UP
+        self.since.elapsed() >= self.most
     }
 }
 
@@ -312,33 +344,38 @@ fn write(
     shared: &Shared,
 ) {
     let mut lost_before = 0;
+    let (mut first_ns, mut last_ns) = (0, 0);
+    let mut date = |lost: u64, first_ns: u64, last_ns: u64| {
+        let newly = lost - lost_before;
+        if newly > 0 {
+            shared.first_loss_ns.fetch_min(first_ns, Ordering::AcqRel);
+            shared.last_loss_ns.fetch_max(last_ns, Ordering::AcqRel);
+        }
+        lost_before = lost;
+        newly
+    };
     for message in full {
         let mut chunk = match message {
             Message::Chunk(chunk) => chunk,
             Message::End(tail) => {
                 match destination.finish(&tail) {
-                    Ok(()) => shared.bytes.fetch_add(tail.len() as u64, Ordering::AcqRel),
-                    Err(error) => {
-                        shared.fail(error);
-                        0
+                    Ok(()) => {
+                        shared.bytes.fetch_add(tail.len() as u64, Ordering::AcqRel);
                     }
-                };
-                tell_losses(destination, shared);
+                    Err(error) => shared.fail(error),
+                }
+                let (first_ns, last_ns) = destination.lost_between().unwrap_or((first_ns, last_ns));
+                date(tell_losses(destination, shared), first_ns, last_ns);
                 return;
             }
         };
-        if let Err(error) = destination.chunk(&chunk.bytes, chunk.items, chunk.first_ns, chunk.last_ns) {
+        (first_ns, last_ns) = (chunk.first_ns, chunk.last_ns);
+        if let Err(error) = destination.chunk(&chunk.bytes, chunk.items, first_ns, last_ns) {
             shared.fail(error);
         }
-        let lost = tell_losses(destination, shared);
-        if lost > lost_before {
-            shared.first_loss_ns.fetch_min(chunk.first_ns, Ordering::AcqRel);
-            shared.last_loss_ns.fetch_max(chunk.last_ns, Ordering::AcqRel);
-        }
-        if lost - lost_before < chunk.items {
+        if date(tell_losses(destination, shared), first_ns, last_ns) < chunk.items {
             shared.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::AcqRel);
         }
-        lost_before = lost;
         shared.items.fetch_add(chunk.items, Ordering::AcqRel);
         shared.dealt_with.fetch_add(1, Ordering::AcqRel);
         chunk.clear();
@@ -352,3 +389,7 @@ fn tell_losses(destination: &dyn Destination, shared: &Shared) -> u64 {
     shared.lost_network.store(network, Ordering::Release);
     disk + network
 }
+
+#[cfg(test)]
+#[path = "chunks_tests.rs"]
+mod tests;

@@ -1,5 +1,6 @@
 //! What becomes of what a tap saw? What every output can be asked; never where it came from.
 
+use super::tap::Seen;
 use toll_wire::decoder::Spoken;
 use toll_wire::pcap::Frame;
 
@@ -25,6 +26,9 @@ pub trait Output {
     /// What was handed on before could not be written.
     fn beat(&mut self, now_ns: u64) -> anyhow::Result<()>;
 
+    /// What the tap says, every second and before [`finish`](Self::finish): of use to those who write it down.
+    fn seen(&mut self, _seen: &Seen, _now_ns: u64) {}
+
     /// What became of everything so far.
     fn account(&self) -> Account;
 
@@ -35,11 +39,13 @@ pub trait Output {
     fn finish(&mut self, now_ns: u64) -> anyhow::Result<()>;
 }
 
-/// What became of what an output was given. `items` = written + everything lost + `shed` + what still waits.
+/// What became of what an output was given. `items` = written + everything lost + `shed` + `waiting`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets, or calls of a socket.
     pub items: u64,
+    /// In a queue, or being written.
+    pub waiting: u64,
     /// Of an output that decodes.
     pub queries: Option<u64>,
     pub bytes_written: u64,

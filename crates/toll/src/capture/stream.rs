@@ -204,6 +204,15 @@ impl Destination for Stream {
         (0, self.shared.lock().lost)
     }
 
+    fn lost_between(&self) -> Option<(u64, u64)> {
+        self.shared.lock().lost_between
+    }
+
+    fn patience(&self) -> Duration {
+        // It sees to that itself.
+        FAREWELL * 2
+    }
+
     fn finish(&mut self, tail: &[u8]) -> Result<()> {
         ensure!(
             tail.len() <= LONGEST_EDGE,

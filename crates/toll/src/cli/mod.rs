@@ -5,6 +5,7 @@
 
 mod backup;
 mod burn;
+mod capture;
 mod clean;
 mod cost;
 mod digest;
@@ -58,6 +59,7 @@ enum Verb {
     #[command(subcommand)]
     Server(server::Server),
     Digest(digest::Digest),
+    Capture(Box<capture::Capture>),
     /// Back up a server into a store, git or both; list, verify, restore and prune backups
     Backup(Box<backup::Backup>),
     Receive(Box<receive::Receive>),
@@ -130,6 +132,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Doctor(arguments) => return doctor::run(&arguments),
         Verb::Server(verb) => return server::run(verb),
         Verb::Digest(digest) => return digest.run(),
+        Verb::Capture(arguments) => return capture::run(*arguments),
         Verb::Backup(arguments) => return backup::run(*arguments),
         Verb::Pcap(verb) => return verb.run(),
         Verb::Completions { shell } => {

@@ -1,9 +1,10 @@
 //! `toll receive`: the other end of `toll capture --stream`.
 
+use super::capture::rotate;
 use super::load::units;
+use crate::capture::files::Rotate;
 use crate::receive::{self, Asked, Key, Place, Rotation};
 use crate::say::show;
-use crate::scenario::Bytes;
 use crate::signals;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
@@ -49,8 +50,8 @@ pub struct Receive {
     #[arg(long)]
     once: bool,
     /// Begin another file after so many bytes, so much time of the capture, or both: 1G, 10m, 1G,10m
-    #[arg(long, value_name = "SIZE,TIME", value_parser = rotation, conflicts_with = "once")]
-    rotate: Option<Rotation>,
+    #[arg(long, value_name = "SIZE,TIME", value_parser = rotate, conflicts_with = "once")]
+    rotate: Option<Rotate>,
     /// Keep so many files of a stream, the newest
     #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
     keep: Option<u64>,
@@ -60,24 +61,6 @@ pub struct Receive {
     /// One JSON object a stream on standard output, once it has ended
     #[arg(long)]
     json: bool,
-}
-
-/// `1G`, `10m`, `1G,10m`: sizes have the letters of sizes, times a small letter.
-fn rotation(text: &str) -> Result<Rotation, String> {
-    let mut rotation = Rotation::default();
-    for part in text.split(',') {
-        let is_size = !part.ends_with(|c: char| c.is_ascii_lowercase());
-        if is_size && rotation.bytes.is_none() {
-            let Bytes(bytes) = part.parse::<Bytes>().map_err(|error| format!("{error:#}"))?;
-            rotation.bytes = Some(bytes).filter(|bytes| *bytes > 0);
-        } else if !is_size && rotation.time.is_none() {
-            rotation.time = Some(units::duration(part)?).filter(|time| !time.is_zero());
-        } else {
-            return Err("write one size, one time, or both: 1G,10m".into());
-        }
-    }
-    let is_any = rotation.bytes.is_some() || rotation.time.is_some();
-    is_any.then_some(rotation).ok_or_else(|| "write a size or a time above 0: 1G, 10m, 1G,10m".into())
 }
 
 pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
@@ -103,8 +86,8 @@ fn asked(arguments: Receive) -> anyhow::Result<Asked> {
         ),
     };
     let write = arguments.write.context("say where to write with -w")?;
-    let rotation =
-        Rotation { keep: arguments.keep.map(|n| n as usize), ..arguments.rotate.unwrap_or_default() };
+    let keep = arguments.keep.map(|files| files as usize);
+    let rotation = Rotation { when: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
         (true, true) if arguments.json => bail!("-w - and --json both want standard output: name a file"),
         (true, true) => Place::StandardOutput,
@@ -126,25 +109,4 @@ fn asked(arguments: Receive) -> anyhow::Result<Asked> {
         duration: arguments.duration,
         json: arguments.json,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rotation_is_a_size_a_time_or_both() {
-        let of = |bytes, seconds: Option<u64>| Rotation {
-            bytes,
-            time: seconds.map(Duration::from_secs),
-            keep: None,
-        };
-        assert_eq!(rotation("1G"), Ok(of(Some(1 << 30), None)));
-        assert_eq!(rotation("10m"), Ok(of(None, Some(600))));
-        assert_eq!(rotation("512K,30s"), Ok(of(Some(512 << 10), Some(30))));
-        assert_eq!(rotation("30s,1000"), Ok(of(Some(1_000), Some(30))));
-        for wrong in ["", "1G,2G", "10m,5m", "0", "0s", "1G,", "fast", "1X"] {
-            assert!(rotation(wrong).is_err(), "{wrong:?}");
-        }
-    }
 }

@@ -3,13 +3,13 @@
 //! To a file of its own, or to several one after the other, for their owner alone; never over a file that is there.
 //! What is in a file is whole items at every moment: what could not be written in full is taken back.
 
+use crate::capture::files::Rotate;
 use crate::server::private;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use toll_wire::streamed::Holds;
 
 /// A name of a host in the name of a file has no more letters.
@@ -56,12 +56,10 @@ impl Place {
 }
 
 /// When another file is begun, and which are kept.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Rotation {
-    /// A file that has so many bytes is full.
-    pub bytes: Option<u64>,
-    /// A file whose first item is so long before the next is full.
-    pub time: Option<Duration>,
+    /// By the length of the file, and by the times of the first item in it and of the next.
+    pub when: Rotate,
     /// Files of a stream, the newest.
     pub keep: Option<usize>,
 }
@@ -151,8 +149,8 @@ impl Writing {
         let Place::Directory { rotation, .. } = &self.place else { return false };
         let Some(open) = self.open.as_ref().filter(|open| open.has_items) else { return false };
         let old = now_ns.saturating_sub(open.first_ns);
-        rotation.bytes.is_some_and(|most| open.bytes + more as u64 > most)
-            || rotation.time.is_some_and(|most| u128::from(old) >= most.as_nanos())
+        rotation.when.bytes.is_some_and(|most| open.bytes + more as u64 > most)
+            || rotation.when.every.is_some_and(|most| u128::from(old) >= most.as_nanos())
     }
 
     fn begin(&mut self, opening: &[u8], first_ns: u64) -> Result<u64> {
@@ -272,7 +270,8 @@ mod tests {
     #[test]
     fn each_file_of_a_stream_is_whole_and_only_the_newest_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let rotation = Rotation { bytes: Some(8), time: Some(Duration::from_secs(60)), keep: Some(2) };
+        let when = Rotate { bytes: Some(8), every: Some(std::time::Duration::from_secs(60)) };
+        let rotation = Rotation { when, keep: Some(2) };
         let mut writing = writing(dir.path(), rotation);
         // Full by bytes, then by time.
         for (items, at) in [("aaa", 0), ("bbb", 1), ("ccc", 2), ("d", 3), ("e", 62)] {

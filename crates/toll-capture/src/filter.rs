@@ -1,0 +1,361 @@
+//! Which packets does the kernel copy out, and how much of each? A classic BPF program, assembled here.
+//!
+//! It sees packets from their IP header on. To a server's port: whole. From it: the head of each answer.
+//! Acknowledgements without data are left out; what opens or ends a connection never is. Left out too are
+//! fragments but the first (only it has ports), and IPv6 with extension headers.
+
+use libc::{
+    BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IMM, BPF_IND, BPF_JA, BPF_JEQ, BPF_JGT,
+    BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX, BPF_LEN, BPF_MEM, BPF_MISC, BPF_MSH, BPF_RET, BPF_RSH, BPF_ST,
+    BPF_SUB, BPF_TAX, BPF_TXA, BPF_W, BPF_X,
+};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use thiserror::Error;
+
+/// Bytes kept of a packet that is kept whole: libpcap's own bound.
+pub const WHOLE: u32 = 262_144;
+/// More would not be reached by the jumps of one comparison.
+pub const MOST_PORTS: usize = 64;
+
+/// Of an answer that is a greeting or an error: the whole of it, as a rule. A greeting says what the server can do,
+/// an error's text is at most 512 bytes.
+const KEPT_OF_TELLING: u32 = 560;
+/// Of an OK or an end of file: what it counts, and what it says of the session.
+const KEPT_OF_OK: u32 = 128;
+/// Of a result: how many columns it has. What follows are definitions and rows.
+const KEPT_OF_RESULT: u32 = 32;
+
+/// How much is kept of what a server answers, in bytes of TCP payload; headers are always kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    /// What is of use: greetings and errors whole, of OK packets 128 bytes, of results 32.
+    ByKind,
+    /// So much of each packet.
+    Bytes(u32),
+}
+
+/// Which IP the socket is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    V4,
+    V6,
+    /// Everything that passes a device, of which IP of either version is taken.
+    Both,
+    /// As `Both`, on every device: loopback shows a packet when it leaves and when it comes; only the latter is
+    /// taken.
+    BothOnAny,
+}
+
+/// What is asked of the filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    /// Of servers; 1 to [`MOST_PORTS`].
+    pub ports: Vec<u16>,
+    pub answers: Answers,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0} ports cannot be watched at once: name 1 to {MOST_PORTS}")]
+pub struct TooManyPorts(pub usize);
+
+/// One instruction, as the kernel takes it.
+pub(crate) type Instruction = libc::sock_filter;
+
+/// Where a jump leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Label {
+    Next,
+    Taken,
+    Typed,
+    V6,
+    Unsaid4,
+    Unsaid6,
+    Known4,
+    Known6,
+    Ports,
+    ToServer,
+    FromServer,
+    HasData,
+    Telling,
+    Ok,
+    Whole,
+    Drop,
+}
+
+/// A program whose jumps still name their aims.
+#[derive(Default)]
+struct Assembly {
+    /// Code, operand, and where to go on if a comparison holds and if it does not.
+    code: Vec<(u32, u32, Label, Label)>,
+    places: Vec<(Label, usize)>,
+}
+
+// Offsets in headers.
+const V4_LENGTH: u32 = 2;
+const V4_FRAGMENT: u32 = 6;
+const V4_PROTOCOL: u32 = 9;
+const V6_LENGTH: u32 = 4;
+const V6_NEXT: u32 = 6;
+const V6_HEADER: u32 = 40;
+const TCP: u32 = 6;
+const SOURCE_PORT: u32 = 0;
+const DESTINATION_PORT: u32 = 2;
+const DATA_OFFSET: u32 = 12;
+const FLAGS: u32 = 13;
+/// FIN, SYN, RST.
+const BEGINS_OR_ENDS: u32 = 0x07;
+// Of a MySQL packet: its number, and the first byte behind its header.
+const SEQUENCE: u32 = 3;
+const FIRST_BYTE: u32 = 4;
+// Words of scratch memory.
+const LENGTH: u32 = 0;
+const SEEN_FLAGS: u32 = 1;
+
+impl Filter {
+    /// The program for a socket that is given `family`.
+    ///
+    /// # Errors
+    /// No port, or too many.
+    pub(crate) fn program(&self, family: Family) -> Result<Vec<Instruction>, TooManyPorts> {
+        let too_many = || TooManyPorts(self.ports.len());
+        if self.ports.is_empty() || self.ports.len() > MOST_PORTS {
+            return Err(too_many());
+        }
+        let mut to = Assembly::default();
+        if family == Family::BothOnAny {
+            to.skip_departures_on_loopback();
+        }
+        if matches!(family, Family::Both | Family::BothOnAny) {
+            to.tell_versions_apart();
+        }
+        if family != Family::V6 {
+            to.v4();
+        }
+        if family != Family::V4 {
+            to.v6();
+        }
+        to.ports(&self.ports);
+        to.to_server();
+        to.from_server(self.answers);
+        to.place(Label::Whole);
+        to.put(BPF_RET | BPF_K, WHOLE);
+        to.place(Label::Drop);
+        to.put(BPF_RET | BPF_K, 0);
+        to.assembled().ok_or_else(too_many)
+    }
+}
+
+impl Assembly {
+    fn put(&mut self, code: u32, k: u32) {
+        self.code.push((code, k, Label::Next, Label::Next));
+    }
+
+    fn compare(&mut self, how: u32, k: u32, then: Label, otherwise: Label) {
+        self.code.push((BPF_JMP | how, k, then, otherwise));
+    }
+
+    fn if_equal(&mut self, k: u32, then: Label, otherwise: Label) {
+        self.compare(BPF_JEQ | BPF_K, k, then, otherwise);
+    }
+
+    fn go(&mut self, to: Label) {
+        self.code.push((BPF_JMP | BPF_JA, 0, to, to));
+    }
+
+    fn place(&mut self, label: Label) {
+        self.places.push((label, self.code.len()));
+    }
+
+    fn load_byte(&mut self, at: u32) {
+        self.put(BPF_LD | BPF_B | BPF_ABS, at);
+    }
+
+    fn load_half(&mut self, at: u32) {
+        self.put(BPF_LD | BPF_H | BPF_ABS, at);
+    }
+
+    /// From where X points.
+    fn load_byte_behind(&mut self, at: u32) {
+        self.put(BPF_LD | BPF_B | BPF_IND, at);
+    }
+
+    fn load_half_behind(&mut self, at: u32) {
+        self.put(BPF_LD | BPF_H | BPF_IND, at);
+    }
+
+    /// What the kernel knows of the packet beside its bytes.
+    fn load_about(&mut self, what: libc::c_int) {
+        self.put(BPF_LD | BPF_W | BPF_ABS, (libc::SKF_AD_OFF + what).cast_unsigned());
+    }
+
+    fn skip_departures_on_loopback(&mut self) {
+        self.load_about(libc::SKF_AD_PKTTYPE);
+        self.if_equal(u32::from(libc::PACKET_OUTGOING), Label::Next, Label::Taken);
+        self.load_about(libc::SKF_AD_HATYPE);
+        self.if_equal(u32::from(libc::ARPHRD_LOOPBACK), Label::Drop, Label::Next);
+        self.place(Label::Taken);
+    }
+
+    /// By the type in the link's header first: what is not IP may begin as IP does. A tag that still stands in the
+    /// frame hides the type; IP's own header then tells.
+    fn tell_versions_apart(&mut self) {
+        self.load_about(libc::SKF_AD_PROTOCOL);
+        for kind in [libc::ETH_P_IP, libc::ETH_P_IPV6, libc::ETH_P_8021Q, libc::ETH_P_8021AD] {
+            self.if_equal(kind.cast_unsigned(), Label::Typed, Label::Next);
+        }
+        self.go(Label::Drop);
+        self.place(Label::Typed);
+        self.load_byte(0);
+        self.put(BPF_ALU | BPF_RSH | BPF_K, 4);
+        self.if_equal(6, Label::V6, Label::Next);
+        self.if_equal(4, Label::Next, Label::Drop);
+    }
+
+    /// Leaves the packet's length in scratch memory, its header's in X.
+    fn v4(&mut self) {
+        self.load_byte(V4_PROTOCOL);
+        self.if_equal(TCP, Label::Next, Label::Drop);
+        self.load_half(V4_FRAGMENT);
+        self.compare(BPF_JSET | BPF_K, 0x1fff, Label::Drop, Label::Next);
+        self.load_half(V4_LENGTH);
+        self.if_equal(0, Label::Unsaid4, Label::Known4);
+        // Longer than 16 bits can say: what was not cut into segments yet.
+        self.place(Label::Unsaid4);
+        self.put(BPF_LD | BPF_W | BPF_LEN, 0);
+        self.place(Label::Known4);
+        self.put(BPF_ST, LENGTH);
+        self.put(BPF_LDX | BPF_B | BPF_MSH, 0);
+        self.go(Label::Ports);
+    }
+
+    fn v6(&mut self) {
+        self.place(Label::V6);
+        self.load_byte(V6_NEXT);
+        self.if_equal(TCP, Label::Next, Label::Drop);
+        self.load_half(V6_LENGTH);
+        self.if_equal(0, Label::Unsaid6, Label::Next);
+        self.put(BPF_ALU | BPF_ADD | BPF_K, V6_HEADER);
+        self.go(Label::Known6);
+        self.place(Label::Unsaid6);
+        self.put(BPF_LD | BPF_W | BPF_LEN, 0);
+        self.place(Label::Known6);
+        self.put(BPF_ST, LENGTH);
+        self.put(BPF_LDX | BPF_W | BPF_IMM, V6_HEADER);
+    }
+
+    /// Where both ports are a server's, the destination decides: a query is worth more than an answer.
+    fn ports(&mut self, ports: &[u16]) {
+        self.place(Label::Ports);
+        for (at, found) in [(DESTINATION_PORT, Label::ToServer), (SOURCE_PORT, Label::FromServer)] {
+            self.load_half_behind(at);
+            for &port in ports {
+                self.if_equal(u32::from(port), found, Label::Next);
+            }
+        }
+        self.go(Label::Drop);
+    }
+
+    /// Moves X from TCP's header to its payload.
+    fn skip_header(&mut self) {
+        self.load_byte_behind(DATA_OFFSET);
+        self.put(BPF_ALU | BPF_RSH | BPF_K, 2);
+        self.put(BPF_ALU | BPF_AND | BPF_K, 0x3c);
+        self.put(BPF_ALU | BPF_ADD | BPF_X, 0);
+        self.put(BPF_MISC | BPF_TAX, 0);
+    }
+
+    fn to_server(&mut self) {
+        self.place(Label::ToServer);
+        self.load_byte_behind(FLAGS);
+        self.compare(BPF_JSET | BPF_K, BEGINS_OR_ENDS, Label::Whole, Label::Next);
+        self.skip_header();
+        self.put(BPF_LD | BPF_MEM, LENGTH);
+        self.compare(BPF_JGT | BPF_X, 0, Label::Whole, Label::Drop);
+    }
+
+    fn from_server(&mut self, answers: Answers) {
+        self.place(Label::FromServer);
+        self.load_byte_behind(FLAGS);
+        self.put(BPF_ST, SEEN_FLAGS);
+        self.skip_header();
+        self.put(BPF_LD | BPF_MEM, LENGTH);
+        self.compare(BPF_JGT | BPF_X, 0, Label::HasData, Label::Next);
+        self.put(BPF_LD | BPF_MEM, SEEN_FLAGS);
+        self.compare(BPF_JSET | BPF_K, BEGINS_OR_ENDS, Label::Whole, Label::Drop);
+        self.place(Label::HasData);
+        match answers {
+            Answers::Bytes(bytes) => self.keep(bytes.min(WHOLE)),
+            Answers::ByKind => self.keep_by_kind(),
+        }
+    }
+
+    fn keep_by_kind(&mut self) {
+        self.put(BPF_ALU | BPF_SUB | BPF_X, 0);
+        self.compare(BPF_JGT | BPF_K, FIRST_BYTE, Label::Next, Label::Whole);
+        self.load_byte_behind(SEQUENCE);
+        // Only a greeting is a server's first word; an answer follows on a command, number 0.
+        self.if_equal(0, Label::Telling, Label::Next);
+        self.load_byte_behind(FIRST_BYTE);
+        self.if_equal(0xff, Label::Telling, Label::Next);
+        self.if_equal(0xfe, Label::Ok, Label::Next);
+        self.if_equal(0, Label::Ok, Label::Next);
+        self.keep(KEPT_OF_RESULT);
+        self.place(Label::Telling);
+        self.keep(KEPT_OF_TELLING);
+        self.place(Label::Ok);
+        self.keep(KEPT_OF_OK);
+    }
+
+    /// Headers, and so many bytes behind them.
+    fn keep(&mut self, bytes: u32) {
+        self.put(BPF_MISC | BPF_TXA, 0);
+        self.put(BPF_ALU | BPF_ADD | BPF_K, bytes);
+        self.put(BPF_RET | BPF_A, 0);
+    }
+
+    /// `None`: a jump is too far for its eight bits.
+    fn assembled(&self) -> Option<Vec<Instruction>> {
+        let distance = |from: usize, to: Label| {
+            let place = |(label, at): &(Label, usize)| (*label == to).then_some(*at);
+            match to {
+                Label::Next => Some(0),
+                _ => self.places.iter().find_map(place)?.checked_sub(from + 1),
+            }
+        };
+        let instruction = |(at, &(code, k, then, otherwise)): (usize, &(u32, u32, Label, Label))| {
+            let code_16 = code as u16;
+            if code == BPF_JMP | BPF_JA {
+                return Some(Instruction { code: code_16, jt: 0, jf: 0, k: distance(at, then)? as u32 });
+            }
+            let jt = u8::try_from(distance(at, then)?).ok()?;
+            let jf = u8::try_from(distance(at, otherwise)?).ok()?;
+            Some(Instruction { code: code_16, jt, jf, k })
+        };
+        self.code.iter().enumerate().map(instruction).collect()
+    }
+}
+
+/// Has the kernel run the program on what comes to a socket; replaces one that ran before.
+///
+/// # Errors
+/// The kernel takes no such program, or has no memory for it.
+pub(crate) fn attach(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    let mut program = program.to_vec();
+    let described = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    let length = size_of::<libc::sock_fprog>() as libc::socklen_t;
+    let at = (&raw const described).cast();
+    // SAFETY: `described` tells where `program` is and how long; both live through the call, which copies them.
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, at, length) };
+    if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A program that lets nothing pass.
+pub(crate) fn nothing() -> [Instruction; 1] {
+    [Instruction { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: 0 }]
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

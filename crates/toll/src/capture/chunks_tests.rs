@@ -1,0 +1,183 @@
+//! Does what is put into chunks come out, or stand in the account?
+
+use super::*;
+use std::sync::mpsc::Sender;
+
+/// What a destination was given: `(bytes, items, first_ns, last_ns)`.
+type Given = (Vec<u8>, u64, u64, u64);
+
+/// Takes a chunk when it is let to, and tells of it.
+struct Gate {
+    let_in: Receiver<()>,
+    given: Sender<Given>,
+    /// Chunks that it was offered.
+    offered: Arc<AtomicU64>,
+    /// Chunks that it takes before the disk is full.
+    fits: usize,
+    lost: u64,
+}
+
+impl Destination for Gate {
+    fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
+        self.tell(header, 0, 0, 0);
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> anyhow::Result<()> {
+        self.offered.fetch_add(1, Ordering::AcqRel);
+        // Whoever has left wants nothing of it.
+        let _ = self.let_in.recv();
+        if self.fits == 0 {
+            let is_first = self.lost == 0;
+            self.lost += items;
+            return if is_first { Err(anyhow!("full")) } else { Ok(()) };
+        }
+        self.fits -= 1;
+        self.tell(bytes, items, first_ns, last_ns);
+        Ok(())
+    }
+
+    fn lost(&self) -> (u64, u64) {
+        (self.lost, 0)
+    }
+
+    fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        self.tell(tail, 0, 0, 0);
+        Ok(())
+    }
+}
+
+impl Gate {
+    fn tell(&self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) {
+        let _ = self.given.send((bytes.to_vec(), items, first_ns, last_ns));
+    }
+}
+
+struct Test {
+    chunks: Chunks,
+    offered: Arc<AtomicU64>,
+    let_in: Sender<()>,
+    given: Receiver<Given>,
+    time_ns: u64,
+}
+
+impl Test {
+    /// Chunks of ten bytes.
+    fn new(bound: usize, fits: usize) -> Self {
+        let (let_in, waits) = std::sync::mpsc::channel();
+        let (tells, given) = std::sync::mpsc::channel();
+        let offered = Arc::new(AtomicU64::new(0));
+        let gate = Gate { let_in: waits, given: tells, offered: Arc::clone(&offered), fits, lost: 0 };
+        let chunks = Chunks::start(Box::new(gate), b"<", 10, bound).unwrap();
+        Self { chunks, offered, let_in, given, time_ns: 0 }
+    }
+
+    /// Items of five bytes, at times 1, 2, 3...
+    fn put(&mut self, items: u64) {
+        for _ in 0..items {
+            self.time_ns += 1;
+            self.chunks.buffer().extend_from_slice(format!("{:05}", self.time_ns).as_bytes());
+            self.chunks.end_item(self.time_ns);
+        }
+    }
+
+    fn account(&self) -> Account {
+        let mut account = Account::default();
+        self.chunks.account(&mut account);
+        account
+    }
+
+    /// Lets as many chunks in as ever come.
+    fn open(&self) {
+        for _ in 0..1000 {
+            self.let_in.send(()).unwrap();
+        }
+    }
+
+    /// Everything that was given, in one piece, and the items of it.
+    fn end(mut self) -> (String, u64, Account, anyhow::Result<()>) {
+        let finished = self.chunks.finish(b">");
+        let account = self.account();
+        drop(self.chunks);
+        let given: Vec<Given> = self.given.iter().collect();
+        let bytes = given.iter().flat_map(|(bytes, ..)| bytes.clone()).collect();
+        (String::from_utf8(bytes).unwrap(), given.iter().map(|(_, items, ..)| items).sum(), account, finished)
+    }
+}
+
+#[test]
+fn what_is_put_in_comes_out_in_order_between_head_and_tail() {
+    let mut test = Test::new(4, 1000);
+    test.open();
+    test.put(3);
+    let (bytes, items, account, finished) = test.end();
+    finished.unwrap();
+    assert_eq!((bytes.as_str(), items), ("<000010000200003>", 3));
+    assert_eq!(account, Account { items: 3, bytes_written: 17, ..Account::default() });
+}
+
+#[test]
+fn what_finds_the_queue_full_is_counted_and_dated_and_all_adds_up() {
+    let mut test = Test::new(2, 1000);
+    // Two items a chunk: one chunk is being written, two wait, and one is being filled; the others are lost.
+    test.put(2);
+    while test.offered.load(Ordering::Acquire) == 0 {
+        std::thread::yield_now();
+    }
+    test.put(40);
+    let account = test.account();
+    assert_eq!(account.items, 42);
+    assert!(account.lost_queue >= 30, "{account:?}");
+    assert_eq!(account.waiting + account.lost_queue, 42, "{account:?}");
+    assert!(account.first_loss_ns.unwrap() >= 5 && account.last_loss_ns == Some(42), "{account:?}");
+    test.open();
+    let (bytes, items, account, finished) = test.end();
+    finished.unwrap();
+    assert_eq!((account.waiting, account.lost_disk), (0, 0));
+    assert_eq!(items + account.lost_queue, 42);
+    assert_eq!(bytes.len() as u64, items * 5 + 2);
+}
+
+#[test]
+fn buffers_go_round() {
+    let mut test = Test::new(2, 1000);
+    test.open();
+    test.put(500);
+    assert!(test.chunks.made <= 4, "{}", test.chunks.made);
+}
+
+#[test]
+fn what_waits_is_handed_on_after_a_while_and_not_before() {
+    let mut test = Test::new(2, 1000);
+    test.open();
+    test.put(1);
+    assert_eq!(test.given.recv().unwrap().0, b"<");
+    test.chunks.flush(1_000);
+    test.chunks.flush(1_000 + HELD_NS - 1);
+    assert_eq!(test.chunks.current.items, 1);
+    test.chunks.flush(1_000 + HELD_NS);
+    assert_eq!(test.given.recv().unwrap(), (b"00001".to_vec(), 1, 1, 1));
+    // The next item's time begins anew.
+    test.put(1);
+    test.chunks.flush(1_000 + 2 * HELD_NS);
+    assert_eq!(test.chunks.current.items, 1);
+}
+
+#[test]
+fn a_disk_that_is_full_is_said_once_and_what_it_lacks_is_counted() {
+    let mut test = Test::new(100, 2);
+    test.open();
+    test.put(20);
+    let said = loop {
+        if let Err(error) = test.chunks.check() {
+            break error.to_string();
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(said, "full");
+    let (bytes, items, account, finished) = test.end();
+    finished.unwrap();
+    assert_eq!((bytes.as_str(), items), ("<00001000020000300004>", 4));
+    assert_eq!((account.items, account.lost_disk, account.waiting), (20, 16, 0));
+    assert_eq!((account.first_loss_ns, account.last_loss_ns), (Some(5), Some(20)));
+}

@@ -1,0 +1,199 @@
+//! `toll capture`: what is asked of it on the command line? Options only.
+
+use super::load::units;
+use crate::capture::files::Rotate;
+use crate::capture::{self, Goal, Options, Source};
+use crate::scenario::Bytes;
+use clap::{ArgGroup, Args};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Collect the queries of a busy host at the least cost: packets cut to what matters, past the page cache
+///
+/// All that clients send is kept, of what servers answer the head, and no bare acknowledgement. What got lost, where and
+/// when, is said at the end; Ctrl-C or TERM end a capture in good order, USR1 asks how far it is.
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("into").args(["write", "queries", "digest", "stream"]).required(true)))]
+#[command(
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+    toll capture -w queries.pcapng --duration 5m\n  \
+    toll capture -i eth0 --port 3306,3307 -w /var/tmp/q.pcapng --rotate 1G,5m --keep 24 --user nobody\n  \
+    toll capture -w - | toll digest -\n  \
+    toll capture --stream receiver:3399 --key stream.key --metrics 9104\n\
+    Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
+    Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
+)]
+pub struct Capture {
+    /// Network device; any: all of them, which costs more on loopback than lo does
+    #[arg(short = 'i', long, value_name = "DEVICE", default_value = "lo")]
+    device: String,
+    /// Ports of servers
+    #[arg(long, value_name = "PORT", value_delimiter = ',', default_value = "3306")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    port: Vec<u16>,
+    /// What to listen to
+    #[arg(long, value_enum, default_value = "packets")]
+    tap: Source,
+    /// The server whose sockets are listened to [default: the only one of this host]
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+    /// Packets to a pcapng file, for its owner alone; `-` is standard output
+    #[arg(short = 'w', long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Queries to a compact file, decoded on the fly
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+    /// A digest, printed at the end
+    #[arg(long)]
+    digest: bool,
+    /// Packets to a `toll receive` elsewhere
+    #[arg(long, value_name = "HOST:PORT")]
+    stream: Option<String>,
+    /// Bytes kept of each packet that a server answers [default: greetings and errors whole, 128 of OKs, 32 of results]
+    #[arg(long, value_name = "BYTES")]
+    snap_server: Option<u32>,
+    /// Memory for packets that wait to be taken from the kernel
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = buffer)]
+    buffer: u64,
+    /// Begin another file before it is so long, or once it is so old: 1G, 5m, or both: 1G,5m
+    #[arg(long, value_name = "SIZE,TIME", value_parser = rotate)]
+    rotate: Option<Rotate>,
+    /// Of the files that --rotate begins, keep so many
+    #[arg(long, value_name = "FILES", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
+    keep: Option<u64>,
+    /// Write over a file that holds something
+    #[arg(long)]
+    overwrite: bool,
+    /// Stay within a share of one core by leaving out whole connections: cpu=5%
+    #[arg(long, value_name = "cpu=SHARE", value_parser = budget)]
+    budget: Option<f64>,
+    /// End after this time: 10s, 5m
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    duration: Option<Duration>,
+    /// Go on as this user once all is opened (files are made as this user)
+    #[arg(long, value_name = "USER")]
+    user: Option<String>,
+    /// With --digest: a digest of each such stretch of time
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "digest")]
+    every: Option<Duration>,
+    /// With --stream: the key that both ends share
+    #[arg(long, value_name = "FILE", requires = "stream")]
+    key: Option<PathBuf>,
+    /// With --stream: without a key, so that queries cross the network in the clear
+    #[arg(long, requires = "stream", conflicts_with = "key")]
+    plain: bool,
+    /// Tell Prometheus here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
+    /// Say every second how far it is
+    #[arg(long)]
+    status: bool,
+    /// The ledger as JSON, on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+fn buffer(text: &str) -> Result<u64, String> {
+    let Bytes(bytes) = text.parse::<Bytes>().map_err(|error| error.to_string())?;
+    match bytes >> 20 {
+        1..=4096 => Ok(bytes),
+        _ => Err("write 1M to 4G".into()),
+    }
+}
+
+/// `1G`, `5m`, `1G,5m`: sizes end in K, M, G or T, times in s, m or h.
+pub(super) fn rotate(text: &str) -> Result<Rotate, String> {
+    let mut rotate = Rotate::default();
+    for part in text.split(',') {
+        let is_size = part.ends_with(['K', 'M', 'G', 'T']);
+        let is_new = if is_size {
+            let Bytes(bytes) = part.parse::<Bytes>().map_err(|error| error.to_string())?;
+            rotate.bytes.replace(bytes.max(1)).is_none()
+        } else if part.ends_with(['s', 'm', 'h']) {
+            rotate.every.replace(units::duration(part)?).is_none()
+        } else {
+            return Err("write a size, a time or both: 1G, 5m, 1G,5m".into());
+        };
+        if !is_new {
+            return Err("write one size and one time at most: 1G,5m".into());
+        }
+    }
+    Ok(rotate)
+}
+
+/// `cpu=5%`: a share of one core.
+fn budget(text: &str) -> Result<f64, String> {
+    let percent = text.strip_prefix("cpu=").map(units::percent);
+    match percent {
+        Some(Ok(percent)) if percent > 0.0 => Ok(percent / 100.0),
+        _ => Err("write a share of one core: cpu=5%".into()),
+    }
+}
+
+pub fn run(arguments: Capture) -> anyhow::Result<ExitCode> {
+    let files = [&arguments.write, &arguments.queries];
+    let to_stdout = files.into_iter().flatten().any(|path| path.as_os_str() == "-");
+    if arguments.json && to_stdout {
+        anyhow::bail!("standard output takes what is captured: name a file, or leave --json away");
+    }
+    capture::capture(&options(arguments))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(arguments: Capture) -> Options {
+    let goal = match arguments {
+        Capture { write: Some(ref path), .. } => Goal::Packets(path.clone()),
+        Capture { queries: Some(ref path), .. } => Goal::Queries(path.clone()),
+        Capture { stream: Some(ref to), .. } => Goal::Stream(to.clone()),
+        _ => Goal::Digest,
+    };
+    Options {
+        source: arguments.tap,
+        device: arguments.device,
+        ports: arguments.port,
+        server_pid: arguments.server_pid,
+        goal,
+        snap_server: arguments.snap_server,
+        buffer_bytes: usize::try_from(arguments.buffer).unwrap_or(usize::MAX),
+        rotate: arguments.rotate.unwrap_or_default(),
+        keep: arguments.keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX)),
+        overwrite: arguments.overwrite,
+        cpu_share: arguments.budget,
+        duration: arguments.duration,
+        user: arguments.user,
+        every: arguments.every,
+        key: arguments.key,
+        plain: arguments.plain,
+        metrics: arguments.metrics,
+        status: arguments.status,
+        json: arguments.json,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_end_by_size_by_time_or_by_both() {
+        let minutes = Some(Duration::from_secs(300));
+        assert_eq!(rotate("1G"), Ok(Rotate { bytes: Some(1 << 30), every: None }));
+        assert_eq!(rotate("5m"), Ok(Rotate { bytes: None, every: minutes }));
+        assert_eq!(rotate("5m,1G"), Ok(Rotate { bytes: Some(1 << 30), every: minutes }));
+        for wrong in ["", "5", "1G,2G", "5m,6m", "1G,", "5 m", "G", "xs"] {
+            assert!(rotate(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_a_share_of_a_core() {
+        assert_eq!(budget("cpu=5%"), Ok(0.05));
+        for wrong in ["5%", "cpu=5", "cpu=0%", "cpu=-1%", "cpu="] {
+            assert!(budget(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(buffer("64M"), Ok(64 << 20));
+        assert!(buffer("1K").is_err() && buffer("5G").is_err() && buffer("x").is_err());
+    }
+}
