@@ -254,18 +254,19 @@ impl Capture<'_> {
         Ok(())
     }
 
-    /// What came until now, and nothing more.
+    /// What came until now, and nothing more. A device that is gone has left behind what came before.
     fn drain(&mut self) -> anyhow::Result<()> {
         self.tap.close()?;
         let begun = Instant::now();
+        let mut ended = Ok(());
         loop {
             let taken = self.tap.take(WAIT / 10, self.output);
+            ended = ended.and(taken);
             self.count()?;
-            let Seen { passed, taken: handed_on, lost_kernel } = self.seen;
-            if passed <= handed_on + lost_kernel || begun.elapsed() >= LAST_WORDS {
-                return taken;
+            let Seen { passed, taken, lost_kernel } = self.seen;
+            if passed <= taken + lost_kernel || begun.elapsed() >= LAST_WORDS {
+                return ended;
             }
-            taken?;
         }
     }
 

@@ -7,7 +7,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use toll_wire::frame;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
+use toll_wire::frame::{self, FIN, RST, SYN};
 use toll_wire::pcap::{Format, Link, Reader};
 
 pub const TOLL: &str = env!("CARGO_BIN_EXE_toll");
@@ -149,21 +152,52 @@ pub struct Packet {
     pub bytes: Vec<u8>,
 }
 
+/// What of a packet is looked at.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    pub from: u16,
+    pub to: u16,
+    pub seq: u32,
+    pub flags: u8,
+    /// As captured, and its length on the wire.
+    pub payload: Vec<u8>,
+    pub length: usize,
+}
+
 impl Packet {
-    /// Ports, flags, payload as captured, and its length on the wire.
-    pub fn segment(&self) -> (u16, u16, u8, Vec<u8>, u32) {
+    pub fn segment(&self) -> Segment {
         let Self { time_ns, link, wire_len, bytes } = self;
         let frame = toll_wire::pcap::Frame { time_ns: *time_ns, link: *link, wire_len: *wire_len, bytes };
         let found = frame::parse(&frame).unwrap();
-        let segment = found.segment;
-        (
-            found.source_port,
-            found.destination_port,
-            segment.flags,
-            segment.payload.to_vec(),
-            segment.payload_len,
-        )
+        let frame::Segment { seq, flags, payload, payload_len, .. } = found.segment;
+        let (from, to) = (found.source_port, found.destination_port);
+        Segment { from, to, seq, flags, payload: payload.to_vec(), length: payload_len as usize }
     }
+
+    /// An acknowledgement and nothing else.
+    pub fn is_bare(&self) -> bool {
+        let segment = self.segment();
+        segment.length == 0 && segment.flags & (FIN | SYN | RST) == 0
+    }
+}
+
+/// Everything that was said to `port`, in order and once, whatever was sent again: of each connection.
+pub fn said_to(port: u16, segments: &[Segment]) -> Vec<Vec<u8>> {
+    let mut said: Vec<(u16, u32, Vec<u8>)> = Vec::new();
+    for segment in segments.iter().filter(|segment| segment.to == port) {
+        if segment.flags & SYN != 0 {
+            said.push((segment.from, segment.seq.wrapping_add(1), Vec::new()));
+        }
+        let connection = said.iter_mut().rev().find(|(from, ..)| *from == segment.from);
+        let (_, begin, bytes) = connection.expect("what opens the connection");
+        let at = segment.seq.wrapping_sub(*begin) as usize;
+        if segment.length > 0 {
+            assert_eq!(segment.payload.len(), segment.length, "a question was cut");
+            bytes.resize(bytes.len().max(at + segment.length), 0);
+            bytes[at..at + segment.length].copy_from_slice(&segment.payload);
+        }
+    }
+    said.into_iter().map(|(_, _, bytes)| bytes).collect()
 }
 
 /// The packets of a capture that is whole, and how many it says were dropped.
@@ -187,7 +221,9 @@ pub fn packets_in(file: &[u8]) -> (Vec<Packet>, Option<u64>) {
 
 /// What each side says, over a connection to `at`.
 pub fn converse(at: SocketAddr, client_says: &[u8], server_says: &[u8]) {
-    let listener = TcpListener::bind(at).unwrap();
+    // One that was closed may live on for a moment, in a child of another test that is about to become a program.
+    let bound = || TcpListener::bind(at).inspect_err(|_| sleep(Duration::from_millis(10))).ok();
+    let listener = (0..1000).find_map(|_| bound()).expect("a free port");
     std::thread::scope(|threads| {
         threads.spawn(|| {
             let (mut server, _) = listener.accept().unwrap();
@@ -208,9 +244,13 @@ pub fn chat(port: u16, client_says: &[u8]) {
     converse(SocketAddr::from(([127, 0, 0, 1], port)), client_says, b"answer");
 }
 
-/// A port that is free now.
+/// A port that is free now, and that no connection is given for its own end: those are above 32,767.
 pub fn free_port(at: &str) -> u16 {
-    TcpListener::bind((at, 0)).unwrap().local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let begin = std::process::id() as u16 % 8_000;
+    let mut candidates =
+        (0..10_000).map(|_| 20_000 + (begin + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000);
+    candidates.find(|port| TcpListener::bind((at, *port)).is_ok()).unwrap()
 }
 
 /// A place that goes with the test, and in which anybody may look around.

@@ -1,6 +1,6 @@
 //! What is on the disk, whenever and however a capture ends?
 
-use crate::live::{Dir, Ended, Live, chat, free_port, lacks, lacks_root, read, reads};
+use crate::live::{Dir, Ended, Live, Packet, chat, free_port, lacks, lacks_root, read, reads, said_to};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -17,9 +17,8 @@ fn whatever_ends_it_leaves_a_whole_file() {
         let captured = end(capture).assert_whole();
         let (packets, dropped) = read(&file);
         assert_eq!((packets.len() as u64, dropped), (captured, Some(0)));
-        let said: u32 =
-            packets.iter().map(|packet| packet.segment()).filter(|s| s.1 == port).map(|s| s.4).sum();
-        assert_eq!(said, 100_000);
+        let segments: Vec<_> = packets.iter().map(Packet::segment).collect();
+        assert!(said_to(port, &segments) == [vec![b'q'; 100_000]]);
         assert_eq!(std::fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
     };
     let by: [fn(Live) -> Ended; 3] = [
