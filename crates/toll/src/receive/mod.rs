@@ -94,6 +94,9 @@ pub fn receive(asked: Asked) -> Result<Vec<Account>> {
         let is_late = asked.duration.is_some_and(|duration| begun.elapsed() >= duration);
         if asked_to_end.is_none() && (is_late || signals::RAISED.load(Ordering::Relaxed)) {
             asked_to_end = Some(Instant::now());
+            if asked.once && receiver.streams.is_any_coming() {
+                tell!("toll: the stream has {} s to come to its end", FOR_ITS_END.as_secs());
+            }
         }
         // Whoever ends both ends of one stream at the same time wants all of it.
         let patience =

@@ -77,6 +77,8 @@ fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end
     sent.chunks_to(&mut stream, 0..3);
     ends::until("it has begun", || stream.fill().bytes().0 == 0);
     lab.signal(&child, "TERM");
+    let said = || std::fs::read_to_string(&words).unwrap();
+    ends::until("it was heard", || said().contains("the stream has 5 s to come to its end"));
     sent.chunks_to(&mut stream, 3..6);
     stream.finish(&sent.closing).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
