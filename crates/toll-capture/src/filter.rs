@@ -136,8 +136,8 @@ impl Filter {
             to.v6();
         }
         to.ports(&self.ports);
-        to.to_server();
-        to.from_server(self.answers);
+        to.questions();
+        to.answers(self.answers);
         to.place(Label::Whole);
         to.put(BPF_RET | BPF_K, WHOLE);
         to.place(Label::Drop);
@@ -265,7 +265,7 @@ impl Assembly {
         self.put(BPF_MISC | BPF_TAX, 0);
     }
 
-    fn to_server(&mut self) {
+    fn questions(&mut self) {
         self.place(Label::ToServer);
         self.load_byte_behind(FLAGS);
         self.compare(BPF_JSET | BPF_K, BEGINS_OR_ENDS, Label::Whole, Label::Next);
@@ -274,7 +274,7 @@ impl Assembly {
         self.compare(BPF_JGT | BPF_X, 0, Label::Whole, Label::Drop);
     }
 
-    fn from_server(&mut self, answers: Answers) {
+    fn answers(&mut self, answers: Answers) {
         self.place(Label::FromServer);
         self.load_byte_behind(FLAGS);
         self.put(BPF_ST, SEEN_FLAGS);
