@@ -1,4 +1,4 @@
-//! What did the packets and logs of a host say? Never reads a clock, file or socket.
+//! What did the packets, logs and streams of a host say? Never reads a clock, file or socket.
 
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
@@ -22,4 +22,5 @@ mod room;
 mod side;
 mod spoken;
 mod stream;
+pub mod streamed;
 mod text_hash;

@@ -26,6 +26,7 @@ mod opened;
 pub mod pcap;
 pub mod places;
 mod plan;
+pub mod receive;
 mod recorder;
 mod replay;
 pub mod report;

@@ -40,6 +40,16 @@ pub trait Destination: Send {
         None
     }
 
+    /// Between which moments what got lost here was seen (Unix time, ns), where it knows that.
+    fn lost_between(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// How long [`finish`](Self::finish) may take with nothing to see of it, before it is given up.
+    fn patience(&self) -> Duration {
+        GIVE_UP
+    }
+
     /// Everything is out. `tail`: what the last file (or the stream) ends with.
     ///
     /// # Errors
@@ -57,6 +67,7 @@ pub struct Chunks {
     made: usize,
     bound: usize,
     chunk_bytes: usize,
+    patience: Duration,
     /// Since when the current chunk is known to wait.
     held_since_ns: Option<u64>,
     account: Account,
@@ -102,6 +113,7 @@ impl Chunks {
         bound: usize,
     ) -> anyhow::Result<Self> {
         destination.begin(header)?;
+        let patience = destination.patience();
         let bound = bound.max(1);
         let (full, to_write) = sync_channel(bound);
         let (give_back, free) = sync_channel(bound + 2);
@@ -125,6 +137,7 @@ impl Chunks {
             made: 1,
             bound,
             chunk_bytes,
+            patience,
             held_since_ns: None,
             account,
             shared,
@@ -202,7 +215,7 @@ impl Chunks {
             self.send_patiently(Message::Chunk(last))?;
         }
         self.send_patiently(Message::End(tail.to_vec()))?;
-        let mut patience = Patience::new(&self.shared);
+        let mut patience = Patience::new(&self.shared, self.patience);
         loop {
             match self.done.recv_timeout(Duration::from_millis(50)) {
                 Ok(()) => return self.check(),
@@ -217,7 +230,7 @@ impl Chunks {
     }
 
     fn send_patiently(&mut self, mut message: Message) -> anyhow::Result<()> {
-        let mut patience = Patience::new(&self.shared);
+        let mut patience = Patience::new(&self.shared, self.patience);
         loop {
             message = match self.full.try_send(message) {
                 Ok(()) => return Ok(()),
@@ -237,7 +250,7 @@ impl Chunks {
         self.account.lost_queue += waiting;
         anyhow!(
             "what was captured cannot be written: nothing was taken for {} s, and {waiting} packets still waited",
-            GIVE_UP.as_secs()
+            self.patience.as_secs()
         )
     }
 
@@ -311,19 +324,20 @@ impl Shared {
 struct Patience {
     dealt_with: u64,
     since: Instant,
+    most: Duration,
 }
 
 impl Patience {
-    fn new(shared: &Shared) -> Self {
-        Self { dealt_with: shared.dealt_with.load(Ordering::Acquire), since: Instant::now() }
+    fn new(shared: &Shared, most: Duration) -> Self {
+        Self { dealt_with: shared.dealt_with.load(Ordering::Acquire), since: Instant::now(), most }
     }
 
     fn is_over(&mut self, shared: &Shared) -> bool {
-        let now = Self::new(shared);
+        let now = Self::new(shared, self.most);
         if now.dealt_with != self.dealt_with {
             *self = now;
         }
-        self.since.elapsed() >= GIVE_UP
+        self.since.elapsed() >= self.most
     }
 }
 
@@ -353,6 +367,7 @@ fn write(
                     Ok(()) => tell_bytes(destination, tail.len(), shared),
                     Err(error) => shared.fail(error),
                 }
+                let (first_ns, last_ns) = destination.lost_between().unwrap_or((first_ns, last_ns));
                 date(tell_losses(destination, shared), first_ns, last_ns);
                 return;
             }

@@ -175,6 +175,14 @@ impl Destination for Packing {
         Some(self.bytes_out)
     }
 
+    fn lost_between(&self) -> Option<(u64, u64)> {
+        self.inner.lost_between()
+    }
+
+    fn patience(&self) -> Duration {
+        self.inner.patience()
+    }
+
     fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()> {
         if tail.is_empty() {
             return self.inner.finish(tail);

@@ -9,10 +9,12 @@ pub mod decoded;
 mod device;
 pub mod files;
 mod ledger;
+pub mod metrics;
 pub mod output;
 mod packets;
 pub mod printing;
 mod sockets;
+pub mod stream;
 pub mod tap;
 
 use crate::clock;
@@ -20,10 +22,11 @@ use crate::say::{show, tell};
 use crate::signals;
 use anyhow::{Context, bail};
 use budget::Budgeted;
-use chunks::Chunks;
+use chunks::{Chunks, Destination};
 use decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
 use files::{Asked, Files, Rotate};
 use ledger::Ledger;
+use metrics::Metrics;
 use output::Output;
 use packets::{Packets, Statistics};
 use printing::How;
@@ -33,6 +36,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use stream::{Fill, Key, Stream};
 use tap::{Seen, Tap};
 use toll_capture::{Answers, Filter, WHOLE, give_up_rights};
 use toll_wire::decoder::Config;
@@ -72,6 +76,8 @@ pub struct Options {
     /// A digest of each stretch of this length.
     pub every: Option<Duration>,
     pub key: Option<PathBuf>,
+    /// Streams without a key.
+    pub plain: bool,
     pub metrics: Option<String>,
     pub status: bool,
     pub json: bool,
@@ -101,17 +107,24 @@ pub enum Goal {
 /// It could not begin, or something was lost for a reason that somebody must know of.
 pub fn capture(options: &Options) -> anyhow::Result<()> {
     refuse_what_is_not_here(options)?;
+    let metrics = options.metrics.as_deref().map(Metrics::listen).transpose()?;
+    // The user who goes on may have no right to read it.
+    let key = stream_key(options)?;
     let (mut tap, link_number) = open_tap(options)?;
     give_up_rights(options.user.as_deref())?;
-    let output = open_output(options, link_number)?;
+    let (output, fill) = open_output(options, link_number, &key)?;
     let mut output = match options.cpu_share {
         Some(share) => Box::new(Budgeted::new(output, share, &options.ports)),
         None => output,
     };
     let asked = Signals::listen()?;
+    if let Some(metrics) = &metrics {
+        tell!("toll: metrics at {}", metrics.address());
+    }
     tell!("toll: listening on {}", listening(options));
     let begun = Instant::now();
-    let mut capture = Capture { tap: &mut *tap, output: &mut *output, options, begun, seen: Seen::default() };
+    let (tap, output) = (&mut *tap, &mut *output);
+    let mut capture = Capture { tap, output, options, metrics, fill, begun, seen: Seen::default() };
     let ended = capture.go_on_until(&asked);
     let drained = capture.drain();
     let finished = capture.output.finish(wall_ns());
@@ -125,14 +138,7 @@ fn refuse_what_is_not_here(options: &Options) -> anyhow::Result<()> {
             "a file of packets takes packets, and --tap sockets sees none: write --queries FILE or --digest"
         );
     }
-    let asked = [
-        ("--key", options.key.is_some()),
-        ("--metrics", options.metrics.is_some()),
-    ];
-    match asked.iter().find(|(_, is_asked)| *is_asked) {
-        Some((option, _)) => bail!("this toll has no {option}"),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// The tap, and for a file of packets the number of what their first header is.
@@ -159,7 +165,23 @@ fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
     }
 }
 
-fn open_output(options: &Options, link_number: u16) -> anyhow::Result<Box<dyn Output>> {
+fn stream_key(options: &Options) -> anyhow::Result<Key> {
+    match (&options.goal, &options.key) {
+        (Goal::Stream(_), Some(path)) => Key::read(path),
+        (Goal::Stream(to), None) if !options.plain => bail!(
+            "streaming to {to} takes --key FILE, the same as the receiver's (`toll receive --new-key FILE` makes one), or \
+             --plain where everybody on the network may read the queries"
+        ),
+        _ => Ok(Key::Plain),
+    }
+}
+
+/// The output; of a stream also how full its memory is.
+fn open_output(
+    options: &Options,
+    link_number: u16,
+    key: &Key,
+) -> anyhow::Result<(Box<dyn Output>, Option<Fill>)> {
     match &options.goal {
         Goal::Packets(path) => {
             let statistics = Statistics::begin(wall_ns());
@@ -167,20 +189,34 @@ fn open_output(options: &Options, link_number: u16) -> anyhow::Result<Box<dyn Ou
             let files = Files::new(asked(options, path), Box::new(move || tail.tail()))?;
             let header = packets::header(&options.device, link_number, WHOLE);
             let chunks = Chunks::start(Box::new(files), &header, CHUNK, QUEUE)?;
-            Ok(Box::new(Packets::new(chunks, statistics)))
+            Ok((Box::new(Packets::new(chunks, statistics)), None))
         }
         Goal::Queries(path) => {
             let files = Files::new(asked(options, path), Box::new(Vec::new))?;
-            // Its blocks stand by themselves: neither files nor streams need a head.
-            let chunks = Chunks::start(Box::new(Packing::new(Box::new(files))?), &[], CHUNK_BYTES, QUEUE)?;
-            Ok(Box::new(Queries::new(&decoding(options), chunks)))
+            Ok((queries(options, Box::new(files))?, None))
         }
         Goal::Digest => {
             let how = How::usual(options.json, listening(options));
-            Ok(Box::new(Digesting::new(&decoding(options), options.every, how)?))
+            Ok((Box::new(Digesting::new(&decoding(options), options.every, how)?), None))
         }
-        Goal::Stream(_) => bail!("this toll has no --stream: write to a file, -w FILE"),
+        // What sockets give has no packets: it goes as queries.
+        Goal::Stream(to) => {
+            let stream = Stream::connect(to, key)?;
+            let fill = stream.fill();
+            if options.source == Source::Sockets {
+                return Ok((queries(options, Box::new(stream))?, Some(fill)));
+            }
+            let header = packets::header(&options.device, link_number, WHOLE);
+            let chunks = Chunks::start(Box::new(stream), &header, CHUNK, QUEUE)?;
+            Ok((Box::new(Packets::new(chunks, Statistics::begin(wall_ns()))), Some(fill)))
+        }
     }
+}
+
+/// Its blocks stand by themselves: neither files nor streams need a head.
+fn queries(options: &Options, destination: Box<dyn Destination>) -> anyhow::Result<Box<dyn Output>> {
+    let chunks = Chunks::start(Box::new(Packing::new(destination)?), &[], CHUNK_BYTES, QUEUE)?;
+    Ok(Box::new(Queries::new(&decoding(options), chunks)))
 }
 
 fn decoding(options: &Options) -> Config {
@@ -212,6 +248,9 @@ struct Capture<'a> {
     tap: &'a mut dyn Tap,
     output: &'a mut dyn Output,
     options: &'a Options,
+    metrics: Option<Metrics>,
+    /// Of a stream.
+    fill: Option<Fill>,
     begun: Instant,
     seen: Seen,
 }
@@ -249,6 +288,12 @@ impl Capture<'_> {
     fn count(&mut self) -> anyhow::Result<()> {
         self.seen = self.tap.counters()?;
         self.output.seen(&self.seen, wall_ns());
+        if let Some(metrics) = &self.metrics {
+            metrics.say(&self.seen, &self.output.account());
+            if let Some((used, room)) = self.fill.as_ref().map(Fill::bytes) {
+                metrics.say_buffer(used, room);
+            }
+        }
         Ok(())
     }
 

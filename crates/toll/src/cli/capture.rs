@@ -20,7 +20,8 @@ use std::time::Duration;
     after_help = "Examples:\n  \
     toll capture -w queries.pcapng --duration 5m\n  \
     toll capture -i eth0 --port 3306,3307 -w /var/tmp/q.pcapng --rotate 1G,5m --keep 24 --user nobody\n  \
-    toll capture -w - | toll digest -\n\
+    toll capture -w - | toll digest -\n  \
+    toll capture --stream receiver:3399 --key stream.key --metrics 9104\n\
     Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
 )]
@@ -80,7 +81,10 @@ pub struct Capture {
     /// With --stream: the key that both ends share
     #[arg(long, value_name = "FILE", requires = "stream")]
     key: Option<PathBuf>,
-    /// Tell Prometheus here: 127.0.0.1:9187
+    /// With --stream: without a key, so that queries cross the network in the clear
+    #[arg(long, requires = "stream", conflicts_with = "key")]
+    plain: bool,
+    /// Tell Prometheus here, at /metrics: ADDRESS:PORT, or a port of 127.0.0.1
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// Say every second how far it is
@@ -100,7 +104,7 @@ fn buffer(text: &str) -> Result<u64, String> {
 }
 
 /// `1G`, `5m`, `1G,5m`: sizes end in K, M, G or T, times in s, m or h.
-fn rotate(text: &str) -> Result<Rotate, String> {
+pub(super) fn rotate(text: &str) -> Result<Rotate, String> {
     let mut rotate = Rotate::default();
     for part in text.split(',') {
         let is_size = part.ends_with(['K', 'M', 'G', 'T']);
@@ -165,6 +169,7 @@ fn options(arguments: Capture) -> Options {
         user: arguments.user,
         every: arguments.every,
         key: arguments.key,
+        plain: arguments.plain,
         metrics: arguments.metrics,
         status: arguments.status,
         json: arguments.json,

@@ -15,6 +15,7 @@ mod list;
 mod load;
 mod login;
 mod pcap;
+mod receive;
 mod replay;
 pub mod report;
 mod run;
@@ -61,6 +62,7 @@ enum Verb {
     Capture(Box<capture::Capture>),
     /// Back up a server into a store, git or both; list, verify, restore and prune backups
     Backup(Box<backup::Backup>),
+    Receive(Box<receive::Receive>),
     Replay(replay::Replay),
     #[command(subcommand)]
     Pcap(pcap::Pcap),
@@ -123,6 +125,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<ExitCode> {
         Verb::Enter(arguments) => match enter::run(&arguments)? {},
         Verb::Clean(arguments) => return clean::run(&arguments),
         Verb::Load(arguments) => return load::run(&arguments),
+        Verb::Receive(arguments) => return receive::run(*arguments),
         Verb::Replay(arguments) => return replay::run(arguments),
         Verb::Throttle(arguments) => return throttle::run(*arguments),
         Verb::Report(arguments) => return report::run(&arguments),

@@ -9,12 +9,13 @@ use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that toll itself fills in, and what each is.
-pub const BUILT_IN: [(&str, &str); 20] = [
+pub const BUILT_IN: [(&str, &str); 22] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
     ("copy", "the number of the copy, from 1; in `process`"),
     ("datadir", "the server's data directory"),
     ("duration_s", "seconds that a tool must last at least; more than settle and window"),
+    ("far_ip", "the rig's far end, for what streams there by itself"),
     ("link_device", "the device at either end of the rig's link"),
     ("link_receive", "the network namespace of its receiving end"),
     ("link_send", "the network namespace of its sending end"),
@@ -29,6 +30,7 @@ pub const BUILT_IN: [(&str, &str); 20] = [
     ("socket", "the server's socket"),
     ("ssh_compressed_port", "a port on 127.0.0.1 that leads to the server through the rig's ssh -C"),
     ("ssh_port", "a port on 127.0.0.1 that leads to the server through the rig's ssh"),
+    ("stream_key", "a key file for `toll capture --stream` and `toll receive`; with the rig's far end"),
     ("toll", "toll itself"),
 ];
 

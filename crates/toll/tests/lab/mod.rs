@@ -201,7 +201,7 @@ role = "baseline"
 pub struct Server {
     child: Child,
     home: PathBuf,
-    port: u16,
+    pub port: u16,
     /// As it may be reached from outside.
     socket: PathBuf,
 }

@@ -6,6 +6,7 @@
 use super::{Kind, ip, key, run};
 use crate::child;
 use crate::journal::Undo;
+use crate::receive::Key;
 use crate::server::LinkEnds;
 use crate::stage::Stage;
 use crate::treatment::{Bench, Group, Place};
@@ -25,11 +26,17 @@ pub const KIND: Kind = Kind {
     needs_server: false,
     serves: |need| {
         let arm = need.arm;
-        arm.remote_port.is_some() || arm.far_rate.is_some() || arm.members().iter().any(|member| member.far)
+        let asks = arm.remote_port.is_some() || arm.far_rate.is_some() || need.mentions(&GIVEN);
+        asks || arm.members().iter().any(|member| member.far)
     },
     programs: || if nix::unistd::geteuid().is_root() { &["ip", "tc", "nc"] } else { &["nc"] },
     open,
 };
+
+/// Placeholders for commands: where it is, and a key file for a capture that is streamed there.
+const GIVEN: [&str; 2] = [IP, KEY];
+const IP: &str = "far_ip";
+const KEY: &str = "stream_key";
 
 /// The far end of a link.
 #[derive(Debug)]
@@ -62,6 +69,19 @@ const TICKS_PER_S: u64 = 96;
 
 /// Everything is in the journal before it exists.
 fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
+    let told = make(step, stage)?;
+    if let Some(far_end) = &stage.rig.far_end {
+        let ip = far_end.ip().to_string();
+        // Gone with the run's working directory.
+        let key = stage.work_dir.join("stream.key");
+        Key::make(&key)?;
+        stage.give(IP, &ip);
+        stage.give(KEY, key.to_str().context("the working directory's name is not UTF-8")?);
+    }
+    Ok(told)
+}
+
+fn make(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     if !nix::unistd::geteuid().is_root() {
         stage.rig.far_end = Some(FarEnd { link: None, ip: Ipv4Addr::LOCALHOST });
         return Ok("far end of streams: loopback, not shaped (needs root for a namespace)".into());

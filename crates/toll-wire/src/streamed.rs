@@ -1,0 +1,303 @@
+//! What do the two ends of a streamed capture say to each other?
+//!
+//! Messages of a kind, a length and a payload, over whatever carries bytes in order (`docs/streaming.md`).
+//! Never inflates a chunk: what is in it is its bytes' own affair. All numbers are little-endian.
+
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+/// What both ends must speak.
+pub const VERSION: u16 = 1;
+/// Bytes of a chunk before it was compressed, at most.
+pub const LONGEST_CHUNK: usize = 8 << 20;
+/// Bytes of a payload, at most: a chunk that nothing makes smaller (zstd then adds a 256th), and its head.
+pub const LONGEST: usize = LONGEST_CHUNK + (LONGEST_CHUNK >> 8) + 1_024;
+/// Bytes of a payload, at most, from one who has not said yet what is coming.
+pub const LONGEST_GREETING: usize = 128 << 10;
+/// Bytes of what each file of a stream begins or ends with, at most.
+pub const LONGEST_EDGE: usize = 64 << 10;
+/// A name of a host is no longer (RFC 1035).
+const LONGEST_HOST: usize = 255;
+
+const MAGIC: [u8; 4] = *b"toll";
+/// Kind and length.
+const HEAD: usize = 5;
+/// What stands before a chunk's frame: four numbers of 64 bits and one of 32.
+const CHUNK_HEAD: usize = 5 * 8 + 4;
+
+/// What a stream is called by its sender, on all of its connections.
+pub type StreamId = [u8; 16];
+
+/// What a stream holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    Pcapng,
+    Queries,
+}
+
+/// One thing said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Message<'a> {
+    // The sender's.
+    Hello(Hello<'a>),
+    Chunk(Chunk<'a>),
+    /// Nothing to send, but still there; asks for an [`Message::Acknowledged`].
+    Still,
+    End(End<'a>),
+    // The receiver's.
+    /// The chunk that it wants first: at least the sender's `first`.
+    Welcome {
+        next: u64,
+    },
+    /// All chunks below this number are written.
+    Acknowledged {
+        below: u64,
+    },
+    /// Why it takes no more on this connection.
+    Refused {
+        why: &'a str,
+    },
+    /// After [`Message::End`]: everything is on its disk.
+    Done,
+}
+
+/// How each connection begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello<'a> {
+    pub stream: StreamId,
+    pub holds: Holds,
+    /// When the capture began, Unix nanoseconds.
+    pub begun_ns: u64,
+    /// The lowest number among the chunks that the sender still has; the next one where it has none.
+    pub first: u64,
+    /// Of the sender.
+    pub host: &'a str,
+    /// What each file of this stream begins with.
+    pub opening: &'a [u8],
+}
+
+/// Whole items (packets, events), numbered from 0 without gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    pub number: u64,
+    pub items: u64,
+    /// Of its first and last item, Unix nanoseconds.
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Items that the sender had no room for, since the stream began.
+    pub lost: u64,
+    /// Bytes that the frame inflates to.
+    pub plain: u32,
+    /// One zstd frame.
+    pub frame: &'a [u8],
+}
+
+/// What the sender knows when the capture has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End<'a> {
+    pub chunks: u64,
+    pub items: u64,
+    pub lost: u64,
+    /// What the last file of this stream ends with.
+    pub closing: &'a [u8],
+}
+
+/// Why bytes are no message.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum Broken {
+    #[error("byte {0:#04x} begins no message: it is no toll that speaks, or one that expects a key")]
+    Kind(u8),
+    #[error("a message of {length} bytes where {longest} are the most")]
+    TooLong { length: usize, longest: usize },
+    #[error("a message of kind {0:#04x} is cut short, too long, or has words that are none")]
+    Content(u8),
+    #[error("it speaks version {0} of the stream, this toll {ours}: use the same toll at both ends", ours = VERSION)]
+    Version(u16),
+}
+
+/// How long the message is that `input` begins with, its head included; `None`: its head is not whole yet.
+///
+/// # Errors
+/// It begins with none, or its payload is longer than `longest`.
+pub fn length(input: &[u8], longest: usize) -> Result<Option<usize>, Broken> {
+    let Some(kind) = input.first() else { return Ok(None) };
+    if !b"HCSEWARD".contains(kind) {
+        return Err(Broken::Kind(*kind));
+    }
+    let Some((head, _)) = input.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let length = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if length > longest {
+        return Err(Broken::TooLong { length, longest });
+    }
+    Ok(Some(HEAD + length))
+}
+
+/// Reads one message, as long as [`length`] says.
+///
+/// # Errors
+/// It is none.
+pub fn parse(message: &[u8]) -> Result<Message<'_>, Broken> {
+    let kind = message.first().copied().unwrap_or_default();
+    let mut fields = Fields { kind, rest: message.get(HEAD..).ok_or(Broken::Content(kind))? };
+    let parsed = match kind {
+        b'H' => Message::Hello(hello(&mut fields)?),
+        b'C' => Message::Chunk(Chunk {
+            number: fields.u64()?,
+            items: fields.u64()?,
+            first_ns: fields.u64()?,
+            last_ns: fields.u64()?,
+            lost: fields.u64()?,
+            plain: match fields.u32()? {
+                plain if plain as usize <= LONGEST_CHUNK => plain,
+                plain => return Err(Broken::TooLong { length: plain as usize, longest: LONGEST_CHUNK }),
+            },
+            frame: fields.all(),
+        }),
+        b'S' => Message::Still,
+        b'E' => Message::End(End {
+            chunks: fields.u64()?,
+            items: fields.u64()?,
+            lost: fields.u64()?,
+            closing: fields.all_up_to(LONGEST_EDGE)?,
+        }),
+        b'W' => Message::Welcome { next: fields.u64()? },
+        b'A' => Message::Acknowledged { below: fields.u64()? },
+        b'R' => Message::Refused { why: fields.text()? },
+        b'D' => Message::Done,
+        kind => return Err(Broken::Kind(kind)),
+    };
+    if fields.rest.is_empty() { Ok(parsed) } else { Err(Broken::Content(kind)) }
+}
+
+fn hello<'a>(fields: &mut Fields<'a>) -> Result<Hello<'a>, Broken> {
+    if fields.take(MAGIC.len())? != MAGIC {
+        return Err(Broken::Content(b'H'));
+    }
+    // Whatever else another version has, it has this number here.
+    let version = fields.array().map(u16::from_le_bytes)?;
+    if version != VERSION {
+        return Err(Broken::Version(version));
+    }
+    let stream = fields.array()?;
+    let holds = match fields.array()? {
+        [1] => Holds::Pcapng,
+        [2] => Holds::Queries,
+        _ => return Err(Broken::Content(b'H')),
+    };
+    let (begun_ns, first) = (fields.u64()?, fields.u64()?);
+    let [length] = fields.array()?;
+    let host = std::str::from_utf8(fields.take(length.into())?).map_err(|_| Broken::Content(b'H'))?;
+    Ok(Hello { stream, holds, begun_ns, first, host, opening: fields.all_up_to(LONGEST_EDGE)? })
+}
+
+/// A payload, read from its front.
+struct Fields<'a> {
+    kind: u8,
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Broken> {
+        let (taken, rest) = self.rest.split_at_checked(length).ok_or(Broken::Content(self.kind))?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Broken> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(Broken::Content(self.kind))?;
+        self.rest = rest;
+        Ok(*taken)
+    }
+
+    fn u32(&mut self) -> Result<u32, Broken> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Broken> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn all(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    fn all_up_to(&mut self, longest: usize) -> Result<&'a [u8], Broken> {
+        let length = self.rest.len();
+        if length > longest { Err(Broken::TooLong { length, longest }) } else { Ok(self.all()) }
+    }
+
+    fn text(&mut self) -> Result<&'a str, Broken> {
+        std::str::from_utf8(self.all_up_to(LONGEST_GREETING)?).map_err(|_| Broken::Content(self.kind))
+    }
+}
+
+impl Message<'_> {
+    /// Appends what [`parse`] reads. A name of a host that is too long is cut.
+    pub fn put(&self, into: &mut Vec<u8>) {
+        let begin = into.len();
+        into.extend_from_slice(&[self.kind(), 0, 0, 0, 0]);
+        match self {
+            Self::Hello(hello) => {
+                let host = cut(hello.host, LONGEST_HOST);
+                into.extend_from_slice(&MAGIC);
+                into.extend_from_slice(&VERSION.to_le_bytes());
+                into.extend_from_slice(&hello.stream);
+                into.push(match hello.holds {
+                    Holds::Pcapng => 1,
+                    Holds::Queries => 2,
+                });
+                put_numbers(into, &[hello.begun_ns, hello.first]);
+                into.push(host.len() as u8);
+                into.extend_from_slice(host.as_bytes());
+                into.extend_from_slice(hello.opening);
+            }
+            Self::Chunk(chunk) => {
+                into.reserve(CHUNK_HEAD + chunk.frame.len());
+                put_numbers(into, &[chunk.number, chunk.items, chunk.first_ns, chunk.last_ns, chunk.lost]);
+                into.extend_from_slice(&chunk.plain.to_le_bytes());
+                into.extend_from_slice(chunk.frame);
+            }
+            Self::End(end) => {
+                put_numbers(into, &[end.chunks, end.items, end.lost]);
+                into.extend_from_slice(end.closing);
+            }
+            Self::Welcome { next: number } | Self::Acknowledged { below: number } => {
+                put_numbers(into, &[*number]);
+            }
+            Self::Refused { why } => into.extend_from_slice(cut(why, LONGEST_GREETING).as_bytes()),
+            Self::Still | Self::Done => {}
+        }
+        let length = (into.len() - begin - HEAD) as u32;
+        into[begin + 1..begin + HEAD].copy_from_slice(&length.to_le_bytes());
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => b'H',
+            Self::Chunk(_) => b'C',
+            Self::Still => b'S',
+            Self::End(_) => b'E',
+            Self::Welcome { .. } => b'W',
+            Self::Acknowledged { .. } => b'A',
+            Self::Refused { .. } => b'R',
+            Self::Done => b'D',
+        }
+    }
+}
+
+fn put_numbers(into: &mut Vec<u8>, numbers: &[u64]) {
+    for number in numbers {
+        into.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Its beginning, of so many bytes at most, between two letters.
+fn cut(text: &str, longest: usize) -> &str {
+    let mut end = longest.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

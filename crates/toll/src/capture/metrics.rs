@@ -1,0 +1,364 @@
+//! How does a Prometheus server read what a capture has seen, lost and cost?
+//!
+//! A thread of its own answers `GET /metrics` with what it was last told, one asker at a time; the capture only leaves
+//! numbers there. Names and types are Prometheus' (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use super::output::Account;
+use super::tap::Seen;
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use std::fmt::{Display, Write as _};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Where nothing is said of the address.
+const LOOPBACK: &str = "127.0.0.1";
+/// An asker has said what it wants within this time, and takes the answer in as long.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a request, at most.
+const LONGEST_REQUEST: usize = 8 << 10;
+/// Between two attempts to take a connection where there are no files to be had.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// An endpoint that lasts as long as the process.
+pub struct Metrics {
+    told: Arc<Mutex<Told>>,
+    address: SocketAddr,
+}
+
+/// What the capture last said.
+#[derive(Debug, Clone, Default)]
+struct Told {
+    seen: Seen,
+    account: Account,
+    buffer: Option<(usize, usize)>,
+    classes: Vec<Class>,
+}
+
+/// A class of queries in the digest that is being made.
+#[derive(Debug, Clone)]
+pub struct Class {
+    pub id: String,
+    pub fingerprint: String,
+    pub queries: u64,
+    pub seconds: f64,
+}
+
+impl Metrics {
+    /// Answers from now on. `address`: `ADDRESS:PORT`, or a port alone on 127.0.0.1.
+    ///
+    /// # Errors
+    /// It cannot listen there.
+    pub fn listen(address: &str) -> Result<Self> {
+        let port = address.strip_prefix(':').unwrap_or(address).parse::<u16>();
+        let whole = port.map_or_else(|_| address.to_owned(), |port| format!("{LOOPBACK}:{port}"));
+        let listener = TcpListener::bind(&whole)
+            .with_context(|| format!("cannot offer metrics at {whole}: write it as ADDRESS:PORT or PORT"))?;
+        let address = listener.local_addr()?;
+        let told = Arc::new(Mutex::new(Told::default()));
+        let telling = Arc::clone(&told);
+        std::thread::Builder::new()
+            .name("toll-metrics".into())
+            .spawn(move || {
+                for asker in listener.incoming() {
+                    match asker {
+                        // Whoever hangs up or takes too long has no answer; the next one has.
+                        Ok(asker) => drop(answer(&asker, &telling)),
+                        Err(_) => std::thread::sleep(PAUSE),
+                    }
+                }
+            })
+            .context("cannot start a thread to offer metrics with")?;
+        Ok(Self { told, address })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What the capture has seen, and what became of it.
+    pub fn say(&self, seen: &Seen, account: &Account) {
+        self.change(|told| (told.seen, told.account) = (*seen, account.clone()));
+    }
+
+    /// Bytes that wait, and how many there is room for.
+    pub fn say_buffer(&self, used: usize, room: usize) {
+        self.change(|told| told.buffer = Some((used, room)));
+    }
+
+    /// The costliest classes of the digest.
+    pub fn say_classes(&self, classes: Vec<Class>) {
+        self.change(|told| told.classes = classes);
+    }
+
+    /// Whoever answers holds the lock for a copy of it, no longer.
+    fn change(&self, change: impl FnOnce(&mut Told)) {
+        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn answer(asker: &TcpStream, told: &Mutex<Told>) -> std::io::Result<()> {
+    asker.set_write_timeout(Some(PATIENCE))?;
+    let request = request(asker)?;
+    let mut words = request.split(|byte| *byte == b' ' || *byte == b'\r' || *byte == b'\n');
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
+    let (status, body) = match (method, path) {
+        (b"GET" | b"HEAD", b"/metrics") => {
+            let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            ("200 OK", text(&told))
+        }
+        (b"GET" | b"HEAD", _) => ("404 Not Found", "toll capture: the metrics are at /metrics\n".to_owned()),
+        _ => ("405 Method Not Allowed", "toll capture: GET /metrics\n".to_owned()),
+    };
+    let mut whole = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    if method != b"HEAD" {
+        whole += &body;
+    }
+    let mut to = asker;
+    to.write_all(whole.as_bytes())
+}
+
+/// A request up to its empty line, or as far as it is worth reading.
+fn request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
+    let until = Instant::now() + PATIENCE;
+    let (mut from, mut request, mut some) = (asker, Vec::new(), [0; 1_024]);
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        asker.set_read_timeout(Some(left))?;
+        let read = from.read(&mut some)?;
+        request.extend_from_slice(&some[..read]);
+        let ends = |end: &[u8]| request.windows(end.len()).any(|seen| seen == end);
+        if read == 0 || request.len() >= LONGEST_REQUEST || ends(b"\r\n\r\n") || ends(b"\n\n") {
+            return Ok(request);
+        }
+    }
+}
+
+fn text(told: &Told) -> String {
+    let Told { seen, account, buffer, classes } = told;
+    let mut page = Page(String::new());
+    page.one(
+        "toll_capture_passed_total",
+        "counter",
+        "Packets or calls that the kernel's filter let pass.",
+        seen.passed,
+    );
+    page.one(
+        "toll_capture_taken_total",
+        "counter",
+        "Packets or calls that the kernel handed on.",
+        seen.taken,
+    );
+    page.family(
+        "toll_capture_lost_total",
+        "counter",
+        "Packets or calls that are not in the output, by where they got lost.",
+    );
+    let lost = [
+        ("kernel", seen.lost_kernel),
+        ("queue", account.lost_queue),
+        ("disk", account.lost_disk),
+        ("network", account.lost_network),
+        ("budget", account.shed),
+    ];
+    for (place, count) in lost {
+        page.value("toll_capture_lost_total", &[("where", place)], count);
+    }
+    page.one(
+        "toll_capture_items_total",
+        "counter",
+        "Packets or calls that reached the output.",
+        account.items,
+    );
+    if let Some(queries) = account.queries {
+        page.one("toll_capture_queries_total", "counter", "Queries that were decoded.", queries);
+    }
+    let written = account.bytes_written;
+    page.one(
+        "toll_capture_written_bytes_total",
+        "counter",
+        "Bytes written, before they are compressed.",
+        written,
+    );
+    for (name, help, moment) in [
+        (
+            "toll_capture_first_loss_timestamp_seconds",
+            "When something was first lost.",
+            account.first_loss_ns,
+        ),
+        ("toll_capture_last_loss_timestamp_seconds", "When something was last lost.", account.last_loss_ns),
+    ] {
+        if let Some(ns) = moment {
+            page.one(name, "gauge", help, ns as f64 / 1e9);
+        }
+    }
+    if let Some((used, room)) = *buffer {
+        page.one(
+            "toll_capture_stream_buffer_bytes",
+            "gauge",
+            "Compressed bytes that wait for the receiver.",
+            used,
+        );
+        page.one("toll_capture_stream_buffer_room_bytes", "gauge", "Compressed bytes that may wait.", room);
+    }
+    if !classes.is_empty() {
+        let (queries, seconds) = ("toll_capture_class_queries", "toll_capture_class_seconds");
+        page.family(queries, "gauge", "Queries of the costliest classes, in the digest being made.");
+        for class in classes {
+            page.value(queries, &[("class", &class.id), ("query", &class.fingerprint)], class.queries);
+        }
+        page.family(seconds, "gauge", "What they took, in the digest being made.");
+        for class in classes {
+            page.value(seconds, &[("class", &class.id), ("query", &class.fingerprint)], class.seconds);
+        }
+    }
+    own_cost(&mut page);
+    page.0
+}
+
+/// What the capture itself takes of the host, under the names that every exporter uses.
+fn own_cost(page: &mut Page) {
+    if let Ok(used) = getrusage(UsageWho::RUSAGE_SELF) {
+        let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+        let cpu = seconds(used.user_time()) + seconds(used.system_time());
+        page.one("process_cpu_seconds_total", "counter", "CPU time of the capture, user and system.", cpu);
+    }
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
+    if let Some(kilobytes) = resident.and_then(|text| text.trim().parse::<u64>().ok()) {
+        page.one(
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory of the capture.",
+            kilobytes * 1_024,
+        );
+    }
+    page.family("toll_build_info", "gauge", "Always 1; the version is in the label.");
+    page.value("toll_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+}
+
+/// Text in the exposition format.
+struct Page(String);
+
+impl Page {
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.family(name, kind, help);
+        self.value(name, &[], value);
+    }
+
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (at, (label, text)) in labels.iter().enumerate() {
+            let before = if at == 0 { '{' } else { ',' };
+            let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let _ = write!(self.0, "{before}{label}=\"{text}\"");
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{after} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(metrics: &Metrics, request: &str) -> String {
+        let mut asker = TcpStream::connect(metrics.address()).unwrap();
+        asker.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        asker.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn told() -> Metrics {
+        let metrics = Metrics::listen("0").unwrap();
+        assert!(metrics.address().ip().is_loopback());
+        let seen = Seen { passed: 1_000, taken: 990, lost_kernel: 7 };
+        let mut account =
+            Account { items: 990, lost_network: 5, bytes_written: 12_345, ..Account::default() };
+        account.note_loss(1_700_000_000_500_000_000, 1_700_000_001_000_000_000);
+        metrics.say(&seen, &account);
+        metrics
+    }
+
+    #[test]
+    fn what_was_last_said_is_told_by_the_rules_of_the_format() {
+        let metrics = told();
+        metrics.say_buffer(3, 64);
+        let fingerprint = "select \"a\\b\"\nfrom t".to_owned();
+        metrics.say_classes(vec![Class { id: "AB".into(), fingerprint, queries: 4, seconds: 0.5 }]);
+        let answer = ask(&metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("version=0.0.4"), "{head}");
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+        for line in [
+            "toll_capture_passed_total 1000",
+            "toll_capture_lost_total{where=\"kernel\"} 7",
+            "toll_capture_lost_total{where=\"network\"} 5",
+            "toll_capture_written_bytes_total 12345",
+            "toll_capture_first_loss_timestamp_seconds 1700000000.5",
+            "toll_capture_stream_buffer_bytes 3",
+            r#"toll_capture_class_queries{class="AB",query="select \"a\\b\"\nfrom t"} 4"#,
+            r#"toll_capture_class_seconds{class="AB",query="select \"a\\b\"\nfrom t"} 0.5"#,
+        ] {
+            assert!(body.lines().any(|told| told == line), "{line} in {body}");
+        }
+        assert!(
+            !body.contains("toll_capture_queries_total"),
+            "a capture of packets counts no queries: {body}"
+        );
+        // Each sample belongs to the family that was last described, and counters say so in their names.
+        let mut family = "";
+        for line in body.lines() {
+            if let Some(described) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = described.split_once(' ').unwrap();
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{line}");
+                assert_eq!(body.matches(&format!("# TYPE {name} ")).count(), 1, "{name}");
+                family = name;
+            } else if !line.starts_with('#') {
+                let (sample, value) = line.rsplit_once(' ').unwrap();
+                assert_eq!(sample.split('{').next(), Some(family));
+                assert!(value.parse::<f64>().is_ok(), "{line}");
+            }
+        }
+        assert!(
+            body.contains("process_cpu_seconds_total ") && body.contains("process_resident_memory_bytes ")
+        );
+    }
+
+    #[test]
+    fn strangers_have_an_answer_and_keep_nobody_waiting_for_long() {
+        let metrics = told();
+        // Says nothing, and holds on.
+        let silent = TcpStream::connect(metrics.address()).unwrap();
+        assert!(ask(&metrics, "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
+        assert!(ask(&metrics, "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 405 "));
+        assert!(
+            ask(&metrics, &format!("{}\n\n", "x".repeat(LONGEST_REQUEST - 2))).starts_with("HTTP/1.1 405 ")
+        );
+        let head = ask(&metrics, "HEAD /metrics HTTP/1.0\r\n\r\n");
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
+        assert!(ask(&metrics, "GET /metrics?x=1 HTTP/1.0\n\n").contains("toll_capture_taken_total 990\n"));
+        drop(silent);
+        assert!(Metrics::listen("nowhere:x").is_err());
+        let taken = metrics.address().to_string();
+        let refused = Metrics::listen(&taken).err().unwrap();
+        assert!(format!("{refused:#}").contains(&format!("cannot offer metrics at {taken}")), "{refused:#}");
+    }
+}

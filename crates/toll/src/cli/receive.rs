@@ -1,0 +1,112 @@
+//! `toll receive`: the other end of `toll capture --stream`.
+
+use super::capture::rotate;
+use super::load::units;
+use crate::capture::files::Rotate;
+use crate::receive::{self, Asked, Key, Place, Rotation};
+use crate::say::show;
+use crate::signals;
+use anyhow::{Context, bail};
+use clap::{ArgGroup, Args};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Receive what `toll capture --stream` sends, from many hosts at once
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+#[command(group(ArgGroup::new("protection").args(["key", "plain"])))]
+#[command(
+    after_help = "Each stream is written to DIR/HOST-YYYYMMDD-HHMMSS.pcapng (or .queries), in UTC, as `toll capture` \
+    would have written it there. A connection that breaks is taken up where it broke. SIGINT and SIGTERM end it in \
+    order; with --once it waits for the stream's end first, five seconds at most.\n\
+    Examples:\n  \
+    toll receive --new-key stream.key     then copy it to the senders\n  \
+    toll receive --key stream.key --listen 0.0.0.0:3399 -w captures\n  \
+    toll receive --key stream.key --listen 0.0.0.0:3399 -w captures --rotate 1G,10m --keep 48\n  \
+    toll receive --key stream.key --listen 0.0.0.0:3399 --once -w - | toll digest --type pcap -\n\
+    Exit codes: 1 it could not listen, or with --once the stream did not come whole; 2 wrong arguments."
+)]
+pub struct Receive {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDR:PORT", required_unless_present = "new_key")]
+    listen: Option<String>,
+    /// Directory for the streams' files; with --once a file, or `-` for standard output
+    #[arg(short = 'w', value_name = "DIR", required_unless_present = "new_key")]
+    write: Option<PathBuf>,
+    /// Key file, the same as the senders'
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Without a key: queries cross the network in the clear, and anybody may send
+    #[arg(long)]
+    plain: bool,
+    /// Make a key file, say its fingerprint, and do nothing else
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    new_key: Option<PathBuf>,
+    /// Streams at once, at most
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_024))]
+    streams: u64,
+    /// Take one stream, and end with it
+    #[arg(long)]
+    once: bool,
+    /// Begin another file after so many bytes, so much time of the capture, or both: 1G, 10m, 1G,10m
+    #[arg(long, value_name = "SIZE,TIME", value_parser = rotate, conflicts_with = "once")]
+    rotate: Option<Rotate>,
+    /// Keep so many files of a stream, the newest
+    #[arg(long, value_name = "N", requires = "rotate", value_parser = clap::value_parser!(u64).range(1..))]
+    keep: Option<u64>,
+    /// End after this time: 30s, 5m, 2h
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    duration: Option<Duration>,
+    /// One JSON object a stream on standard output, once it has ended
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &arguments.new_key {
+        let fingerprint = Key::make(path)?;
+        show!("{}: a new key, {fingerprint}. Copy it to the senders, and to nobody else.", path.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let asked = asked(arguments)?;
+    asked.place.prepare()?;
+    signals::listen()?;
+    receive::receive(asked)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn asked(arguments: Receive) -> anyhow::Result<Asked> {
+    let key = match (&arguments.key, arguments.plain) {
+        (Some(path), _) => Key::read(path)?,
+        (None, true) => Key::Plain,
+        (None, false) => bail!(
+            "say --key FILE (`toll receive --new-key FILE` makes one), or --plain where everybody on the network may \
+             read the queries and send some"
+        ),
+    };
+    let write = arguments.write.context("say where to write with -w")?;
+    let keep = arguments.keep.map(|files| files as usize);
+    let rotation = Rotation { when: arguments.rotate.unwrap_or_default(), keep };
+    let place = match (arguments.once, write.as_os_str() == "-") {
+        (true, true) if arguments.json => bail!("-w - and --json both want standard output: name a file"),
+        (true, true) => Place::StandardOutput,
+        (true, false) if write.is_dir() => {
+            bail!("{} is a directory: with --once name a file", write.display())
+        }
+        (true, false) => Place::File(write),
+        (false, true) => {
+            bail!("only one stream fits into standard output: say --once too, or name a directory")
+        }
+        (false, false) => Place::Directory { path: write, rotation },
+    };
+    Ok(Asked {
+        listen: arguments.listen.context("say where to listen with --listen")?,
+        key,
+        place,
+        streams: arguments.streams as usize,
+        once: arguments.once,
+        duration: arguments.duration,
+        json: arguments.json,
+    })
+}

@@ -1,0 +1,254 @@
+//! How does one stream reach its file, whichever connection its chunks come over?
+//!
+//! Chunks are written in the order of their numbers, each once. Never acknowledges what is not written.
+
+use super::link::Link;
+use super::place::{Place, Writing};
+use super::{Account, printable};
+use anyhow::{Context, Result, bail, ensure};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use toll_wire::streamed::{Chunk, End, Hello};
+use zstd::bulk::Decompressor;
+
+/// One stream.
+pub struct Incoming {
+    state: Mutex<State>,
+}
+
+struct State {
+    account: Account,
+    writing: Writing,
+    opening: Vec<u8>,
+    begun_ns: u64,
+    /// The number of the chunk that comes next.
+    next: u64,
+    /// The connection that it comes over, counted from 1.
+    connection: u64,
+    link: Option<Arc<Link>>,
+    /// When its last connection broke.
+    left: Option<Instant>,
+    has_ended: bool,
+    /// Nobody has been told yet how it ended.
+    untold: bool,
+}
+
+impl Incoming {
+    /// A stream that nobody here has heard of.
+    pub fn new(hello: &Hello<'_>, place: Place) -> Self {
+        let host = match printable(hello.host) {
+            host if host.is_empty() => "a host without a name".into(),
+            host => host,
+        };
+        let writing = Writing::new(place, hello.host, hello.holds);
+        let mut account = Account::new(host, hello.holds);
+        account.chunks_before = hello.first;
+        Self {
+            state: Mutex::new(State {
+                account,
+                writing,
+                opening: hello.opening.to_vec(),
+                begun_ns: hello.begun_ns,
+                next: hello.first,
+                connection: 0,
+                link: None,
+                left: None,
+                has_ended: false,
+                untold: false,
+            }),
+        }
+    }
+
+    /// From now on it comes over this connection, and over no other. The answer: the connection's number, and that of
+    /// the chunk that is wanted first.
+    ///
+    /// # Errors
+    /// It is not the stream that it was.
+    pub fn attach(&self, hello: &Hello<'_>, link: &Arc<Link>) -> Result<(u64, u64)> {
+        let mut state = self.lock();
+        ensure!(
+            state.opening == hello.opening && state.account.holds == hello.holds,
+            "it has the name of another stream"
+        );
+        ensure!(
+            hello.first <= state.next,
+            "it has only chunks from {} on, where {} is due: start the capture again",
+            hello.first,
+            state.next
+        );
+        if let Some(before) = state.link.replace(Arc::clone(link)) {
+            before.close();
+        }
+        state.left = None;
+        state.connection += 1;
+        state.account.connections = state.connection;
+        Ok((state.connection, state.next))
+    }
+
+    /// This connection broke.
+    pub fn detach(&self, connection: u64) {
+        let mut state = self.lock();
+        if state.connection == connection {
+            state.link = None;
+            state.left = Some(Instant::now());
+        }
+    }
+
+    /// When its last connection broke; `None`: it has one, or has ended.
+    pub fn left(&self) -> Option<Instant> {
+        let state = self.lock();
+        state.left.filter(|_| !state.has_ended)
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.lock().has_ended
+    }
+
+    /// It ended without its sender saying so, and that was told: whoever brings it again brings another.
+    pub fn was_given_up(&self) -> bool {
+        let state = self.lock();
+        state.has_ended && !state.account.whole && !state.untold
+    }
+
+    /// Writes a chunk that came over this connection as `received` bytes. The answer: all below it are written.
+    ///
+    /// # Errors
+    /// It is not what is due, or could not be written.
+    pub fn chunk(
+        &self,
+        connection: u64,
+        chunk: &Chunk<'_>,
+        received: u64,
+        inflate: &mut Inflate,
+    ) -> Result<u64> {
+        let mut state = self.lock();
+        ensure!(state.connection == connection, "it goes on over another connection");
+        ensure!(!state.has_ended, "it has ended");
+        state.account.received_bytes += received;
+        if chunk.number < state.next {
+            state.account.chunks_again += 1;
+            return Ok(state.next);
+        }
+        ensure!(chunk.number == state.next, "chunk {} came where {} was due", chunk.number, state.next);
+        let plain = inflate.frame(chunk)?;
+        let State { writing, opening, account, next, .. } = &mut *state;
+        account.written_bytes += writing.append(opening, plain, chunk.first_ns)?;
+        account.files = writing.files().to_vec();
+        account.chunks += 1;
+        account.items += chunk.items;
+        account.lost = account.lost.max(chunk.lost);
+        if chunk.items > 0 {
+            account.first_ns.get_or_insert(chunk.first_ns);
+            account.last_ns = Some(chunk.last_ns);
+        }
+        *next += 1;
+        Ok(*next)
+    }
+
+    /// All that is written so far is below this.
+    pub fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// The sender says that this was all.
+    ///
+    /// # Errors
+    /// It was not, or the rest could not be written.
+    pub fn end(&self, connection: u64, end: &End<'_>) -> Result<()> {
+        let mut state = self.lock();
+        ensure!(state.connection == connection, "it goes on over another connection");
+        if state.has_ended {
+            // It was not heard the first time.
+            return Ok(());
+        }
+        ensure!(end.chunks == state.next, "the end was said after {} chunks of {}", state.next, end.chunks);
+        let State { writing, opening, account, begun_ns, .. } = &mut *state;
+        let elsewhere = account.chunks == 0 && account.chunks_before > 0;
+        if !elsewhere {
+            account.written_bytes += writing.finish(opening, end.closing, *begun_ns)?;
+            account.files = writing.files().to_vec();
+        }
+        account.lost = account.lost.max(end.lost);
+        account.whole = true;
+        (state.has_ended, state.untold) = (true, true);
+        Ok(())
+    }
+
+    /// Nothing more is waited for.
+    pub fn give_up(&self) {
+        let mut state = self.lock();
+        if state.has_ended {
+            return;
+        }
+        if let Some(link) = state.link.take() {
+            link.close();
+        }
+        // What is not on the disk yet is there as far as the kernel goes, and nobody can do more about it.
+        let _ = state.writing.close();
+        (state.has_ended, state.untold) = (true, true);
+    }
+
+    /// How it ended, once.
+    pub fn take_account(&self) -> Option<Account> {
+        let mut state = self.lock();
+        std::mem::take(&mut state.untold).then(|| state.account.clone())
+    }
+
+    /// A thread that panicked was between two chunks, or in one that is then taken again.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Inflates chunks, one after the other, in the same memory.
+pub struct Inflate {
+    zstd: Decompressor<'static>,
+    plain: Vec<u8>,
+}
+
+impl Inflate {
+    pub fn new() -> Result<Self> {
+        Ok(Self { zstd: Decompressor::new().context("cannot set up zstd")?, plain: Vec::new() })
+    }
+
+    /// # Errors
+    /// It inflates to anything but what it says; never to more.
+    fn frame(&mut self, chunk: &Chunk<'_>) -> Result<&[u8]> {
+        let said = chunk.plain as usize;
+        self.plain.clear();
+        // There may be room from an earlier chunk for more than is said: then the length tells.
+        self.plain.reserve_exact(said);
+        let inflated = match self.zstd.decompress_to_buffer(chunk.frame, &mut self.plain) {
+            Ok(inflated) => inflated,
+            Err(error) => bail!("chunk {} is no zstd frame of {said} bytes: {error}", chunk.number),
+        };
+        ensure!(inflated == said, "chunk {} inflates to {inflated} bytes and not {said}", chunk.number);
+        Ok(&self.plain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_wire::streamed::LONGEST_CHUNK;
+
+    fn chunk(frame: &[u8], plain: usize) -> Chunk<'_> {
+        Chunk { number: 0, items: 1, first_ns: 0, last_ns: 0, lost: 0, plain: plain as u32, frame }
+    }
+
+    #[test]
+    fn a_chunk_inflates_to_what_it_says_or_not_at_all() {
+        let mut inflate = Inflate::new().unwrap();
+        let frame = zstd::bulk::compress(&[7; 1_000], 1).unwrap();
+        assert_eq!(inflate.frame(&chunk(&frame, 1_000)).unwrap(), [7; 1_000]);
+        let bomb = zstd::bulk::compress(&vec![0; LONGEST_CHUNK * 8], 1).unwrap();
+        assert!(bomb.len() < 100_000);
+        let (frame, bomb, none) = (&frame[..], &bomb[..], &b"no frame"[..]);
+        for (frame, plain) in
+            [(frame, 999), (frame, 1_001), (bomb, 1_000), (bomb, LONGEST_CHUNK), (none, 8), (&none[..0], 1)]
+        {
+            assert!(inflate.frame(&chunk(frame, plain)).is_err(), "{} bytes as {plain}", frame.len());
+            assert!(inflate.plain.capacity() <= LONGEST_CHUNK);
+        }
+    }
+}

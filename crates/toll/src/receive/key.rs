@@ -1,0 +1,262 @@
+//! Who may send a stream, and who may receive it? Whoever holds the same key file.
+//!
+//! The file holds a certificate and its private key, made for each other and for nobody else. Both ends show the
+//! certificate in a TLS 1.3 handshake, prove that they hold its key, and take no other: names, authorities and dates
+//! play no part.
+
+use anyhow::{Context, Result, bail, ensure};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
+    SignatureScheme,
+};
+use sha2::{Digest, Sha256};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The name in each certificate; nothing depends on it.
+const NAME: &str = "toll";
+/// A key file has 900 bytes or so.
+const LONGEST: u64 = 64 << 10;
+
+/// What a stream is protected by.
+#[derive(Clone)]
+pub enum Key {
+    Shared(Shared),
+    /// Nothing: whoever reaches the port may send, and whoever sees the network may read.
+    Plain,
+}
+
+/// What both ends make of the key file.
+#[derive(Clone)]
+pub struct Shared {
+    pub(super) sends: Arc<ClientConfig>,
+    pub(super) receives: Arc<ServerConfig>,
+    fingerprint: String,
+}
+
+impl Key {
+    /// Makes a key file, for its owner alone. The answer is its fingerprint.
+    ///
+    /// # Errors
+    /// A file of this name is there, or cannot be made.
+    pub fn make(path: &Path) -> Result<String> {
+        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).context("cannot make a key")?;
+        let text = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .with_context(|| format!("cannot make the key file {}", path.display()))?;
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        written
+            .inspect_err(|_| {
+                // A key that was cut short is none.
+                let _ = std::fs::remove_file(path);
+            })
+            .with_context(|| format!("cannot write the key file {}", path.display()))?;
+        Ok(fingerprint(made.cert.der()))
+    }
+
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// It is not there, anybody may read it, or it holds no key.
+    pub fn read(path: &Path) -> Result<Self> {
+        Self::shared(path).map(Self::Shared).with_context(|| format!("the key file {}", path.display()))
+    }
+
+    fn shared(path: &Path) -> Result<Shared> {
+        let file = File::open(path).context("cannot be read: `toll receive --new-key FILE` makes one")?;
+        let mode = file.metadata()?.permissions().mode();
+        ensure!(
+            mode & 0o007 == 0,
+            "may be read by everybody: chmod 600 it, and make another if it was so for long"
+        );
+        let mut text = Vec::new();
+        file.take(LONGEST).read_to_end(&mut text).context("cannot be read")?;
+        let certificate = CertificateDer::from_pem_slice(&text).ok();
+        let private = PrivateKeyDer::from_pem_slice(&text).ok();
+        let Some((certificate, private)) = certificate.zip(private) else {
+            bail!("holds no key of toll's: `toll receive --new-key FILE` makes one");
+        };
+        Shared::new(certificate, private).context("holds no key that fits")
+    }
+
+    /// What tells one key from another without giving it away; of none, none.
+    pub fn fingerprint(&self) -> Option<&str> {
+        match self {
+            Self::Shared(shared) => Some(&shared.fingerprint),
+            Self::Plain => None,
+        }
+    }
+}
+
+impl Shared {
+    fn new(certificate: CertificateDer<'static>, private: PrivateKeyDer<'static>) -> Result<Self, Error> {
+        let provider = Arc::new(ring::default_provider());
+        let fingerprint = fingerprint(&certificate);
+        let same = Arc::new(Same {
+            certificate: certificate.clone(),
+            algorithms: provider.signature_verification_algorithms,
+        });
+        let sends = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous() // It is the one certificate, or none.
+            .with_custom_certificate_verifier(same.clone())
+            .with_client_auth_cert(vec![certificate.clone()], private.clone_key())?;
+        let mut receives = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_client_cert_verifier(same)
+            .with_single_cert(vec![certificate], private)?;
+        // Connections last; a handshake more or less does not matter.
+        receives.send_tls13_tickets = 0;
+        Ok(Self { sends: Arc::new(sends), receives: Arc::new(receives), fingerprint })
+    }
+}
+
+/// The name that a sender asks for.
+pub(super) fn name() -> Result<ServerName<'static>> {
+    ServerName::try_from(NAME).context("cannot name the other end")
+}
+
+/// The first half of the certificate's SHA-256, in groups of four digits.
+fn fingerprint(certificate: &CertificateDer<'_>) -> String {
+    let hash = Sha256::digest(certificate);
+    let groups =
+        hash.chunks(2).take(8).map(|two| two.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    groups.collect::<Vec<_>>().join("-")
+}
+
+/// Takes the one certificate, and whoever proves to hold its key.
+#[derive(Debug)]
+struct Same {
+    certificate: CertificateDer<'static>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Same {
+    fn compare(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
+        let same = shown.as_ref() == self.certificate.as_ref();
+        same.then_some(()).ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
+    }
+
+    fn verify(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+}
+
+/// Both ends speak TLS 1.3 alone.
+fn too_old() -> Error {
+    Error::General("TLS 1.2 is not spoken here".into())
+}
+
+impl ServerCertVerifier for Same {
+    fn verify_server_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.compare(shown).map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(too_old())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+impl ClientCertVerifier for Same {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        shown: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.compare(shown).map(|()| ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _certificate: &CertificateDer<'_>,
+        _signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(too_old())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verify(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_file_is_its_owners_alone_and_is_never_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key");
+        let made = Key::make(&path).unwrap();
+        let read = Key::read(&path).unwrap();
+        assert_eq!(read.fingerprint(), Some(made.as_str()));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(format!("{:#}", Key::make(&path).unwrap_err()).contains("cannot make the key file"));
+        let another = Key::make(&dir.path().join("another")).unwrap();
+        assert_ne!(another, made);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let refused = |path: &Path| format!("{:#}", Key::read(path).err().unwrap());
+        assert!(refused(&path).contains("chmod 600"), "{}", refused(&path));
+        let empty = dir.path().join("empty");
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&empty).unwrap();
+        assert!(refused(&empty).contains("--new-key"), "{}", refused(&empty));
+        assert!(refused(&dir.path().join("none")).contains("--new-key"));
+    }
+}

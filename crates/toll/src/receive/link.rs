@@ -1,0 +1,257 @@
+//! How do messages cross one TCP connection, sealed or plain?
+//!
+//! One thread may send while another hears: TLS is a machine of its own between them, and no lock is held while the
+//! network is waited for. Never connects again by itself.
+
+use super::key::{self, Key};
+use anyhow::{Context, Result, bail};
+use rustls::{AlertDescription, CertificateError, ClientConnection, Connection, Error, ServerConnection};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use toll_wire::streamed::{self, Message};
+
+/// A peer that says nothing is looked away from so often, to see whether there is anything else to do.
+const GLANCE: Duration = Duration::from_millis(200);
+/// A peer that takes not a byte for so long takes none any more.
+const TAKES_WITHIN: Duration = Duration::from_secs(10);
+/// One that is refused has so long to stop speaking.
+const HEARD_OUT: Duration = Duration::from_secs(1);
+/// Bytes that are sealed, or read, at once.
+const AT_ONCE: usize = 32 << 10;
+
+/// A connection on which both ends know each other, as far as the key is to tell.
+pub struct Link {
+    tcp: TcpStream,
+    tls: Option<Mutex<Connection>>,
+}
+
+impl Link {
+    /// The sender's end.
+    ///
+    /// # Errors
+    /// The other end has another key, or does not shake hands `within` this time.
+    pub fn connect(tcp: TcpStream, key: &Key, within: Duration) -> Result<Self> {
+        let tls = match key {
+            Key::Plain => None,
+            Key::Shared(shared) => {
+                Some(Connection::Client(ClientConnection::new(shared.sends.clone(), key::name()?)?))
+            }
+        };
+        Self::shake_hands(tcp, tls, within)
+    }
+
+    /// The receiver's end.
+    ///
+    /// # Errors
+    /// As of [`connect`](Self::connect).
+    pub fn accept(tcp: TcpStream, key: &Key, within: Duration) -> Result<Self> {
+        let tls = match key {
+            Key::Plain => None,
+            Key::Shared(shared) => Some(Connection::Server(ServerConnection::new(shared.receives.clone())?)),
+        };
+        Self::shake_hands(tcp, tls, within)
+    }
+
+    fn shake_hands(tcp: TcpStream, tls: Option<Connection>, within: Duration) -> Result<Self> {
+        tcp.set_nodelay(true)?;
+        tcp.set_read_timeout(Some(GLANCE))?;
+        tcp.set_write_timeout(Some(TAKES_WITHIN))?;
+        let Some(mut tls) = tls else { return Ok(Self { tcp, tls: None }) };
+        let until = Instant::now() + within;
+        loop {
+            while tls.wants_write() {
+                tls.write_tls(&mut &tcp).context("the connection broke while keys were compared")?;
+            }
+            if !tls.is_handshaking() {
+                return Ok(Self { tcp, tls: Some(Mutex::new(tls)) });
+            }
+            match tls.read_tls(&mut &tcp) {
+                Ok(0) => bail!("it hung up while keys were compared: has it a --key, or --plain?"),
+                Ok(_) => {}
+                Err(error) if is_too_early(&error) => {}
+                Err(error) => return Err(error).context("the connection broke while keys were compared"),
+            }
+            if let Err(error) = tls.process_new_packets() {
+                // It is told why.
+                while tls.wants_write() && tls.write_tls(&mut &tcp).is_ok() {}
+                bail!(in_words(&error));
+            }
+            if Instant::now() > until {
+                bail!("it did not finish comparing keys within {} s", within.as_secs());
+            }
+        }
+    }
+
+    /// Says something whole. For one thread at a time.
+    ///
+    /// # Errors
+    /// The connection broke, or the other end takes nothing any more.
+    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &self.tls else { return (&self.tcp).write_all(bytes) };
+        let mut sealed = Vec::with_capacity(AT_ONCE + 1_024);
+        for part in bytes.chunks(AT_ONCE) {
+            sealed.clear();
+            let mut tls = lock(tls);
+            tls.writer().write_all(part)?;
+            while tls.wants_write() {
+                tls.write_tls(&mut sealed)?;
+            }
+            drop(tls);
+            (&self.tcp).write_all(&sealed)?;
+        }
+        Ok(())
+    }
+
+    pub fn say(&self, message: &Message<'_>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        message.put(&mut bytes);
+        self.send(&bytes)
+    }
+
+    /// Says why no more is taken, and sees that it can be read: a connection that is closed while bytes wait unread
+    /// takes along what was said last.
+    pub fn refuse(&self, why: &str) {
+        let said = self.say(&Message::Refused { why }).and_then(|()| self.tcp.shutdown(Shutdown::Write));
+        let until = Instant::now() + HEARD_OUT;
+        let mut scratch = vec![0; AT_ONCE];
+        while said.is_ok() && Instant::now() < until {
+            match (&self.tcp).read(&mut scratch) {
+                Err(error) if is_too_early(&error) => {}
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+        self.close();
+    }
+
+    /// Whoever hears or sends on it fails from now on.
+    pub fn close(&self) {
+        // The other end may have been faster.
+        let _ = self.tcp.shutdown(Shutdown::Both);
+    }
+
+    /// Appends what came; 0: the other end hung up. For one thread at a time.
+    fn receive(&self, into: &mut Vec<u8>, scratch: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &self.tls else {
+            let read = (&self.tcp).read(scratch)?;
+            into.extend_from_slice(&scratch[..read]);
+            return Ok(read);
+        };
+        let before = into.len();
+        // What came together with the end of the handshake waits in there.
+        drain(&mut lock(tls), into)?;
+        if into.len() == before {
+            let read = (&self.tcp).read(scratch)?;
+            if read == 0 {
+                return Ok(0);
+            }
+            let mut tls = lock(tls);
+            let mut rest = &scratch[..read];
+            while !rest.is_empty() {
+                tls.read_tls(&mut rest)?;
+                tls.process_new_packets().map_err(|error| io::Error::other(in_words(&error)))?;
+                drain(&mut tls, into)?;
+            }
+        }
+        // A part of a record is nothing yet.
+        if into.len() == before { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(into.len() - before) }
+    }
+}
+
+/// A thread that panicked holds no half-made state in there.
+fn lock(tls: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
+    tls.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn drain(tls: &mut Connection, into: &mut Vec<u8>) -> io::Result<()> {
+    match tls.reader().read_to_end(into) {
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn is_too_early(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
+
+/// What an error of TLS means for two ends that are to have one key.
+fn in_words(error: &Error) -> String {
+    const ANOTHER: &str = "the other end has another key: give both a copy of the same key file";
+    match error {
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => ANOTHER.into(),
+        Error::AlertReceived(AlertDescription::AccessDenied | AlertDescription::BadCertificate) => {
+            ANOTHER.into()
+        }
+        Error::InvalidMessage(_) => {
+            "the other end does not speak TLS: is it started with --plain, or is it no toll?".into()
+        }
+        other => format!("TLS: {other}"),
+    }
+}
+
+/// What the other end says, message by message.
+pub struct Hearing<'a> {
+    link: &'a Link,
+    got: Vec<u8>,
+    /// Bytes of `got` that were handed out.
+    used: usize,
+    scratch: Box<[u8]>,
+    /// When the first byte of a message came that is not whole yet.
+    since: Option<Instant>,
+}
+
+/// What came of listening.
+pub enum Heard<'a> {
+    Message(Message<'a>),
+    /// No whole message in this time.
+    Nothing,
+    HungUp,
+}
+
+impl<'a> Hearing<'a> {
+    pub fn of(link: &'a Link) -> Self {
+        let scratch = vec![0; AT_ONCE * 2].into_boxed_slice();
+        Self { link, got: Vec::new(), used: 0, scratch, since: None }
+    }
+
+    /// How long the message has been coming that is not whole yet, and of how many bytes it is known to be.
+    pub fn unfinished(&self) -> Option<(Duration, usize)> {
+        let length = streamed::length(&self.got[self.used..], usize::MAX).ok().flatten().unwrap_or(0);
+        self.since.map(|since| (since.elapsed(), length))
+    }
+
+    /// Waits for the next message, no longer than `wait` and a glance.
+    ///
+    /// # Errors
+    /// The connection broke, or what came is no message or has a payload longer than `longest`.
+    pub fn next(&mut self, wait: Duration, longest: usize) -> Result<Heard<'_>> {
+        let until = Instant::now() + wait;
+        self.got.drain(..self.used);
+        self.used = 0;
+        let whole = loop {
+            match streamed::length(&self.got, longest)? {
+                Some(length) if length <= self.got.len() => break length,
+                Some(length) => self.got.reserve_exact(length - self.got.len()),
+                None => {}
+            }
+            match self.link.receive(&mut self.got, &mut self.scratch) {
+                Ok(0) => return Ok(Heard::HungUp),
+                Ok(_) => _ = self.since.get_or_insert_with(Instant::now),
+                Err(error) if is_too_early(&error) => {}
+                Err(error) => return Err(error).context("the connection broke"),
+            }
+            // What has come in the meantime is looked at first.
+            let is_whole =
+                streamed::length(&self.got, longest)?.is_some_and(|length| length <= self.got.len());
+            if !is_whole && Instant::now() >= until {
+                return Ok(Heard::Nothing);
+            }
+        };
+        self.used = whole;
+        self.since = (whole < self.got.len()).then(Instant::now);
+        Ok(Heard::Message(streamed::parse(&self.got[..whole])?))
+    }
+}
