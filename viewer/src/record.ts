@@ -39,6 +39,10 @@ export type Arm = { name: string,
  */
 title: string, role: Role, 
 /**
+ * What the scenario's `each` put into it: key and value, in its order; empty: it was written by itself.
+ */
+varied?: Array<[string, string]>, 
+/**
  * What is run, in one line for a reader.
  */
 command: string, workload: Workload, 
@@ -176,7 +180,7 @@ encrypted?: boolean, };
 
 export type Axis = { label: string, unit: string, log: boolean, 
 /**
- * Names of the positions, for a bar chart or a table.
+ * Names of the positions, where it has no scale.
  */
 categories: Array<string>, };
 
@@ -202,13 +206,46 @@ export type Chart = {
  */
 id: string, title: string, kind: ChartKind, x: Axis, y: Axis, series: Array<ChartSeries>, note: string, };
 
-export type ChartKind = "line" | "bar" | "histogram" | "timeline" | "table";
+export type ChartKind = "line" | "bar" | "stacked" | "histogram" | "timeline" | "table";
 
 export type ChartSeries = { name: string, 
 /**
  * x, y, and where there is an interval its low and high end.
  */
 points: Array<[number, number, number | null, number | null]>, };
+
+/**
+ * Lines of outcomes over what `each` put into a scenario's arms.
+ */
+export type Charted = { 
+/**
+ * Stable; a part of the chart's id.
+ */
+name: string, title: string, 
+/**
+ * Each has lines of its own; all are in one unit.
+ */
+outcomes: Array<string>, 
+/**
+ * The key whose values stand along the axis, in the order of the arms.
+ */
+x: string, 
+/**
+ * What they are, in words, with their unit; absent: the key.
+ */
+x_title?: string | null, 
+/**
+ * Keys whose values have a line each.
+ */
+lines?: Array<string>, 
+/**
+ * Keys whose values have a figure each.
+ */
+panels?: Array<string>, 
+/**
+ * Name of a line on which an outcome is what `x` says; absent: there is none.
+ */
+diagonal?: string | null, };
 
 /**
  * How an arm's windows are held against the baseline's.
@@ -541,6 +578,23 @@ method: string, p: number | null,
  */
 p_adjusted: number | null, verdict: Verdict, };
 
+/**
+ * Runs that ask the same on different platforms, laid over each other.
+ */
+export type Overlay = { 
+/**
+ * In what they differ, in a few words each: `kernel`, `libpcap`.
+ */
+differ_in: Array<string>, 
+/**
+ * One for each run, in their order.
+ */
+platforms: Array<Platform>, 
+/**
+ * Each with a line, or a column, for each platform.
+ */
+charts: Array<Chart>, };
+
 export type PacketCounts = { captured: number, 
 /**
  * "received by filter": on `any` and loopback this counts both copies.
@@ -678,6 +732,10 @@ contrasts?: Array<Contrast>,
  */
 pareto?: Pareto | null, 
 /**
+ * Outcomes that are drawn over what arms were varied by.
+ */
+charts?: Array<Charted>, 
+/**
  * An effect whose interval lies inside ±margin is called "no effect".
  */
 margin_pct: number, 
@@ -751,6 +809,19 @@ spread?: Spread | null,
  * What was found before the first trial; absent where nothing was looked for.
  */
 pilot?: Pilot | null, };
+
+/**
+ * On what one of several runs was made.
+ */
+export type Platform = { 
+/**
+ * Unlike any other's.
+ */
+name: string, 
+/**
+ * What (`kernel`), and which: the same whats in the same order for all platforms; empty: not known.
+ */
+facts: Array<[string, string]>, };
 
 /**
  * What several runs say together, or several parts of one.

@@ -5,6 +5,7 @@
 //! This crate never interprets: it neither estimates nor judges.
 
 mod artefact;
+mod chart;
 mod dir;
 mod host;
 mod latency;
@@ -21,7 +22,8 @@ mod upgrade;
 mod typescript;
 
 pub use artefact::{Artefact, PacketCounts, QueryCount};
-pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
+pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
+pub use dir::{CAPTURES, ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
 pub use outcome::{
@@ -34,9 +36,9 @@ pub use plan::{
     Signal, Spread, Treatment, Window, Workload,
 };
 pub use result::{
-    AaCheck, ArmResult, ArtefactResult, Axis, Beside, Chart, ChartKind, ChartPoint, ChartSeries,
-    ContrastResult, ControlCheck, Dose, DoseKind, DoseLine, LongWindows, Mde, Outcome, ParetoArm,
-    ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
+    AaCheck, ArmResult, ArtefactResult, Beside, ContrastResult, ControlCheck, Dose, DoseKind, DoseLine,
+    LongWindows, Mde, Outcome, ParetoArm, ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost,
+    StallSpan, StallTotals, Verdict, Warning,
 };
 pub use sample::{
     Bin, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code,

@@ -36,6 +36,9 @@ pub struct Plan {
     /// What arms trade against each other; absent: nothing is advised of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pareto: Option<crate::Pareto>,
+    /// Outcomes that are drawn over what arms were varied by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<crate::Charted>,
     /// An effect whose interval lies inside ±margin is called "no effect".
     pub margin_pct: f64,
     /// 0.05 gives 95% intervals.
@@ -145,6 +148,9 @@ pub struct Arm {
     /// What it is, in a few words.
     pub title: String,
     pub role: Role,
+    /// What the scenario's `each` put into it: key and value, in its order; empty: it was written by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub varied: Vec<(String, String)>,
     /// What is run, in one line for a reader.
     #[serde(default)]
     pub command: String,

@@ -1,6 +1,6 @@
 //! What did the analysis find? Reproducible from the rest of the run.
 
-use crate::{HeldIn, PacketCounts, QueryCount, Role, Server, Workload};
+use crate::{Chart, HeldIn, PacketCounts, QueryCount, Role, Server, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -430,51 +430,3 @@ pub struct Warning {
     /// What to do next.
     pub advice: String,
 }
-
-/// A figure that the data describes completely.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Chart {
-    /// Stable; used in links.
-    pub id: String,
-    pub title: String,
-    pub kind: ChartKind,
-    pub x: Axis,
-    pub y: Axis,
-    pub series: Vec<ChartSeries>,
-    #[serde(default)]
-    pub note: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(rename_all = "kebab-case")]
-pub enum ChartKind {
-    Line,
-    Bar,
-    Histogram,
-    Timeline,
-    Table,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Axis {
-    pub label: String,
-    pub unit: String,
-    #[serde(default)]
-    pub log: bool,
-    /// Names of the positions, for a bar chart or a table.
-    #[serde(default)]
-    pub categories: Vec<String>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-pub struct ChartSeries {
-    pub name: String,
-    /// x, y, and where there is an interval its low and high end.
-    pub points: Vec<ChartPoint>,
-}
-
-pub type ChartPoint = (f64, f64, Option<f64>, Option<f64>);

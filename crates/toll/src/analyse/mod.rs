@@ -6,6 +6,7 @@
 mod advice;
 mod arms;
 mod artefacts;
+mod charted;
 mod charts;
 mod checks;
 mod compare;
@@ -16,9 +17,11 @@ mod doses;
 mod doubt;
 mod enough;
 mod outcomes;
+mod overlay;
 mod own_end;
 mod pareto;
 mod pauses;
+mod platform;
 mod pool;
 mod precision;
 mod recorded;
@@ -33,6 +36,8 @@ pub use advice::{harm, judged, judged_by, margin};
 pub use contrasts::multiple;
 pub use doses::summary;
 pub use enough::enough;
+pub use overlay::{Together, together};
+pub use platform::{Made, facts};
 pub use pool::pool;
 pub use recorded::Recorded;
 
@@ -144,7 +149,8 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         charts: Vec::new(),
         parts,
     };
-    result.charts = charts::charts(plan, &result.arms);
+    result.charts = charted::charts(plan, &result.arms);
+    result.charts.extend(charts::charts(plan, &result.arms));
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));
     result.charts.extend(precision);
     result.charts.extend(doses::charts(&result.doses));

@@ -5,6 +5,7 @@ use crate::pcap::make::{self, Set};
 use crate::pcap::merge;
 use crate::pcap::output::FileFormat;
 use crate::pcap::profile;
+use crate::report::html;
 use crate::say::tell;
 use crate::signals;
 use anyhow::{Context, bail};
@@ -138,7 +139,7 @@ impl Profile {
         if let Some(page) = &self.html
             && !document.profiles.is_empty()
         {
-            std::fs::write(page, profile::page(&document))
+            std::fs::write(page, html::captures(&document)?)
                 .with_context(|| format!("cannot write {}", page.display()))?;
         }
         if !document.profiles.is_empty() {

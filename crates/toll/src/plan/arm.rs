@@ -32,6 +32,7 @@ pub fn resolved(
         name: written.name.clone(),
         title: written.title.clone(),
         role: written.role,
+        varied: written.varied.clone(),
         command: String::new(),
         workload,
         meter: written.meter.clone().unwrap_or(default_meter),

@@ -220,6 +220,7 @@ impl Settled {
             panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
             contrasts: self.contrasts(&arms),
             pareto: self.scenario.pareto.clone(),
+            charts: self.scenario.charts.clone(),
             margin_pct: self.scenario.margin_pct,
             alpha: self.scenario.alpha,
             rounds: self.times.rounds.unwrap_or(1),

@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, findings, notes, pooled};
+use super::{charted, doses, findings, notes, pooled};
 use crate::analyse::margin;
 use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
@@ -35,6 +35,11 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     if let Some(parts) = &run.parts {
         out.push('\n');
         out += &pooled::table(parts);
+    }
+    for chart in charted::tables(&run.charts) {
+        out.push('\n');
+        line(&mut out, &paint(ink, BOLD, &chart.title));
+        out += &charted::text(chart);
     }
     section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
     section(&mut out, ink, "Doses", doses::lines(run).into_iter());

@@ -91,6 +91,9 @@ pub struct Arm {
     /// Many arms that differ in a word or two; resolved when the file is read.
     #[serde(default)]
     pub each: InOrder<Vec<String>>,
+    /// What that put into this one of them; never in a file.
+    #[serde(skip)]
+    pub varied: Vec<(String, String)>,
     /// The arm that this one is at another rate; never in a file, a sweep says so.
     #[serde(skip)]
     pub curve: Option<String>,

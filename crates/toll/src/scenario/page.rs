@@ -40,6 +40,7 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
             "sweep" => "[sweep]".to_owned(),
             "contrasts" => "[[contrast]]".to_owned(),
             "pareto" => "[pareto]".to_owned(),
+            "charts" => "[[chart]]".to_owned(),
             name => name.to_owned(),
         })
         .collect();

@@ -268,7 +268,7 @@ fn a_scenarios_own_outcome_reaches_every_form() {
     assert!(row(&markdown::markdown(&run), "| B ").contains("| +9.62 requests \\[+9.00,"));
 
     let json: serde_json::Value =
-        serde_json::from_str(&json::json(std::slice::from_ref(&run)).unwrap()).unwrap();
+        serde_json::from_str(&json::json(std::slice::from_ref(&run), None).unwrap()).unwrap();
     let own = json["definitions"].as_array().unwrap().iter().find(|d| d["name"] == "queue").unwrap();
     assert_eq!((&own["title"], &own["compare"]), (&"disk queue, mean".into(), &"difference".into()));
     assert_eq!(json["panels"], serde_json::json!(["queue"]));
@@ -311,6 +311,6 @@ fn kinds_that_a_newer_toll_wrote_are_passed_over_and_counted() {
     assert_eq!(said.text, "2 lines of samples.ndjson are of a kind that this toll does not know");
     assert_eq!(arm(&run, "B").artefact.as_ref().unwrap().kind, ArtefactKind::Unknown);
     assert_eq!(arm(&run, "B").outcomes, arm(&before, "B").outcomes);
-    json::json(&[run]).unwrap();
+    json::json(&[run], None).unwrap();
     html::html(&[RunDir::open(&root).unwrap()]).unwrap();
 }

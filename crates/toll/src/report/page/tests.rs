@@ -13,6 +13,7 @@ fn an_arm(name: &str) -> Arm {
         name: name.into(),
         title: name.into(),
         role: if name == "none" { Role::Baseline } else { Role::Treatment },
+        varied: Vec::new(),
         command: String::new(),
         workload: Workload {
             driver: "toll".into(),
@@ -60,6 +61,7 @@ fn a_plan() -> Plan {
         panels: Vec::new(),
         contrasts: Vec::new(),
         pareto: None,
+        charts: Vec::new(),
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: 6,

@@ -12,6 +12,7 @@ pub use far_end::{FarEnd, link_bits_per_s};
 
 use super::Stage;
 use crate::child;
+use crate::pcap::profile::json::One;
 use crate::plan::no_program;
 use crate::scenario::{Arm, Define};
 use crate::signals;
@@ -84,6 +85,8 @@ pub struct Rig {
     pub far_end: Option<FarEnd>,
     /// A line for each step that stands.
     pub told: Vec<String>,
+    /// What the captures are made of that arms may send.
+    pub captures: Vec<One>,
     /// Why a step could not be made, by its kind.
     pub missing: BTreeMap<String, String>,
 }
