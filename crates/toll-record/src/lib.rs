@@ -8,6 +8,8 @@ mod artefact;
 mod dir;
 mod host;
 mod latency;
+mod ledger;
+mod limit;
 mod outcome;
 mod pilot;
 mod plan;
@@ -20,13 +22,15 @@ mod upgrade;
 #[cfg(test)]
 mod typescript;
 
-pub use artefact::{Artefact, PacketCounts, QueryCount};
+pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
 pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
+pub use ledger::{Ledger, LedgerStage, Sent, Stage};
+pub use limit::{Limit, LimitResult};
 pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
-    Source, TrialColumn, Zeros,
+    Source, StagesColumn, TrialColumn, Zeros,
 };
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{

@@ -26,7 +26,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll_record::{Contrast, Definition, Pareto};
+use toll_record::{Contrast, Definition, Limit, Pareto};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -52,6 +52,9 @@ pub struct Scenario {
     /// Outcomes of one arm over multiples of another's.
     #[serde(default, rename = "contrast")]
     pub contrasts: Vec<Contrast>,
+    /// Arms that differ in a number, as rungs of a ladder.
+    #[serde(default, rename = "limit")]
+    pub limits: Vec<Limit>,
     /// What arms trade against each other.
     pub pareto: Option<Pareto>,
     #[serde(default)]

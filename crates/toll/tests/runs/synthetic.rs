@@ -148,6 +148,7 @@ impl Synthetic {
             columns: Vec::new(),
             panels: Vec::new(),
             contrasts: Vec::new(),
+            limits: Vec::new(),
             pareto: None,
             margin_pct: 3.0,
             alpha: 0.05,
@@ -175,12 +176,14 @@ impl Synthetic {
                     name: arm.name.into(),
                     title: format!("{:.2} times the CPU a query", arm.cost),
                     role: arm.role,
+                    varied: Vec::new(),
                     command: format!("collect --as {}", arm.name),
                     workload: Workload { delay_pct: arm.delay_pct, ..workload.clone() },
                     against: None,
                     judged_by: None,
                     curve: None,
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
+                    in_memory: false,
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
                     settle_s: self.settle_s,
@@ -340,6 +343,7 @@ impl<'a> Clockwork<'a> {
                 window_bytes: self.written as u64,
                 packets: Some(packets),
                 window_packets: Some(packets),
+                held: None,
                 queries: Some(QueryCount {
                     queries: (executed as f64 * share).round() as u64,
                     by: "toll".into(),
@@ -370,6 +374,7 @@ impl<'a> Clockwork<'a> {
             runs: None,
             runs_us: None,
             processes: Vec::new(),
+            stages: Vec::new(),
             note: None,
         });
     }
