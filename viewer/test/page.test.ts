@@ -356,6 +356,29 @@ test('what arms were varied by is drawn as lines over named places, and put into
   }),
 );
 
+test('where packets got lost is a bar for each arm, and its parts add up', { skip }, () =>
+  withPage('loss.html', {}, async opened => {
+    const { page } = opened;
+    const chart = '#varied #chart-figure-ledger';
+    assert.ok(await painted(page, chart));
+    // Twenty arms, at 22 px.
+    assert.equal(await page.$eval(`${chart} canvas`, canvas => canvas.clientHeight), 66 + 20 * 22);
+    const label = (await page.getAttribute(`${chart} .canvas`, 'aria-label')) ?? '';
+    assert.match(label, /before seen, from 0 to .*; before written, from 0 to /);
+    await page.click(`${chart} summary`);
+    await page.waitForSelector(`${chart} tbody tr`);
+    const rows = await page.$$eval(`${chart} tbody tr`, all =>
+      all.map(row => [...row.children].map(cell => cell.textContent ?? '')),
+    );
+    const of = (series: string) => Number(rows.find(r => r[0] === series && r[1] === 'mixed-900')?.[2]);
+    assert.ok(of('before seen') > 0 && Math.abs(of('before written') / of('before seen') - 9) < 0.1);
+    const before = await picture(page, chart);
+    await page.locator(`${chart} .chip`, { hasText: 'before written' }).click();
+    await changes(page, chart, before);
+    quiet(opened);
+  }),
+);
+
 test('arms of a varied scenario stand in groups, whose names are no arms', { skip }, () =>
   withPage('loss.html', {}, async opened => {
     const { page } = opened;

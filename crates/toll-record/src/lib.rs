@@ -9,6 +9,8 @@ mod chart;
 mod dir;
 mod host;
 mod latency;
+mod ledger;
+mod limit;
 mod outcome;
 mod pilot;
 mod plan;
@@ -21,14 +23,16 @@ mod upgrade;
 #[cfg(test)]
 mod typescript;
 
-pub use artefact::{Artefact, PacketCounts, QueryCount};
+pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
 pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
 pub use dir::{CAPTURES, ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
+pub use ledger::{Ledger, LedgerStage, Sent, Stage};
+pub use limit::{Limit, LimitResult};
 pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
-    Source, TrialColumn, Zeros,
+    Source, StagesColumn, TrialColumn, Zeros,
 };
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{

@@ -63,6 +63,8 @@ pub struct RunResult {
     pub contrasts: Vec<ContrastResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pareto: Option<ParetoResult>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<crate::LimitResult>,
     pub stalls: Vec<StallSpan>,
     /// Stretches of a second or more in which a command that ends by itself wrote nothing, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -105,6 +107,9 @@ pub struct ArmResult {
     /// By outcome name: `qps`, `latency_us_p99`, `cpu_us_per_query`, ...
     pub outcomes: BTreeMap<String, Outcome>,
     pub artefact: Option<ArtefactResult>,
+    /// Packets from the sender to the file; absent where there is no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<crate::Ledger>,
     /// Statements executed in all of the arm's windows (ground truth from the driver).
     pub executed: u64,
     /// Queries in the artefact over statements executed in the same windows, 0..=1.

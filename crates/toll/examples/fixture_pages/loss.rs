@@ -6,7 +6,7 @@ use std::path::Path;
 use toll::analyse;
 use toll::pcap::profile::json::{Document, document};
 use toll::pcap::profile::{Input, Profiled};
-use toll_record::{Artefact, CAPTURES, Host, Plan, RunDir, RunWriter, Tool, TrialLine};
+use toll_record::{Artefact, CAPTURES, Host, Plan, RunDir, RunWriter, Stage, Tool, TrialLine};
 use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
 use toll_wire::pcap::{Frame, Link};
 
@@ -43,7 +43,11 @@ pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<()> {
             let steps =
                 [("start", 0), ("window-begin", 0), ("window-end", WINDOW_US), ("stopped", WINDOW_US + 9)];
             for (step, after_us) in steps {
-                run.trial(&line(trial, round, name, step, now_us + after_us)?)?;
+                let mut line = line(trial, round, name, step, now_us + after_us)?;
+                if step == "stopped" {
+                    line.stages = stages(share(name, round, platform));
+                }
+                run.trial(&line)?;
             }
             run.artefact(&artefact(trial, round, name, platform)?)?;
             now_us += 2 * WINDOW_US;
@@ -119,14 +123,28 @@ fn line(trial: u32, round: u32, arm: &str, step: &str, mono_us: u64) -> anyhow::
 }
 
 /// Nothing at the lowest rate, then more with each rate and each set.
-fn artefact(trial: u32, round: u32, name: &str, platform: &Platform) -> anyhow::Result<Artefact> {
+fn share(name: &str, round: u32, platform: &Platform) -> f64 {
     let (set, rate) = name.split_once('-').unwrap_or((name, ""));
     let place =
         |all: &[&str], wanted: &str| all.iter().position(|one| *one == wanted).unwrap_or_default() as f64;
     let (set, rate) = (place(&SETS, set), place(&RATES, rate));
-    let share = 0.002 * rate * rate * (1.0 + set) * platform.times * (1.0 + f64::from(round) / 20.0);
-    let counts =
-        serde_json::json!({"captured": 100_000, "received": 100_000, "dropped": (100_000.0 * share) as u64});
+    0.002 * rate * rate * (1.0 + set) * platform.times * (1.0 + f64::from(round) / 20.0)
+}
+
+fn stages(share: f64) -> Vec<Stage> {
+    let lost = (100_000.0 * share) as u64;
+    let stage = |name: &str, packets: u64, lost: Option<u64>| Stage { name: name.into(), packets, lost };
+    vec![
+        stage("sent", 100_000, None),
+        // A tenth of it before the capture saw it.
+        stage("seen", 100_000 - lost / 10, Some(lost / 10)),
+        stage("written", 100_000 - lost, Some(lost - lost / 10)),
+    ]
+}
+
+fn artefact(trial: u32, round: u32, name: &str, platform: &Platform) -> anyhow::Result<Artefact> {
+    let dropped = (100_000.0 * share(name, round, platform)) as u64;
+    let counts = serde_json::json!({"captured": 100_000, "received": 100_000, "dropped": dropped});
     Ok(serde_json::from_value(serde_json::json!({
         "trial": trial, "round": round, "arm": name, "kind": "pcap", "bytes": 9_000_000, "window_bytes": 9_000_000,
         "packets": counts, "window_packets": counts, "executed": 0,

@@ -43,6 +43,7 @@ pub fn resolved(
         curve: written.curve.clone(),
         treatment,
         artefact: written.artefact,
+        in_memory: written.in_memory,
         needs: Needs {
             programs: written.requires.clone(),
             root: written.requires_root,
@@ -155,6 +156,8 @@ fn processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
                 env: written.env.clone(),
                 background: member.background,
                 far: member.far,
+                drain_s: member.drain.0,
+                keep_stdout: member.keep_stdout,
             });
         }
     }

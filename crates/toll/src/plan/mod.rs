@@ -219,6 +219,7 @@ impl Settled {
             columns: self.scenario.columns.clone().unwrap_or_else(|| CATALOGUE.columns.clone()),
             panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
             contrasts: self.contrasts(&arms),
+            limits: self.scenario.limits.clone(),
             pareto: self.scenario.pareto.clone(),
             charts: self.scenario.charts.clone(),
             margin_pct: self.scenario.margin_pct,

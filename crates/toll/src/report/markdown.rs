@@ -74,7 +74,15 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     for (arm, dose) in doses {
         writeln!(out, "- {}: {}", safe(arm), safe(&dose))?;
     }
-    for (title, lines) in [("Contrasts", findings::contrasts(run)), ("Pauses", findings::pauses(run))] {
+    let ledgers = findings::ledgers(run);
+    let ledgers = ledgers.iter().map(|(arms, told)| (arms.as_str(), told.clone())).collect();
+    let sections = [
+        ("Contrasts", findings::contrasts(run)),
+        ("Pauses", findings::pauses(run)),
+        ("Limits", findings::limits(run)),
+        ("Packets", ledgers),
+    ];
+    for (title, lines) in sections {
         if !lines.is_empty() {
             writeln!(out, "\n### {title}\n")?;
         }

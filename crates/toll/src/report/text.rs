@@ -45,6 +45,9 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
     section(&mut out, ink, "Doses", doses::lines(run).into_iter());
     section(&mut out, ink, "Contrasts", findings::contrasts(run).into_iter());
     section(&mut out, ink, "Pauses", findings::pauses(run).into_iter());
+    section(&mut out, ink, "Limits", findings::limits(run).into_iter());
+    let ledgers = findings::ledgers(run);
+    section(&mut out, ink, "Packets", ledgers.iter().map(|(arms, told)| (arms.as_str(), told.clone())));
     let notes = notes::notes(run).into_iter().map(|(arms, note)| ("-", format!("{arms}: {note}")));
     section(&mut out, ink, "Notes", notes);
     section(&mut out, ink, "Trust", trust::facts(run).into_iter());

@@ -27,7 +27,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll_record::{Charted, Contrast, Definition, Pareto};
+use toll_record::{Charted, Contrast, Definition, Limit, Pareto};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -53,6 +53,9 @@ pub struct Scenario {
     /// Outcomes of one arm over multiples of another's.
     #[serde(default, rename = "contrast")]
     pub contrasts: Vec<Contrast>,
+    /// Arms that differ in a number, as rungs of a ladder.
+    #[serde(default, rename = "limit")]
+    pub limits: Vec<Limit>,
     /// What arms trade against each other.
     pub pareto: Option<Pareto>,
     /// Outcomes that are drawn over what `each` puts into arms.

@@ -11,8 +11,11 @@ use toll::report::markdown::markdown;
 use toll::report::text::{Ink, text};
 use toll_record::*;
 
+/// What `each` put into an arm: key and value.
+type Varied = &'static [(&'static str, &'static str)];
+
 /// Name, cost, and the values of `tool` and `size`, with or without `disk`.
-const ARMS: [(&str, f64, &[(&str, &str)]); 6] = [
+const ARMS: [(&str, f64, Varied); 6] = [
     ("cat-1", 1.1, &[("tool", "cat"), ("size", "1")]),
     ("cat-2", 1.2, &[("tool", "cat"), ("size", "2")]),
     ("tac-1", 1.3, &[("tool", "tac"), ("size", "1")]),
@@ -207,6 +210,55 @@ fn like_runs_are_pooled_and_runs_that_ask_something_else_stay_apart() {
     assert_eq!((tolls.kind, tolls.x.categories.len()), (ChartKind::Table, ARMS.len()));
     let own = analyse::analyse(&like[0]);
     assert_eq!(tolls.series[0].points[3].1, arm(&own, "tac-2").outcomes["qps"].toll_pct.unwrap());
+}
+
+/// Stages of a trial in which so many of a thousand packets got lost before they were captured.
+fn stages(lost: u64) -> Vec<Stage> {
+    let stage = |name: &str, packets: u64, lost: Option<u64>| Stage { name: name.into(), packets, lost };
+    vec![
+        stage("sent", 1_000, None),
+        stage("captured", 1_000 - lost, Some(lost)),
+        stage("written", 1_000 - lost, Some(0)),
+    ]
+}
+
+#[test]
+fn what_got_lost_is_a_bar_for_each_arm_in_groups_and_stages_that_lost_none_are_no_part() {
+    let with = |lost: fn(&str) -> u64| {
+        on(recorded(4, 8, Vec::new()), |r| {
+            for line in r.trials.iter_mut().filter(|line| line.step == Step::Stopped && line.arm != "none") {
+                line.stages = stages(lost(&line.arm));
+            }
+        })
+    };
+    let run = analyse::analyse(&with(|arm| if arm == "tac-2" { 50 } else { 0 }));
+    let ledger = chart(&run, "ledger");
+    assert_eq!(ledger.x.categories, ["cat-1", "cat-2", "cat-all", "cat-1-slow", "tac-1", "tac-2"]);
+    let [captured] = &ledger.series[..] else { panic!("{:?}", ledger.series) };
+    assert_eq!(captured.name, "before captured");
+    assert_eq!((captured.points[0].1, captured.points[5]), (0.0, (5.0, 5.0, None, None)));
+    let none = analyse::analyse(&with(|_| 0));
+    assert!(none.charts.iter().all(|chart| chart.id != "ledger"), "there is nothing to draw");
+}
+
+#[test]
+fn a_limit_is_a_bar_for_each_ladder_with_the_interval_of_its_median() {
+    let limit = Limit {
+        name: "most".into(),
+        title: "largest size below a bound".into(),
+        outcome: "latency_us_mean".into(),
+        over: "size".into(),
+        unit: "MB".into(),
+        at_most: 1e9,
+        reached: None,
+    };
+    let run = analyse::analyse(&on(recorded(4, 8, Vec::new()), |r| r.plan.limits = vec![limit]));
+    let found = chart(&run, "limit-most");
+    assert_eq!((found.kind, found.x.label.as_str()), (ChartKind::Bar, "tool"));
+    assert_eq!(found.x.categories, ["cat", "tac", "cat, slow"]);
+    let [median, in_all] = &found.series[..] else { panic!("{:?}", found.series) };
+    assert_eq!(median.points[0], (0.0, 2.0, Some(2.0), Some(2.0)));
+    assert_eq!(in_all.points[2], (2.0, 1.0, None, None));
 }
 
 fn toll(arguments: &[&str]) -> Output {

@@ -148,6 +148,7 @@ impl Synthetic {
             columns: Vec::new(),
             panels: Vec::new(),
             contrasts: Vec::new(),
+            limits: Vec::new(),
             pareto: None,
             charts: Vec::new(),
             margin_pct: 3.0,
@@ -183,6 +184,7 @@ impl Synthetic {
                     judged_by: None,
                     curve: None,
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
+                    in_memory: false,
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
                     settle_s: self.settle_s,
@@ -342,6 +344,7 @@ impl<'a> Clockwork<'a> {
                 window_bytes: self.written as u64,
                 packets: Some(packets),
                 window_packets: Some(packets),
+                held: None,
                 queries: Some(QueryCount {
                     queries: (executed as f64 * share).round() as u64,
                     by: "toll".into(),
@@ -372,6 +375,7 @@ impl<'a> Clockwork<'a> {
             runs: None,
             runs_us: None,
             processes: Vec::new(),
+            stages: Vec::new(),
             note: None,
         });
     }

@@ -9,6 +9,7 @@ mod packets;
 mod ssh;
 
 pub use far_end::{FarEnd, link_bits_per_s};
+pub use link::{Link, LinkCounters};
 
 use super::Stage;
 use crate::child;
@@ -83,6 +84,7 @@ impl Need<'_> {
 #[derive(Debug, Default)]
 pub struct Rig {
     pub far_end: Option<FarEnd>,
+    pub link: Option<Link>,
     /// A line for each step that stands.
     pub told: Vec<String>,
     /// What the captures are made of that arms may send.

@@ -3,7 +3,7 @@
 use super::{Kind, key};
 use crate::counted::counted;
 use crate::digest::Progress;
-use crate::pcap::make::{Request, Set, make};
+use crate::pcap::make::{Request, SIZES, Set, USUAL_SIZE, make};
 use crate::pcap::output::FileFormat;
 use crate::pcap::profile;
 use crate::pcap::profile::json::{self, One};
@@ -45,10 +45,9 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     DirBuilder::new().mode(0o700).create(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let (mut told, mut captures) = (Vec::new(), Vec::new());
     for name in key(step, "sets")?.split(',').map(str::trim) {
-        let set = Set::from_str(name, false)
-            .map_err(|_| anyhow!("the rig's step packets knows no set {name:?}: {}", known()))?;
+        let (set, size) = set_of(name)?;
         let out = dir.join(format!("{name}.pcap"));
-        let request = Request { set, seconds, seed, mbps, out, format: FileFormat::Pcap };
+        let request = Request { set, seconds, seed, size, mbps, out, format: FileFormat::Pcap };
         let made = make(&request, &signals::RAISED)?;
         told.push(format!("{name} of {}", counted(made.packets, "packet")));
         captures.extend(profiled(name, request.out)?);
@@ -58,6 +57,23 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     stage.give(GIVEN, path);
     stage.rig.captures = captures;
     Ok(format!("packets: {}", told.join(", ")))
+}
+
+/// A set by its name; `sized-64` is the set `sized` of frames of 64 bytes.
+fn set_of(name: &str) -> anyhow::Result<(Set, u16)> {
+    if let Some(size) = name.strip_prefix("sized-") {
+        let size = size.parse().ok().filter(|size| SIZES.contains(size)).with_context(|| {
+            format!(
+                "the rig's step packets has the set {name:?}: write sized-{} to sized-{}",
+                SIZES.start(),
+                SIZES.end()
+            )
+        })?;
+        return Ok((Set::Sized, size));
+    }
+    let set = Set::from_str(name, false)
+        .map_err(|_| anyhow!("the rig's step packets knows no set {name:?}: {}", known()))?;
+    Ok((set, USUAL_SIZE))
 }
 
 /// What it is made of: the file is gone after the run, and whoever reads the run asks.
@@ -78,4 +94,25 @@ fn known() -> String {
     let names = Set::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let names: Vec<String> = names.map(|value| value.get_name().to_owned()).collect();
     format!("use {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_one_length_says_it_in_its_name() {
+        assert_eq!(set_of("sized-64").unwrap(), (Set::Sized, 64));
+        assert_eq!(set_of("sized").unwrap(), (Set::Sized, USUAL_SIZE));
+        assert_eq!(set_of("mysql").unwrap().0, Set::Mysql);
+        for (name, expected) in [
+            ("sized-59", "write sized-60 to sized-1514"),
+            ("sized-1515", "write sized-60 to sized-1514"),
+            ("sized-many", "write sized-60 to sized-1514"),
+            ("gopher", "knows no set \"gopher\": use http, flash, skype, mixed, mysql, sized"),
+        ] {
+            let said = set_of(name).unwrap_err().to_string();
+            assert!(said.contains(expected), "{name}: {said}");
+        }
+    }
 }
