@@ -8,6 +8,8 @@ import type * as record from './record';
 export interface Page {
   toll_version: string;
   runs: Run[];
+  overlay: record.Overlay | null;
+  captures: { title: string; facts: string[]; charts: record.Chart[] }[];
 }
 
 export interface Run {

@@ -8,13 +8,15 @@ import { choices, el } from './dom';
 import { figures } from './figure';
 import { answerSection } from './sections/answer';
 import { artefactSection } from './sections/artefacts';
-import { chartsSection } from './sections/charts';
+import { capturesSection } from './sections/captures';
+import { chartsSection, variedSection } from './sections/charts';
 import { forestSection } from './sections/forest';
 import { latencySection } from './sections/latency';
+import { overlaySection } from './sections/overlay';
 import { paretoSection } from './sections/pareto';
 import { timelineSection } from './sections/timeline';
 import { tradeoffSection } from './sections/tradeoff';
-import { trustSection } from './sections/trust';
+import { madeBy, trustSection } from './sections/trust';
 import { setTheme, type Theme } from './theme';
 
 /** Paper that is 210 mm wide, without its margins, in CSS pixels. */
@@ -23,20 +25,8 @@ const PAPER_PX = 690;
 const PAPER_SHARPNESS = 2.5;
 
 function show(page: Page): void {
-  const [first] = page.runs;
-  const scenario = first?.result?.scenario ?? first?.plan?.scenario ?? 'run';
-  document.title = `toll: ${scenario}${page.runs.length > 1 ? `, ${page.runs.length} runs` : ''}`;
-  const sections = [
-    answerSection(page),
-    catches(page) ? tradeoffSection(page) : null,
-    paretoSection(page),
-    forestSection(page),
-    timelineSection(page),
-    latencySection(page),
-    catches(page) ? artefactSection(page) : null,
-    chartsSection(page),
-    trustSection(page),
-  ].filter(section => section !== null);
+  document.title = `toll: ${subject(page)}`;
+  const sections = page.runs.length > 0 ? ofRuns(page) : ofCaptures(page);
   const main = el('main', { id: 'main' }, ...sections);
   document
     .getElementById('page')
@@ -47,16 +37,49 @@ function show(page: Page): void {
     );
 }
 
+/** For the window's title. */
+function subject(page: Page): string {
+  const [first] = page.runs;
+  if (!first) return 'profiles of captures';
+  const scenario = first.result?.scenario ?? first.plan?.scenario ?? 'run';
+  return page.runs.length > 1 ? `${scenario}, ${page.runs.length} runs` : scenario;
+}
+
+function ofRuns(page: Page): HTMLElement[] {
+  return [
+    answerSection(page),
+    catches(page) ? tradeoffSection(page) : null,
+    paretoSection(page),
+    overlaySection(page),
+    variedSection(page),
+    forestSection(page),
+    timelineSection(page),
+    latencySection(page),
+    catches(page) ? artefactSection(page) : null,
+    chartsSection(page),
+    capturesSection(page),
+    trustSection(page),
+  ].filter(section => section !== null);
+}
+
+function ofCaptures(page: Page): HTMLElement[] {
+  const captures = capturesSection(page);
+  return [...(captures ? [captures] : []), madeBy(page, 'what the captures hold')];
+}
+
 /** What the parts are called where there is little room. */
 const NAMES: Record<string, string> = {
   answer: 'Answer',
   tradeoff: 'Cost and catch',
   pareto: 'What is traded',
+  platforms: 'Platforms',
+  varied: 'By arms',
   tolls: 'Tolls',
   timelines: 'Timelines',
   latency: 'Latency',
   artefacts: 'Artefacts',
   figures: 'Figures',
+  captures: 'Captures',
   trust: 'Trust',
 };
 

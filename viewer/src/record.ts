@@ -39,6 +39,10 @@ export type Arm = { name: string,
  */
 title: string, role: Role, 
 /**
+ * What the scenario's `each` put into it: key and value, in its order; empty: it was written by itself.
+ */
+varied?: Array<[string, string]>, 
+/**
  * What is run, in one line for a reader.
  */
 command: string, workload: Workload, 
@@ -65,7 +69,11 @@ judged_by?: string | null,
 /**
  * The load-latency curve that this arm is a point of: the name of the arm that was swept.
  */
-curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, needs?: Needs, 
+curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null, 
+/**
+ * The artefact lies in memory, where no disk is in its way.
+ */
+in_memory?: boolean, needs?: Needs, 
 /**
  * Why this arm cannot run here; such an arm is in no round's order.
  */
@@ -96,6 +104,10 @@ windows: number,
  * By outcome name: `qps`, `latency_us_p99`, `cpu_us_per_query`, ...
  */
 outcomes: { [key in string]: Outcome }, artefact: ArtefactResult | null, 
+/**
+ * Packets from the sender to the file; absent where there is no link.
+ */
+ledger?: Ledger | null, 
 /**
  * Statements executed in all of the arm's windows (ground truth from the driver).
  */
@@ -130,6 +142,10 @@ window_bytes: number,
  */
 packets: PacketCounts | null, window_packets: PacketCounts | null, 
 /**
+ * Of a capture beside which no server stands: what the file holds.
+ */
+held?: Held | null, 
+/**
  * Queries in the artefact that completed within the window.
  */
 queries: QueryCount | null, 
@@ -146,7 +162,7 @@ executed: number,
  */
 encrypted?: boolean, note: string | null, };
 
-export type ArtefactColumn = "bytes" | "packets" | "queries-share" | "dropped-share";
+export type ArtefactColumn = "bytes" | "packets" | "queries-share" | "dropped-share" | "mbps";
 
 /**
  * What kind of thing a treatment leaves behind; decides how it is counted.
@@ -176,7 +192,7 @@ encrypted?: boolean, };
 
 export type Axis = { label: string, unit: string, log: boolean, 
 /**
- * Names of the positions, for a bar chart or a table.
+ * Names of the positions, where it has no scale.
  */
 categories: Array<string>, };
 
@@ -202,13 +218,46 @@ export type Chart = {
  */
 id: string, title: string, kind: ChartKind, x: Axis, y: Axis, series: Array<ChartSeries>, note: string, };
 
-export type ChartKind = "line" | "bar" | "histogram" | "timeline" | "table";
+export type ChartKind = "line" | "bar" | "stacked" | "histogram" | "timeline" | "table";
 
 export type ChartSeries = { name: string, 
 /**
  * x, y, and where there is an interval its low and high end.
  */
 points: Array<[number, number, number | null, number | null]>, };
+
+/**
+ * Lines of outcomes over what `each` put into a scenario's arms.
+ */
+export type Charted = { 
+/**
+ * Stable; a part of the chart's id.
+ */
+name: string, title: string, 
+/**
+ * Each has lines of its own; all are in one unit.
+ */
+outcomes: Array<string>, 
+/**
+ * The key whose values stand along the axis, in the order of the arms.
+ */
+x: string, 
+/**
+ * What they are, in words, with their unit; absent: the key.
+ */
+x_title?: string | null, 
+/**
+ * Keys whose values have a line each.
+ */
+lines?: Array<string>, 
+/**
+ * Keys whose values have a figure each.
+ */
+panels?: Array<string>, 
+/**
+ * Name of a line on which an outcome is what `x` says; absent: there is none.
+ */
+diagonal?: string | null, };
 
 /**
  * How an arm's windows are held against the baseline's.
@@ -373,6 +422,23 @@ ok: boolean | null,
 resolution_pct: number | null, };
 
 /**
+ * The packets of a capture file.
+ */
+export type Held = { packets: number, 
+/**
+ * Of whole frames, whatever was cut off.
+ */
+bytes: number, 
+/**
+ * Of these, the last packet's.
+ */
+last_bytes: number, 
+/**
+ * From the first packet's time to the last one's.
+ */
+span_us: number, };
+
+/**
  * What holds the processes of a treatment, and knows what they used.
  */
 export type HeldIn = "control-group" | "process-group";
@@ -401,6 +467,95 @@ settings: { [key in string]: string }, tools: Array<Tool>,
  * Server variables that bear on the result.
  */
 server_variables: { [key in string]: string }, };
+
+/**
+ * The stages of all trials of an arm.
+ */
+export type Ledger = { trials: number, 
+/**
+ * Of these, so many were counted from the sender to the file without a gap.
+ */
+whole: number, 
+/**
+ * And in so many every packet that is missing at a stage is one that a counter says was lost there.
+ */
+adds_up: number, stages: Array<LedgerStage>, };
+
+/**
+ * One stage over all trials of an arm.
+ */
+export type LedgerStage = { name: string, 
+/**
+ * All trials together.
+ */
+packets: number, 
+/**
+ * Those of the stage before less those of this one; absent for the first, and where the two did not count the same.
+ */
+lost?: number | null, 
+/**
+ * So many of them by a counter of its own: where it says less, something took packets that nobody counted.
+ */
+lost_counted?: number | null, 
+/**
+ * Mean over trials of `lost` as a share of what was counted at the first stage.
+ */
+lost_pct?: number | null, };
+
+/**
+ * Arms that differ in one number are the rungs of a ladder: how far up does each round get?
+ */
+export type Limit = { name: string, 
+/**
+ * In words, for a sentence.
+ */
+title: string, 
+/**
+ * What must stay within `at_most`.
+ */
+outcome: string, 
+/**
+ * The key of `each` whose values are the rungs; those of all other keys tell ladders apart.
+ */
+over: string, 
+/**
+ * Of the rungs, for a sentence.
+ */
+unit: string, at_most: number, 
+/**
+ * An outcome in the unit of the rungs: a rung of which it falls more than 1% short was not reached.
+ */
+reached?: string | null, };
+
+/**
+ * What one ladder came to.
+ */
+export type LimitResult = { name: string, title: string, outcome: string, over: string, unit: string, at_most: number, 
+/**
+ * What the ladder's arms have in common, key and value.
+ */
+of: Array<[string, string]>, 
+/**
+ * In rising order.
+ */
+rungs: Array<number>, 
+/**
+ * Of each round that has windows of the ladder: the highest rung up to which it and all below it stay within the
+ * bound; 0: not even the lowest.
+ */
+values: Array<number>, 
+/**
+ * The highest that holds in every round; 0: none does.
+ */
+in_all: number, median: number, 
+/**
+ * Of the median, by order statistics; absent with too few rounds.
+ */
+ci95?: [number, number] | null, 
+/**
+ * Rounds that ended their ladder at its top, or at a rung that was not reached: their limit lies higher.
+ */
+open: number, };
 
 /**
  * A host made smaller by a control group.
@@ -541,6 +696,23 @@ method: string, p: number | null,
  */
 p_adjusted: number | null, verdict: Verdict, };
 
+/**
+ * Runs that ask the same on different platforms, laid over each other.
+ */
+export type Overlay = { 
+/**
+ * In what they differ, in a few words each: `kernel`, `libpcap`.
+ */
+differ_in: Array<string>, 
+/**
+ * One for each run, in their order.
+ */
+platforms: Array<Platform>, 
+/**
+ * Each with a line, or a column, for each platform.
+ */
+charts: Array<Chart>, };
+
 export type PacketCounts = { captured: number, 
 /**
  * "received by filter": on `any` and loopback this counts both copies.
@@ -674,9 +846,17 @@ panels: Array<string>,
  */
 contrasts?: Array<Contrast>, 
 /**
+ * Ladders of arms.
+ */
+limits?: Array<Limit>, 
+/**
  * What arms trade against each other; absent: nothing is advised of it.
  */
 pareto?: Pareto | null, 
+/**
+ * Outcomes that are drawn over what arms were varied by.
+ */
+charts?: Array<Charted>, 
 /**
  * An effect whose interval lies inside ±margin is called "no effect".
  */
@@ -753,6 +933,19 @@ spread?: Spread | null,
 pilot?: Pilot | null, };
 
 /**
+ * On what one of several runs was made.
+ */
+export type Platform = { 
+/**
+ * Unlike any other's.
+ */
+name: string, 
+/**
+ * What (`kernel`), and which: the same whats in the same order for all platforms; empty: not known.
+ */
+facts: Array<[string, string]>, };
+
+/**
  * What several runs say together, or several parts of one.
  */
 export type Pooled = { 
@@ -825,9 +1018,17 @@ background?: boolean,
 /**
  * Runs at the rig's far end: what it uses would not be used on this host.
  */
-far?: boolean, };
+far?: boolean, 
+/**
+ * Before it is ended, it is left alone until it has written nothing for so long.
+ */
+drain_s?: number, 
+/**
+ * Its standard output is kept beside its errors, and read for what it says of packets.
+ */
+keep_stdout?: boolean, };
 
-export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes" | "output_bytes" | "first_output_s" | "longest_pause_s" | "paused_s";
+export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_bytes" | "written_bytes" | "output_bytes" | "first_output_s" | "longest_pause_s" | "paused_s" | "sent_mbps";
 
 export type QueryCount = { queries: number, 
 /**
@@ -935,7 +1136,7 @@ doses?: Array<DoseLine>, mde: Mde | null,
 /**
  * In the order of the plan.
  */
-contrasts?: Array<ContrastResult>, pareto?: ParetoResult | null, stalls: Array<StallSpan>, 
+contrasts?: Array<ContrastResult>, pareto?: ParetoResult | null, limits?: Array<LimitResult>, stalls: Array<StallSpan>, 
 /**
  * Stretches of a second or more in which a command that ends by itself wrote nothing, in the order of time.
  */
@@ -1046,7 +1247,7 @@ export type Signal = "INT" | "TERM" | "KILL" | "USR1";
 /**
  * Which readings of a window an outcome is made of.
  */
-export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "trial", column: TrialColumn, };
+export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, name?: string | null, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "stages", column: StagesColumn, } | { "from": "trial", column: TrialColumn, };
 
 /**
  * Rounds in parts that are apart in time, so that what a host is like at one hour is not taken for what it is like.
@@ -1060,6 +1261,8 @@ over_s: number,
  * The first round of each part but the first.
  */
 begins: Array<number>, };
+
+export type StagesColumn = "lost-share";
 
 /**
  * A stretch in which the host did (nearly) nothing for its clients.

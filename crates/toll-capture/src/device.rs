@@ -68,9 +68,19 @@ impl Device {
     /// # Errors
     /// The device is gone.
     pub fn counters(&self) -> Result<Counters, DeviceError> {
+        Counters::of(&self.name)
+    }
+}
+
+impl Counters {
+    /// Of the device of that name in the namespace of the thread that asks, wherever sysfs belongs to.
+    ///
+    /// # Errors
+    /// There is no such device; procfs is not there.
+    pub fn of(name: &str) -> Result<Self, DeviceError> {
         let text = read(&format!("{OF_THIS_NAMESPACE}/dev"))?;
-        let gone = || DeviceError::Unknown { name: self.name.clone(), known: all() };
-        counters_in(&text, &self.name).ok_or_else(gone)
+        let gone = || DeviceError::Unknown { name: name.to_owned(), known: all() };
+        counters_in(&text, name).ok_or_else(gone)
     }
 }
 

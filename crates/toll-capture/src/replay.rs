@@ -222,7 +222,11 @@ impl Run<'_> {
         let begun = now_ns();
         loop {
             let error = match self.sender.send((next..next + count).map(|i| packets.frame(i))) {
-                Ok(taken) => return Some(taken),
+                Ok(taken) => {
+                    // The one after those was refused, and is offered again.
+                    self.ended.retries += u64::from(taken < count);
+                    return Some(taken);
+                }
                 Err(error) => error,
             };
             let waited = Duration::from_nanos(now_ns() - begun);

@@ -23,6 +23,9 @@ pub struct Artefact {
     pub packets: Option<PacketCounts>,
     #[serde(default)]
     pub window_packets: Option<PacketCounts>,
+    /// Of a capture beside which no server stands: what the file holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// Queries in the artefact that completed within the window.
     #[serde(default)]
     pub queries: Option<QueryCount>,
@@ -36,6 +39,19 @@ pub struct Artefact {
     pub encrypted: bool,
     #[serde(default)]
     pub note: Option<String>,
+}
+
+/// The packets of a capture file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Held {
+    pub packets: u64,
+    /// Of whole frames, whatever was cut off.
+    pub bytes: u64,
+    /// Of these, the last packet's.
+    pub last_bytes: u64,
+    /// From the first packet's time to the last one's.
+    pub span_us: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,6 +7,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+/// Holds what the captures are made of that a run sent.
+pub const CAPTURES: &str = "captures.json";
+
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("cannot read {path}: {cause}")]
@@ -53,6 +56,14 @@ impl RunDir {
 
     pub fn result(&self) -> Result<RunResult, ReadError> {
         self.json("result.json")
+    }
+
+    /// What the captures are made of that the run sent, as `toll pcap profile --json` says it; `None`: it sent none.
+    pub fn captures(&self) -> Result<Option<serde_json::Value>, ReadError> {
+        if !self.root.join(CAPTURES).is_file() {
+            return Ok(None);
+        }
+        self.json(CAPTURES).map(Some)
     }
 
     /// Missing file: none. A last line cut short by a crash is left out.

@@ -5,9 +5,12 @@
 //! This crate never interprets: it neither estimates nor judges.
 
 mod artefact;
+mod chart;
 mod dir;
 mod host;
 mod latency;
+mod ledger;
+mod limit;
 mod outcome;
 mod pilot;
 mod plan;
@@ -20,13 +23,16 @@ mod upgrade;
 #[cfg(test)]
 mod typescript;
 
-pub use artefact::{Artefact, PacketCounts, QueryCount};
-pub use dir::{ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
+pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
+pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
+pub use dir::{CAPTURES, ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
+pub use ledger::{Ledger, LedgerStage, Sent, Stage};
+pub use limit::{Limit, LimitResult};
 pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
-    Source, TrialColumn, Zeros,
+    Source, StagesColumn, TrialColumn, Zeros,
 };
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
@@ -34,9 +40,9 @@ pub use plan::{
     Signal, Spread, Treatment, Window, Workload,
 };
 pub use result::{
-    AaCheck, ArmResult, ArtefactResult, Axis, Beside, Chart, ChartKind, ChartPoint, ChartSeries,
-    ContrastResult, ControlCheck, Dose, DoseKind, DoseLine, LongWindows, Mde, Outcome, ParetoArm,
-    ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost, StallSpan, StallTotals, Verdict, Warning,
+    AaCheck, ArmResult, ArtefactResult, Beside, ContrastResult, ControlCheck, Dose, DoseKind, DoseLine,
+    LongWindows, Mde, Outcome, ParetoArm, ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost,
+    StallSpan, StallTotals, Verdict, Warning,
 };
 pub use sample::{
     Bin, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code,

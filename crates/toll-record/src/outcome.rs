@@ -52,10 +52,16 @@ pub enum Source {
     Pressure { column: String },
     /// A counter of the server's samples, by the name that stands there.
     Server { column: String },
-    /// The treatment's processes, one reading for each.
-    Processes { column: ProcessColumn },
+    /// The treatment's processes, one reading for each: of those that are waited for, or of the one of that name.
+    Processes {
+        column: ProcessColumn,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
     /// What the treatment left behind.
     Artefact { column: ArtefactColumn },
+    /// Packets on their way from the rig's sender to the file.
+    Stages { column: StagesColumn },
     /// The trial itself.
     Trial { column: TrialColumn },
 }
@@ -99,6 +105,8 @@ pub enum ProcessColumn {
     /// The longest stretch in which it wrote nothing, and all such of a second or more.
     LongestPauseS,
     PausedS,
+    /// Megabits a second that it says it sent.
+    SentMbps,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +121,16 @@ pub enum ArtefactColumn {
     QueriesShare,
     /// Packets dropped over those received by the filter, percent.
     DroppedShare,
+    /// Megabits a second from the first packet of a capture to its last.
+    Mbps,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "kebab-case")]
+pub enum StagesColumn {
+    /// Packets sent that are not in the file, percent; absent where what was captured is not all that was sent.
+    LostShare,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

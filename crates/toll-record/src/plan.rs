@@ -33,9 +33,15 @@ pub struct Plan {
     /// Outcomes of one arm over multiples of another's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contrasts: Vec<crate::Contrast>,
+    /// Ladders of arms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<crate::Limit>,
     /// What arms trade against each other; absent: nothing is advised of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pareto: Option<crate::Pareto>,
+    /// Outcomes that are drawn over what arms were varied by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charts: Vec<crate::Charted>,
     /// An effect whose interval lies inside ±margin is called "no effect".
     pub margin_pct: f64,
     /// 0.05 gives 95% intervals.
@@ -145,6 +151,9 @@ pub struct Arm {
     /// What it is, in a few words.
     pub title: String,
     pub role: Role,
+    /// What the scenario's `each` put into it: key and value, in its order; empty: it was written by itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub varied: Vec<(String, String)>,
     /// What is run, in one line for a reader.
     #[serde(default)]
     pub command: String,
@@ -169,6 +178,9 @@ pub struct Arm {
     pub treatment: Treatment,
     #[serde(default)]
     pub artefact: Option<ArtefactKind>,
+    /// The artefact lies in memory, where no disk is in its way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_memory: bool,
     #[serde(default, skip_serializing_if = "Needs::is_nothing")]
     pub needs: Needs,
     /// Why this arm cannot run here; such an arm is in no round's order.
@@ -286,6 +298,16 @@ pub struct Process {
     /// Runs at the rig's far end: what it uses would not be used on this host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub far: bool,
+    /// Before it is ended, it is left alone until it has written nothing for so long.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drain_s: f64,
+    /// Its standard output is kept beside its errors, and read for what it says of packets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep_stdout: bool,
+}
+
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

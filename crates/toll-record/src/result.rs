@@ -1,6 +1,6 @@
 //! What did the analysis find? Reproducible from the rest of the run.
 
-use crate::{HeldIn, PacketCounts, QueryCount, Role, Server, Workload};
+use crate::{Chart, HeldIn, PacketCounts, QueryCount, Role, Server, Workload};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -63,6 +63,8 @@ pub struct RunResult {
     pub contrasts: Vec<ContrastResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pareto: Option<ParetoResult>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<crate::LimitResult>,
     pub stalls: Vec<StallSpan>,
     /// Stretches of a second or more in which a command that ends by itself wrote nothing, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -105,6 +107,9 @@ pub struct ArmResult {
     /// By outcome name: `qps`, `latency_us_p99`, `cpu_us_per_query`, ...
     pub outcomes: BTreeMap<String, Outcome>,
     pub artefact: Option<ArtefactResult>,
+    /// Packets from the sender to the file; absent where there is no link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<crate::Ledger>,
     /// Statements executed in all of the arm's windows (ground truth from the driver).
     pub executed: u64,
     /// Queries in the artefact over statements executed in the same windows, 0..=1.
@@ -430,51 +435,3 @@ pub struct Warning {
     /// What to do next.
     pub advice: String,
 }
-
-/// A figure that the data describes completely.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Chart {
-    /// Stable; used in links.
-    pub id: String,
-    pub title: String,
-    pub kind: ChartKind,
-    pub x: Axis,
-    pub y: Axis,
-    pub series: Vec<ChartSeries>,
-    #[serde(default)]
-    pub note: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(rename_all = "kebab-case")]
-pub enum ChartKind {
-    Line,
-    Bar,
-    Histogram,
-    Timeline,
-    Table,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-pub struct Axis {
-    pub label: String,
-    pub unit: String,
-    #[serde(default)]
-    pub log: bool,
-    /// Names of the positions, for a bar chart or a table.
-    #[serde(default)]
-    pub categories: Vec<String>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ts_rs::TS))]
-pub struct ChartSeries {
-    pub name: String,
-    /// x, y, and where there is an interval its low and high end.
-    pub points: Vec<ChartPoint>,
-}
-
-pub type ChartPoint = (f64, f64, Option<f64>, Option<f64>);

@@ -1,5 +1,6 @@
 //! When did each step of each trial happen, and what had been spent by then?
 
+use crate::{PacketCounts, Sent, Stage};
 use serde::{Deserialize, Serialize};
 
 /// A line of `trials.ndjson`.
@@ -31,6 +32,9 @@ pub struct TrialLine {
     /// The processes of the treatment, now that they have ended; on `stopped`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessEnd>,
+    /// Packets on their way from the rig's sender to the file, where there is a link; on `stopped`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// What went wrong, or what had to be done (`killed after TERM was ignored for 2 s`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -71,6 +75,11 @@ pub struct ProcessEnd {
     /// runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
+    /// Packets that it sent, and that it captured, by its own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Sent>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketCounts>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

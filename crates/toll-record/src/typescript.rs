@@ -2,7 +2,7 @@
 //!
 //! `make viewer` writes it anew; without `TOLL_RENEW` in the environment the test only compares.
 
-use crate::{Artefact, Plan, RunResult};
+use crate::{Artefact, Overlay, Plan, RunResult};
 use std::collections::BTreeMap;
 use std::path::Path;
 use ts_rs::{Config, TS, TypeVisitor};
@@ -34,6 +34,7 @@ fn the_page_knows_the_types_of_a_run_as_they_are() {
     declarations.visit::<RunResult>();
     declarations.visit::<Plan>();
     declarations.visit::<Artefact>();
+    declarations.visit::<Overlay>();
     let made: Vec<String> = declarations.found.into_values().collect();
     let made =
         format!("// Made from crates/toll-record: `make viewer` writes it anew.\n\n{}", made.join("\n"));

@@ -153,6 +153,14 @@ pub fn absolute(value: f64, unit: &str) -> String {
     }
 }
 
+/// A value in a table whose head says the unit; what is written in a unit of its own size keeps that.
+pub fn bare(value: f64, unit: &str) -> String {
+    match unit {
+        "us" | "bytes" | "bytes/s" => absolute(value, unit),
+        _ => short(value),
+    }
+}
+
 /// Three digits of small values; large ones whole, in groups.
 fn short(value: f64) -> String {
     if value.abs() < 99.95 { three(value) } else { grouped(value) }
@@ -226,6 +234,9 @@ mod tests {
             (absolute(0.25, "tasks"), "0.25 tasks"),
             (absolute(99.96, "requests/s"), "100/s"),
             (absolute(62.04, "%"), "62.0%"),
+            (bare(62.04, "%"), "62.0"),
+            (bare(9_413.0, "Mb/s"), "9,413"),
+            (bare(12_130.0, "us"), "12.1 ms"),
             (signed(0.6, "s"), "+0.60 s"),
             (signed(-12e6, "bytes/s"), "-12.0 MB/s"),
             (signed(-1_500.0, "us"), "-1.50 ms"),

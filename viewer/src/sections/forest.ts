@@ -59,13 +59,15 @@ export function forestSection(page: Page): HTMLElement {
     return section;
   }
   const shown = names.filter(name => panels.some(p => p.rows.some(row => row.arm === name)));
+  const lines = inGroups(page, shown);
+  const lineOf = new Map(lines.map(({ arm }, at) => [arm, at]));
   const several = page.runs.length > 1;
   const rowHeight = several ? 10 + 13 * runs.length : 22;
   const margin = Math.max(...runs.map(({ result }) => result.margin_pct));
   const columns = (width: number) => (width >= 680 ? 2 : 1);
   const longest = Math.max(...panels.flatMap(p => p.rows.map(row => said(row.outcome).length)));
   const valueWidth = Math.min(Math.max(VALUE_WIDTHS[0], 16 + VALUE_WIDTHS[2] * longest), VALUE_WIDTHS[1]);
-  const panelHeight = 64 + shown.length * rowHeight;
+  const panelHeight = 64 + lines.length * rowHeight;
   const references = runs.flatMap(({ result }) => [
     result.baseline,
     ...result.arms.flatMap(arm => arm.against ?? []),
@@ -82,13 +84,16 @@ export function forestSection(page: Page): HTMLElement {
     shortTable: () => shortTable(panels, several),
     option: ({ colours: c, width }) => {
       const cols = columns(width);
-      const left = Math.min(width < 560 ? 90 : 130, 26 + 7 * Math.max(...shown.map(name => name.length)));
+      const left = Math.min(
+        width < 560 ? 90 : 130,
+        26 + 7 * Math.max(...lines.map(line => line.text.length)),
+      );
       const cell = width / cols;
       const grids = panels.map((_, i) => ({
         left: (i % cols) * cell + left,
         width: cell - left - valueWidth - (cols > 1 && i % cols === 0 ? 20 : 4),
         top: Math.floor(i / cols) * panelHeight + 26,
-        height: shown.length * rowHeight,
+        height: lines.length * rowHeight,
       }));
       return {
         grid: grids,
@@ -98,7 +103,9 @@ export function forestSection(page: Page): HTMLElement {
           type: 'category',
           gridIndex: i,
           inverse: true,
-          data: shown,
+          data: lines.map(({ arm, text }) =>
+            arm === null ? { value: text, textStyle: { fontWeight: 600 } } : text,
+          ),
           name: `${p.title}${p.unit === null ? '' : `, ${p.unit}`}${p.higherIsBetter ? ', left is worse' : ', right is worse'}${p.byRatio ? ', log scale' : ''}`,
           nameLocation: 'start',
           nameGap: 10,
@@ -145,7 +152,7 @@ export function forestSection(page: Page): HTMLElement {
             xAxisIndex: i,
             yAxisIndex: i,
             z: 2,
-            data: p.rows.map(row => [place(p, row.toll), shown.indexOf(row.arm)]),
+            data: p.rows.map(row => [place(p, row.toll), lineOf.get(row.arm) ?? 0]),
             renderItem: (params: Params, api: Api) => {
               const row = p.rows[params.dataIndex];
               return row ? mark(params, api, c, p, row, several, runs.length, valueWidth) : null;
@@ -159,9 +166,40 @@ export function forestSection(page: Page): HTMLElement {
   return section;
 }
 
+/** A line of the plot: an arm, or the name of the group whose arms come below it. */
+interface Line {
+  arm: string | null;
+  text: string;
+}
+
+/** Arms that a scenario made by varying something stand together by the first thing that it varied. */
+function inGroups(page: Page, arms: string[]): Line[] {
+  const groups = new Map<string, string[]>();
+  for (const arm of arms) {
+    const group = groupOf(page, arm);
+    groups.set(group, [...(groups.get(group) ?? []), arm]);
+  }
+  const line = (arm: string): Line => ({ arm, text: arm });
+  const named = [...groups].filter(([group]) => group !== '');
+  if (named.length < 2 || named.every(([, members]) => members.length < 2)) return arms.map(line);
+  return [
+    ...(groups.get('') ?? []).map(line),
+    ...named.flatMap(([text, members]) => [{ arm: null, text }, ...members.map(line)]),
+  ];
+}
+
+/** Empty: the arm was written by itself. */
+function groupOf(page: Page, arm: string): string {
+  for (const { plan } of page.runs) {
+    const first = plan?.arms.find(planned => planned.name === arm)?.varied?.[0];
+    if (first) return first.join(' ');
+  }
+  return '';
+}
+
 function panel(page: Page, name: string): Panel {
   const defined = definition(page, name);
-  const inPercent = defined?.compare !== 'difference' && defined?.compare !== 'absolute';
+  const inPercent = defined?.compare === undefined || defined.compare === 'log-ratio';
   const rows: Row[] = analysed(page).flatMap(({ run, result, index }) =>
     result.arms.flatMap(arm => {
       const outcome = arm.outcomes[name];
@@ -178,15 +216,20 @@ function panel(page: Page, name: string): Panel {
   const negated = ends.map(end => -end);
   const byRatio = inPercent && Math.max(...ends) > RATIO_FROM_PCT;
   const reach = inPercent ? limit : limitInUnit;
+  const byItself = rows.every(row => row.outcome.verdict === 'not-compared');
   return {
     name,
     title: outcomeTitle(defined, name),
     unit: inPercent ? null : (defined?.unit ?? ''),
     higherIsBetter: defined?.higher_is_better ?? rows[0]?.outcome.higher_is_better ?? false,
     margin,
-    byItself: rows.every(row => row.outcome.verdict === 'not-compared'),
+    byItself,
     rows,
-    low: byRatio ? Math.max(Math.min(...ends, -20), -95) : -reach(negated, margin),
+    low: byRatio
+      ? Math.max(Math.min(...ends, -20), -95)
+      : byItself && ends.every(end => end >= 0)
+        ? 0
+        : -reach(negated, margin),
     high: byRatio ? Math.max(...ends) * 1.1 : reach(ends, margin),
     byRatio,
   };

@@ -20,11 +20,16 @@ export function trustSection(page: Page): HTMLElement {
         again(run),
       ),
     ),
-    el(
-      'footer',
-      {},
-      `Made by toll ${page.toll_version}. This page asks nothing of any network; it shows what the run directories hold.`,
-    ),
+    madeBy(page, 'what the run directories hold'),
+  );
+}
+
+/** The last words of a page. */
+export function madeBy(page: Page, shows: string): HTMLElement {
+  return el(
+    'footer',
+    {},
+    `Made by toll ${page.toll_version}. This page asks nothing of any network; it shows ${shows}.`,
   );
 }
 

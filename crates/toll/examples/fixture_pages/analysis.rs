@@ -75,6 +75,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
             rounds_for_margin: Some(5),
         }),
         contrasts: Vec::new(),
+        limits: Vec::new(),
         pareto: Some(pareto(&arms)),
         stalls: recorded.stalls.clone(),
         pauses: Vec::new(),
@@ -172,6 +173,7 @@ fn arm(made: &Made, latency_us: &[f64], baseline: &[f64], recorded: &Recorded, s
             pt_query_digest: None,
             encrypted: false,
         }),
+        ledger: None,
         executed,
         captured_ratio: made.caught.map(|_| queries as f64 / executed.max(1) as f64),
         stalls: StallTotals {

@@ -4,11 +4,13 @@
 //! of each: same seed, same bytes. The figures are invented, and each page says so.
 
 mod analysis;
+mod loss;
 mod recording;
 mod scene;
 
 use scene::Shape;
 use std::path::{Path, PathBuf};
+use toll::pcap::profile::json::document;
 use toll_record::RunDir;
 
 /// An arm name that would run if any of it were taken for markup.
@@ -39,7 +41,19 @@ fn main() -> anyhow::Result<()> {
     std::fs::write(broken.join("trials.ndjson"), "{\"mono_us\":1,\n")?;
     page(&out, "broken", &[&broken])?;
     let other = write(&out, "other-host", &other)?;
-    page(&out, "two-hosts", &[&quick, &other])
+    page(&out, "two-hosts", &[&quick, &other])?;
+
+    let old = loss::Platform { kernel: "6.1.0", libpcap: "1.10.3", ring: "2048", times: 1.0 };
+    let new = loss::Platform { kernel: "6.18.1", libpcap: "1.10.5", ring: "65536", times: 0.3 };
+    let runs = [("loss", old), ("loss-new", new)].map(|(name, platform)| (out.join(name), platform));
+    for (root, platform) in &runs {
+        loss::write(root, platform)?;
+    }
+    page(&out, "loss", &[&runs[0].0])?;
+    page(&out, "platforms", &[&runs[0].0, &runs[1].0])?;
+    let captures = [loss::capture("http.pcap", 90), loss::capture(HOSTILE, 5)];
+    let html = toll::report::html::captures(&document(&captures))?;
+    Ok(std::fs::write(out.join("captures.html"), html)?)
 }
 
 fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<PathBuf> {

@@ -101,6 +101,7 @@ impl Making {
             runs: None,
             runs_us: None,
             processes: Vec::new(),
+            stages: Vec::new(),
             note,
         };
         self.run.trial(&line(Step::Start, self.now_us, None, None))?;
@@ -141,6 +142,7 @@ impl Making {
                 window_bytes: (made.bytes_per_s * shape.window_s) as u64,
                 packets,
                 window_packets: packets,
+                held: None,
                 queries: found,
                 pt_query_digest: None,
                 encrypted: false,

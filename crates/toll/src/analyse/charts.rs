@@ -182,6 +182,7 @@ mod tests {
                 .map(|(name, outcome)| (name.to_owned(), outcome))
                 .into(),
             artefact: None,
+            ledger: None,
             executed: 0,
             captured_ratio: None,
             stalls: StallTotals::default(),

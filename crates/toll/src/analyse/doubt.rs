@@ -121,6 +121,12 @@ pub enum Doubt {
         dropped: u64,
         captured: u64,
     },
+    LedgerGap {
+        arm: String,
+        trials: usize,
+        of: usize,
+        gaps: String,
+    },
     CaughtTooMany {
         arm: String,
         ratio: f64,
@@ -201,6 +207,7 @@ impl Doubt {
             Doubt::HarnessStalls { .. } => "harness-stalls",
             Doubt::StallsNotJudged { .. } => "stalls-not-judged",
             Doubt::PacketsDropped { .. } => "packets-dropped",
+            Doubt::LedgerGap { .. } => "ledger-gap",
             Doubt::CaughtTooMany { .. } => "caught-too-many",
             Doubt::NotCounted { .. } => "artefact-not-counted",
             Doubt::Unavailable { .. } => "unavailable-arms",
@@ -224,6 +231,7 @@ impl Doubt {
             | Doubt::LoadErrors { arm, .. }
             | Doubt::NothingCompleted { arm, .. }
             | Doubt::PacketsDropped { arm, .. }
+            | Doubt::LedgerGap { arm, .. }
             | Doubt::CaughtTooMany { arm, .. }
             | Doubt::NotCounted { arm, .. } => Some(arm),
             _ => None,
@@ -342,6 +350,9 @@ impl Doubt {
                 "the kernel dropped {dropped} packets that {arm} should have seen ({:.2}% of them)",
                 100.0 * *dropped as f64 / (*dropped + *captured).max(1) as f64
             ),
+            Doubt::LedgerGap { arm, trials, of, gaps } => format!(
+                "the packets of {arm} do not add up in {trials} of {of} trials, by no counter's word: {gaps}"
+            ),
             Doubt::CaughtTooMany { arm, ratio } => format!(
                 "the artefact of {arm} holds {:.1}% of the queries that were executed: more than all",
                 100.0 * ratio
@@ -423,6 +434,9 @@ impl Doubt {
             }
             Doubt::StallsNotJudged { .. } => "do not read the absence of stalls as proof of none".into(),
             Doubt::PacketsDropped { .. } => "the artefact is incomplete: give the tool a larger buffer or a shorter snap length".into(),
+            Doubt::LedgerGap { .. } => {
+                "look for what takes or adds packets there: a filter of the capture or of tc, another sender on the link, a full disk".into()
+            }
             Doubt::CaughtTooMany { .. } => {
                 "it counts other clients' queries, or some twice: do not take its share for a measure".into()
             }

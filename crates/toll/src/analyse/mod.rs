@@ -6,6 +6,7 @@
 mod advice;
 mod arms;
 mod artefacts;
+mod charted;
 mod charts;
 mod checks;
 mod compare;
@@ -15,10 +16,15 @@ mod coverage;
 mod doses;
 mod doubt;
 mod enough;
+mod ledger;
+mod limits;
+mod losses;
 mod outcomes;
+mod overlay;
 mod own_end;
 mod pareto;
 mod pauses;
+mod platform;
 mod pool;
 mod precision;
 mod recorded;
@@ -34,6 +40,8 @@ pub use advice::{harm, judged, judged_by, margin};
 pub use contrasts::multiple;
 pub use doses::summary;
 pub use enough::enough;
+pub use overlay::{Together, together};
+pub use platform::{Made, facts};
 pub use pool::pool;
 pub use recorded::Recorded;
 
@@ -93,6 +101,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     scan::load(recorded, &trials.windows, &arms, &mut doubts);
     let artefacts = artefacts::by_arm(recorded, &trials.windows);
     scan::artefacts(recorded, &arms, &artefacts, &mut doubts);
+    doubts.extend(ledger::doubts(plan, &trials.windows));
     let self_cost = scan::self_cost(recorded, &trials.windows, &mut doubts);
     if recorded.unknown > 0 {
         doubts.push(Doubt::UnknownSamples { lines: recorded.unknown });
@@ -138,6 +147,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         mde,
         contrasts: contrasts::find(plan, &arms.windows),
         pareto,
+        limits: limits::find(plan, &arms.windows),
         stalls: arms.stalls.spans.clone(),
         pauses: pauses::find(recorded, &trials.windows),
         self_cost,
@@ -146,7 +156,10 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         charts: Vec::new(),
         parts,
     };
-    result.charts = charts::charts(plan, &result.arms);
+    result.charts = charted::charts(plan, &result.arms);
+    result.charts.extend(losses::limits(&result.limits));
+    result.charts.extend(losses::ledger(plan, &result.arms));
+    result.charts.extend(charts::charts(plan, &result.arms));
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));
     result.charts.extend(precision);
     result.charts.extend(doses::charts(&result.doses));
@@ -188,6 +201,7 @@ fn arm_results(
             windows: windows.present().count() as u32,
             outcomes: compared.into_iter().map(|(name, c)| (name.to_owned(), c.outcome)).collect(),
             artefact,
+            ledger: ledger::of_arm(trials.windows.iter().filter(|window| window.arm == i)),
             executed: windows.present().map(|m| m.statements).sum(),
             captured_ratio,
             stalls: arms.stall_totals(i, &trials.windows),

@@ -4,6 +4,7 @@
 //! length, where a run has longer windows than this. What a name means is for its definition to say.
 
 use super::coverage;
+use super::ledger;
 use super::pauses::Stream;
 use super::recorded::{Recorded, Stamped, centred, within};
 use super::recovery;
@@ -12,7 +13,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{
     Aggregate, Artefact, ArtefactColumn, Bin, Definition, LoadColumn, Party, ProcessColumn, ProcessEnd,
-    Second, Source, TrialColumn,
+    Second, Source, StagesColumn, TrialColumn,
 };
 
 /// What one window gave.
@@ -179,17 +180,23 @@ impl Readings<'_> {
             Source::Server { column } => {
                 self.column(&self.recorded.servers, aggregate, |s| s.values.get(column).copied())
             }
-            Source::Processes { column } => {
+            Source::Processes { column, name } => {
                 let planned = &self.recorded.plan.arms[self.window.arm].treatment.processes;
-                // What only keeps the others company is no part of what is asked.
-                let beside = |end: &&ProcessEnd| !planned.iter().any(|p| p.background && p.name == end.name);
-                let each = self.window.processes.iter().filter(beside);
+                // What only keeps the others company is no part of what is asked, unless it is asked for by name.
+                let is_meant = |end: &&ProcessEnd| match name {
+                    Some(name) => end.name == *name,
+                    None => !planned.iter().any(|p| p.background && p.name == end.name),
+                };
+                let each = self.window.processes.iter().filter(is_meant);
                 let each =
                     each.filter_map(|end| of_process(end, *column).or_else(|| self.of_output(end, *column)));
                 self.of_several(each.collect(), aggregate).into()
             }
             Source::Artefact { column } => {
                 self.artefact(*column).and_then(|value| self.of_total(value, aggregate)).into()
+            }
+            Source::Stages { column: StagesColumn::LostShare } => {
+                ledger::lost_pct(&self.window.stages).and_then(|pct| self.of_total(pct, aggregate)).into()
             }
             Source::Trial { column } => {
                 self.trial(*column).and_then(|value| self.of_total(value, aggregate)).into()
@@ -311,6 +318,11 @@ impl Readings<'_> {
                 self.known.artefact.map(|a| a.window_bytes).or(seen).map(|bytes| bytes as f64)
             }
             ArtefactColumn::Packets => packets().map(|p| p.captured as f64),
+            // When a packet's time is taken, only those before it are through.
+            ArtefactColumn::Mbps => {
+                let held = self.known.artefact?.held.filter(|held| held.span_us > 0)?;
+                Some((held.bytes - held.last_bytes) as f64 * 8.0 / held.span_us as f64)
+            }
             ArtefactColumn::DroppedShare => {
                 packets().filter(|p| p.received > 0).map(|p| 100.0 * p.dropped as f64 / p.received as f64)
             }
@@ -394,6 +406,7 @@ fn of_process(end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
         ProcessColumn::ReadBytes => count(end.read_bytes),
         ProcessColumn::WrittenBytes => count(end.written_bytes),
         ProcessColumn::OutputBytes => count(end.output_bytes),
+        ProcessColumn::SentMbps => end.sent.map(|sent| sent.mbps),
         ProcessColumn::FirstOutputS | ProcessColumn::LongestPauseS | ProcessColumn::PausedS => None,
     }
 }

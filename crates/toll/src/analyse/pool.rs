@@ -6,6 +6,7 @@
 use super::advice::{judged, judged_by};
 use super::compare::Compared;
 use crate::counted::counted;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use toll_record::{ArmResult, Compare, Outcome, Plan, Pooled, PooledArm, Role, RunResult};
 use toll_stats::{Estimate, toll_pct};
@@ -14,8 +15,9 @@ use toll_stats::{Estimate, toll_pct};
 ///
 /// # Errors
 /// Fewer than two runs, or runs that are not alike, with what tells them apart.
-pub fn pool(runs: &[RunResult]) -> Result<Pooled, String> {
-    let [first, others @ ..] = runs else { return Err("there is no run".to_owned()) };
+pub fn pool<R: Borrow<RunResult>>(runs: &[R]) -> Result<Pooled, String> {
+    let runs: Vec<&RunResult> = runs.iter().map(Borrow::borrow).collect();
+    let [first, others @ ..] = runs.as_slice() else { return Err("there is no run".to_owned()) };
     if others.is_empty() {
         return Err("one run has no spread between runs".to_owned());
     }
@@ -25,7 +27,7 @@ pub fn pool(runs: &[RunResult]) -> Result<Pooled, String> {
         }
     }
     let arms = first.arms.iter().filter(|arm| arm.role != Role::Baseline);
-    let arms: Vec<PooledArm> = arms.filter_map(|arm| pooled_arm(first, arm, runs)).collect();
+    let arms: Vec<PooledArm> = arms.filter_map(|arm| pooled_arm(first, arm, &runs)).collect();
     Ok(Pooled { over: counted(runs.len() as u64, "run"), arms })
 }
 
@@ -49,30 +51,35 @@ pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Poole
     Some(Pooled { over: format!("{} of this run", counted(parts as u64, "part")), arms: arms.collect() })
 }
 
-/// What keeps two runs from asking the same of the same host.
-fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
-    let server = |run: &RunResult| run.server.as_ref().map(|s| (s.flavour.clone(), s.version.clone()));
-    let host = |run: &RunResult| (run.host.label.clone(), run.host.kernel.clone(), run.host.memory_bytes);
+/// What keeps two runs from asking the same.
+pub(super) fn asked_apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
     [
         (one.scenario != other.scenario, "scenario"),
         (one.baseline != other.baseline, "baseline"),
         (one.primary != other.primary, "primary outcome"),
         (one.workload != other.workload, "load"),
-        (host(one) != host(other), "host"),
-        (server(one) != server(other), "server"),
     ]
     .into_iter()
     .find_map(|(differs, what)| differs.then_some(what))
 }
 
+/// What keeps two runs from asking the same of the same host.
+fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
+    let server = |run: &RunResult| run.server.as_ref().map(|s| (s.flavour.clone(), s.version.clone()));
+    let host = |run: &RunResult| (run.host.label.clone(), run.host.kernel.clone(), run.host.memory_bytes);
+    let made_on = [(host(one) != host(other), "host"), (server(one) != server(other), "server")];
+    let differs = made_on.into_iter().find_map(|(differs, what)| differs.then_some(what));
+    asked_apart(one, other).or(differs)
+}
+
 /// `None` where fewer than two runs tell a ratio of this arm with its standard error.
-fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[RunResult]) -> Option<PooledArm> {
+fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[&RunResult]) -> Option<PooledArm> {
     let name = judged_by(first, arm);
     let of_run = |run: &RunResult| -> Option<Estimate> {
         let same = run.arms.iter().find(|other| other.name == arm.name)?;
         judged(run, same).filter(|_| judged_by(run, same) == name).and_then(estimate)
     };
-    together(&arm.name, name, runs.iter().map(of_run).collect(), first.alpha)
+    together(&arm.name, name, runs.iter().copied().map(of_run).collect(), first.alpha)
 }
 
 fn together(arm: &str, outcome: &str, found: Vec<Option<Estimate>>, alpha: f64) -> Option<PooledArm> {

@@ -4,7 +4,7 @@
 
 use crate::counted::counted;
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{Cpu, Plan, ProcessEnd, Step, TrialLine};
+use toll_record::{Cpu, Plan, ProcessEnd, Stage, Step, TrialLine};
 
 /// CPU time spent inside a window, by party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub struct Window {
     pub artefact_bytes: Option<u64>,
     /// The treatment's processes, once they had ended.
     pub processes: Vec<ProcessEnd>,
+    /// Packets on their way from the sender to the file.
+    pub stages: Vec<Stage>,
 }
 
 impl Window {
@@ -164,6 +166,7 @@ pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
                     .zip(end.artefact_bytes)
                     .map(|(begin, end)| end.saturating_sub(begin)),
                 processes: step(Step::Stopped).map(|line| line.processes.clone()).unwrap_or_default(),
+                stages: step(Step::Stopped).map(|line| line.stages.clone()).unwrap_or_default(),
             }),
             (_, _, Some(failed)) => {
                 let why = failed.note.as_deref().unwrap_or("no reason was recorded");

@@ -5,6 +5,7 @@ use crate::pcap::make::{self, Set};
 use crate::pcap::merge;
 use crate::pcap::output::FileFormat;
 use crate::pcap::profile;
+use crate::report::html;
 use crate::say::tell;
 use crate::signals;
 use anyhow::{Context, bail};
@@ -75,7 +76,8 @@ pub struct Merge {
 #[command(after_help = "Examples:
   toll pcap make http --seconds 60 --seed 1 -w http.pcap
   toll pcap make mixed --seconds 10 --mbps 400 -w mixed.pcap
-  toll pcap make mysql --seconds 10 -w - | toll digest -")]
+  toll pcap make mysql --seconds 10 -w - | toll digest -
+  toll pcap make sized --size 64 --seconds 5 -w small.pcap")]
 pub struct Make {
     #[arg(value_enum)]
     set: Set,
@@ -88,6 +90,9 @@ pub struct Make {
     /// Average rate, in bits of whole frames [default: 2 for skype, else 10]
     #[arg(long, value_name = "X", value_parser = positive)]
     mbps: Option<f64>,
+    /// Bytes of each frame of `sized`, without its check sequence: 60 to 1514
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(60..=1514))]
+    size: Option<u16>,
     /// The capture, for its owner alone; `-` is standard output
     #[arg(short = 'w', long = "write", value_name = "OUT")]
     out: PathBuf,
@@ -138,7 +143,7 @@ impl Profile {
         if let Some(page) = &self.html
             && !document.profiles.is_empty()
         {
-            std::fs::write(page, profile::page(&document))
+            std::fs::write(page, html::captures(&document)?)
                 .with_context(|| format!("cannot write {}", page.display()))?;
         }
         if !document.profiles.is_empty() {
@@ -207,10 +212,14 @@ impl Merge {
 
 impl Make {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+        if self.size.is_some() && self.set != Set::Sized {
+            bail!("--size goes with the set `sized`: packets of the others have the lengths of their kind");
+        }
         let request = make::Request {
             set: self.set,
             seconds: self.seconds,
             seed: self.seed,
+            size: self.size.unwrap_or(make::USUAL_SIZE),
             mbps: self.mbps.unwrap_or_else(|| self.set.usual_mbps()),
             format: self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcap)),
             out: self.out,

@@ -1,18 +1,25 @@
 //! `toll report`: what did these runs find, in a form for people, programs or a browser?
 
-use crate::analyse;
+use crate::analyse::{self, Made, Together};
 use crate::report::bound::Bound;
+use crate::report::names::{self, Unnamed};
 use crate::report::text::Ink;
-use crate::report::{html, json, markdown, pooled, text};
+use crate::report::{html, json, markdown, overlay, text};
 use crate::say::tell;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use toll_record::{RunDir, RunResult};
+use toll_record::{Plan, RunDir, RunResult};
 
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  toll report run-tcpdump-impact-20261122-101500
+  toll report RUN --format html -o report.html
+  toll report RUN --fail-if 'B.latency_us_p99>20%'
+  toll report monday tuesday      like runs are pooled
+  toll report debian fedora       those of one question on different platforms are laid over each other")]
 pub struct Report {
     /// Run directories
     #[arg(required = true, value_name = "RUN")]
@@ -61,20 +68,39 @@ pub fn render(
     format: Format,
     to_standard_output: bool,
 ) -> Result<String> {
-    let together = (results.len() > 1).then(|| analyse::pool(results));
+    let plans: Vec<Plan> =
+        dirs.iter().map(RunDir::plan).collect::<Result<_, _>>().context("cannot report")?;
+    let together = together(dirs, &plans, results);
     Ok(match format {
         Format::Text => {
             let ink = ink(to_standard_output);
             let runs = results.iter().map(|run| text::text(run, ink));
-            runs.chain(together.as_ref().map(pooled::text)).collect::<Vec<_>>().join("\n")
+            runs.chain(together.as_ref().map(overlay::text)).collect::<Vec<_>>().join("\n")
         }
         Format::Md => {
             let runs = results.iter().map(markdown::markdown);
-            runs.chain(together.as_ref().map(pooled::markdown)).collect::<Vec<_>>().join("\n")
+            runs.chain(together.as_ref().map(overlay::markdown)).collect::<Vec<_>>().join("\n")
         }
-        Format::Json => json::json(results)?,
+        Format::Json => json::json(results, together.as_ref())?,
         Format::Html => html::html(dirs)?,
     })
+}
+
+/// What several runs say beside what each says by itself.
+fn together(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Option<Together> {
+    let made: Vec<Made> = plans.iter().zip(results).map(|(plan, result)| Made { plan, result }).collect();
+    let directories: Vec<String> = dirs.iter().map(names::directory).collect();
+    let unnamed: Vec<Unnamed> = made
+        .iter()
+        .zip(&directories)
+        .map(|(made, directory)| Unnamed {
+            directory,
+            host: Some(&made.result.host),
+            server: made.result.server.as_ref(),
+            made: Some(*made),
+        })
+        .collect();
+    analyse::together(&made, &names::apart(&unnamed))
 }
 
 /// Says on standard error what came of each bound; exit code 3 when one was broken.

@@ -7,9 +7,10 @@ use super::second_opinion::{CUT_BYTES, Cut, Stretch};
 use super::trial::{Closed, Place};
 use crate::artefacts::{self, Counted, Found};
 use crate::digest::count::{self, CountWindow};
+use crate::pcap;
 use crate::treatment::{Reading, Treatment};
 use toll_load::Tls;
-use toll_record::{Arm, Artefact, PacketCounts, QueryCount};
+use toll_record::{Arm, Artefact, ArtefactKind, Held, PacketCounts, QueryCount};
 
 impl Real<'_> {
     /// Counts what the artefact holds and lets it go, or keeps it; of a rehearsal nothing is kept or written down.
@@ -32,6 +33,7 @@ impl Real<'_> {
             packets: treatment.final_packets(),
             // A window that lasts as long as the tool holds all that it saw.
             window_packets: window_packets(window).or_else(|| own_end.then(|| treatment.final_packets())?),
+            held: self.held.take(),
             queries: None,
             pt_query_digest: None,
             executed: window.load.as_ref().map_or(0, |load| load.statements),
@@ -60,6 +62,16 @@ impl Real<'_> {
         }
         self.of_arm.entry(arm.name.clone()).or_insert_with(|| line.clone());
         self.recorder.artefact(line);
+    }
+
+    /// Reads the trial's capture, where no server stands beside it whose queries are counted in it; `None` too where it
+    /// cannot be read to its end.
+    pub(super) fn held_by_capture(&self, arm: &Arm) -> Option<Held> {
+        let is_alone = arm.artefact == Some(ArtefactKind::Pcap) && self.stage.server_of(&arm.name).is_none();
+        if !is_alone {
+            return None;
+        }
+        pcap::held(&self.treatment.artefact_files()).ok()
     }
 
     /// Sets a stretch of the artefact aside for pt-query-digest, and lets the rest go.

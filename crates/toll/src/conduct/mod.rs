@@ -6,6 +6,7 @@
 mod account;
 mod before;
 mod calm;
+mod ledger;
 mod pilot;
 #[cfg(test)]
 mod pretended;
@@ -339,6 +340,7 @@ fn line<W: World>(world: &W, place: Place, arm: &Arm, step: Step) -> TrialLine {
         runs: None,
         runs_us: None,
         processes: Vec::new(),
+        stages: Vec::new(),
         note: None,
     }
 }

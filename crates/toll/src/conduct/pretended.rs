@@ -10,7 +10,7 @@ use anyhow::{anyhow, bail};
 use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
-use toll_record::{Arm, Bin, Cpu, Meter as Counts, ProcessEnd, Step, TrialLine};
+use toll_record::{Arm, Bin, Cpu, Meter as Counts, ProcessEnd, Stage, Step, TrialLine};
 
 pub const BIN_US: u64 = 100_000;
 /// Statements a second of the pretended load.
@@ -220,8 +220,15 @@ impl World for Pretended {
             read_bytes: None,
             written_bytes: None,
             output_bytes: None,
+            sent: None,
+            packets: None,
         };
         Off { notes: Vec::new(), processes: vec![end], not_put_back }
+    }
+
+    fn stages(&mut self, arm: &Arm, _processes: &[ProcessEnd]) -> Vec<Stage> {
+        assert!(self.on.is_none(), "{} is counted while it is on", arm.name);
+        Vec::new()
     }
 
     fn put_back(&mut self) -> anyhow::Result<()> {

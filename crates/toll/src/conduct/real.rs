@@ -1,6 +1,7 @@
 //! How does the conductor's world look on a real host, with a real server?
 
 use super::calm::{Calm, Waited};
+use super::ledger::{self, Counted};
 use super::second_opinion::Cut;
 use super::trial::{Closed, Place};
 use super::world::{Meter, Off, World};
@@ -10,6 +11,7 @@ use crate::clock;
 use crate::host::memory;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
+use crate::stage::rig::LinkCounters;
 use crate::treatment::{Bench, NotPutBack, Pausable, Reading, Treatment};
 use crate::workload::{Counter, Driver, Feed, Ground, Live, WindowLoad};
 use anyhow::Context;
@@ -17,7 +19,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Arm, Artefact, Bin, Cpu, Sample, TrialLine};
+use toll_record::{Arm, Artefact, Bin, Cpu, Held, ProcessEnd, Sample, TrialLine};
 
 /// The stage of a run with what plays on it now.
 pub struct Real<'a> {
@@ -43,6 +45,10 @@ pub struct Real<'a> {
     pub(super) cuts: Vec<Cut>,
     /// Where the files of the rehearsal go that is going on.
     pub(super) rehearsal: Option<PathBuf>,
+    /// Of the rig's link, before the arm was switched on that needs it.
+    link: Option<LinkCounters>,
+    /// What the capture file of the trial holds.
+    pub(super) held: Option<Held>,
 }
 
 /// What counts, and perhaps what makes the load that is counted.
@@ -76,6 +82,8 @@ impl<'a> Real<'a> {
             load_began_wall_us: 0,
             cuts: Vec::new(),
             rehearsal: None,
+            link: None,
+            held: None,
         }
     }
 
@@ -129,6 +137,12 @@ impl<'a> Real<'a> {
                 self.recorder.sample(Sample::Output(sample));
             }
         }
+    }
+
+    /// `None`: the arm does nothing with the rig's link.
+    fn link_counters(&self, arm: &Arm) -> anyhow::Result<Option<LinkCounters>> {
+        let link = self.stage.rig.link.as_ref().filter(|_| arm.needs.rig.iter().any(|kind| kind == "link"));
+        link.map(|link| link.counters()).transpose()
     }
 
     fn pausable(&self) -> Option<Pausable> {
@@ -204,6 +218,7 @@ impl World for Real<'_> {
     fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
         let mut fill = self.stage.fill_of(&arm.name);
         fill.set("duration_s", format!("{lasts_s}"));
+        self.link = self.link_counters(arm)?;
         let mut bench = bench(self.stage, arm, self.rehearsal.as_deref());
         match Treatment::start(arm, &fill, trial, &mut bench) {
             Ok(treatment) => {
@@ -245,6 +260,19 @@ impl World for Real<'_> {
         self.record_output();
         let not_put_back = stopped.not_put_back.map(|not| self.stays_on(arm, not));
         Off { notes: stopped.notes, processes: stopped.processes, not_put_back }
+    }
+
+    fn stages(&mut self, arm: &Arm, processes: &[ProcessEnd]) -> Vec<toll_record::Stage> {
+        self.held = self.held_by_capture(arm);
+        let Some(before) = self.link.take() else { return Vec::new() };
+        match self.link_counters(arm) {
+            Ok(Some(after)) => ledger::stages(&Counted { processes, before, after, held: self.held }),
+            Ok(None) => Vec::new(),
+            Err(error) => {
+                self.progress.say(&format!("no ledger of this trial of {}: {error:#}", arm.name));
+                Vec::new()
+            }
+        }
     }
 
     fn put_back(&mut self) -> anyhow::Result<()> {

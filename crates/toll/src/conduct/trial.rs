@@ -107,6 +107,7 @@ impl<W: World> Conductor<'_, W> {
         let off = self.world.switch_off(arm);
         let mut stopped = line(self.world, place, arm, Step::Stopped);
         stopped.note = (!off.notes.is_empty()).then(|| off.notes.join("; "));
+        stopped.stages = self.world.stages(arm, &off.processes);
         stopped.processes = off.processes;
         self.world.write(stopped);
         off.not_put_back.map_or(Ok(()), Err)

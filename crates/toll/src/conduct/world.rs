@@ -9,7 +9,7 @@ use crate::treatment::Reading;
 use crate::workload::{Live, WindowLoad};
 use hdrhistogram::Histogram;
 use std::time::Duration;
-use toll_record::{Arm, Bin, Cpu, ProcessEnd, TrialLine};
+use toll_record::{Arm, Bin, Cpu, ProcessEnd, Stage, TrialLine};
 
 /// The stage with all that plays on it. At any time at most one load and one treatment are on.
 pub trait World {
@@ -41,6 +41,9 @@ pub trait World {
     fn read(&mut self, arm: &Arm) -> (Cpu, Reading);
     /// Whatever it takes.
     fn switch_off(&mut self, arm: &Arm) -> Off;
+    /// Packets on their way through the rig's link since the arm was switched on, now that it is off; none where it has no
+    /// link.
+    fn stages(&mut self, arm: &Arm, processes: &[ProcessEnd]) -> Vec<Stage>;
     /// Tries again to put back what an earlier [`World::switch_off`] could not.
     fn put_back(&mut self) -> anyhow::Result<()>;
     /// Counts what the artefact holds, keeps it or lets it go; `None`: no window came of the trial.

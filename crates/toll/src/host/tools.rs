@@ -6,23 +6,26 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toll_record::Tool;
 
-/// A program, how it is asked for its version, and the Debian package that holds it.
+/// A program, or a library that one is asked for, how its version is asked for, and the Debian package that holds it.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     pub name: &'static str,
+    /// The program that says the version, of itself or of the library.
+    program: &'static str,
     ask: &'static [&'static str],
     pub package: &'static str,
 }
 
 const fn known(name: &'static str, ask: &'static [&'static str], package: &'static str) -> Known {
-    Known { name, ask, package }
+    Known { name, program: name, ask, package }
 }
 
-pub const KNOWN: [Known; 17] = [
+pub const KNOWN: [Known; 18] = [
     known("mariadbd", &["--version"], "mariadb-server"),
     known("mysqld", &["--version"], "mysql-server"),
     known("sysbench", &["--version"], "sysbench"),
     known("tcpdump", &["--version"], "tcpdump"),
+    Known { program: "tcpdump", ..known("libpcap", &["--version"], "libpcap0.8") },
     known("nc", &["-h"], "netcat-openbsd"),
     known("pt-query-digest", &["--version"], "percona-toolkit"),
     known("dumpcap", &["--version"], "wireshark-common"),
@@ -49,11 +52,11 @@ pub fn found() -> Vec<Tool> {
     })
 }
 
-/// The first line that a program answers; none if it is not there. Programs differ in whether they
+/// The first line that a program answers, of a library the first that begins with its name; none if it is not there. Programs differ in whether they
 /// answer to stdout or stderr, and in their exit codes.
 fn version(tool: &Known) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(5);
-    let path = on_path(tool.name)?;
+    let path = on_path(tool.program)?;
     let mut command = child::command(path);
     command.args(tool.ask).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().ok()?;
@@ -66,7 +69,9 @@ fn version(tool: &Known) -> Option<String> {
     }
     let output = child.wait_with_output().ok()?;
     let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let line = said.iter().flat_map(|text| text.lines()).map(str::trim).find(|line| !line.is_empty());
+    let is_library = tool.name != tool.program;
+    let is_it = |line: &&str| if is_library { line.starts_with(tool.name) } else { !line.is_empty() };
+    let line = said.iter().flat_map(|text| text.lines()).map(str::trim).find(is_it);
     // A path would name the user whose home it is in.
     Some(line.map_or_else(|| "version unknown".to_owned(), |line| without_directory(line, tool.name)))
 }
@@ -86,6 +91,14 @@ mod tests {
         assert_eq!(version(&known("no-such-program-at-all", &[], "none")), None);
         let shell = version(&known("sh", &["-c", "echo; echo sh 1.2"], "dash"));
         assert_eq!(shell.as_deref(), Some("sh 1.2"));
+    }
+
+    #[test]
+    fn a_library_has_the_version_that_its_program_says() {
+        let asked = Known { program: "sh", ..known("libx", &["-c", "echo sh 1.2; echo libx 3.4"], "libx0") };
+        assert_eq!(version(&asked).as_deref(), Some("libx 3.4"));
+        let mute = Known { program: "sh", ..known("liby", &["-c", "echo sh 1.2"], "liby0") };
+        assert_eq!(version(&mute).as_deref(), Some("version unknown"));
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub fn resolved(
         name: written.name.clone(),
         title: written.title.clone(),
         role: written.role,
+        varied: written.varied.clone(),
         command: String::new(),
         workload,
         meter: written.meter.clone().unwrap_or(default_meter),
@@ -42,6 +43,7 @@ pub fn resolved(
         curve: written.curve.clone(),
         treatment,
         artefact: written.artefact,
+        in_memory: written.in_memory,
         needs: Needs {
             programs: written.requires.clone(),
             root: written.requires_root,
@@ -154,6 +156,8 @@ fn processes(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
                 env: written.env.clone(),
                 background: member.background,
                 far: member.far,
+                drain_s: member.drain.0,
+                keep_stdout: member.keep_stdout,
             });
         }
     }

@@ -165,6 +165,11 @@ impl Report {
         ))
     }
 
+    /// Whether nothing but the rate differs from what was asked.
+    pub fn was_all_sent(&self) -> bool {
+        self.error.is_none() && !self.was_stopped
+    }
+
     pub fn was_stopped(&self) -> bool {
         self.was_stopped
     }

@@ -1,11 +1,11 @@
 //! What was found of arms together, and of what they wrote?
 //!
-//! One line each, for text and Markdown alike: contrasts, and pauses.
+//! One line each, for text and Markdown alike: contrasts, pauses, limits, and where packets got lost.
 
 use crate::analyse::multiple;
 use crate::counted::counted;
 use crate::figures;
-use toll_record::{ContrastResult, Pause, RunResult};
+use toll_record::{ContrastResult, Ledger, LimitResult, Pause, RunResult};
 
 /// (name, what it came to).
 pub fn contrasts(run: &RunResult) -> Vec<(&str, String)> {
@@ -45,4 +45,98 @@ fn of_one_arm(pauses: &[&Pause]) -> Option<String> {
         seconds(longest),
         figures::pause(longest)
     ))
+}
+
+/// (ladder, how far up it holds).
+pub fn limits(run: &RunResult) -> Vec<(&str, String)> {
+    run.limits.iter().map(|limit| (limit.name.as_str(), climbed(limit))).collect()
+}
+
+fn climbed(limit: &LimitResult) -> String {
+    let of: Vec<&str> = limit.of.iter().map(|(_, value)| value.as_str()).collect();
+    let top = limit.rungs.last().copied().unwrap_or(0.0);
+    let rounds = counted(limit.values.len() as u64, "round");
+    let rung = |number: f64| match number > 0.0 {
+        true => format!("{number} {}", limit.unit),
+        false => format!("below {} {}", limit.rungs.first().copied().unwrap_or(0.0), limit.unit),
+    };
+    let interval = match limit.ci95 {
+        Some([low, high]) => format!(" [{}, {}]", rung(low), rung(high)),
+        None => " (no interval)".to_owned(),
+    };
+    let open = match limit.open {
+        0 => String::new(),
+        open => format!(
+            "; in {open} of them it was not found: the ladder, or what the sender reaches, ends at {top} {}",
+            limit.unit
+        ),
+    };
+    format!(
+        "{}{}{}: {} in every one of {rounds}; the median round {}{interval}{open}",
+        limit.title,
+        if of.is_empty() { "" } else { ", " },
+        of.join(", "),
+        rung(limit.in_all),
+        rung(limit.median),
+    )
+}
+
+/// (arms, where their packets got lost); arms that lost none together.
+pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
+    let of_arms = || run.arms.iter().filter_map(|arm| Some((arm.name.as_str(), arm.ledger.as_ref()?)));
+    let loses = |ledger: &Ledger| ledger.stages.iter().any(|stage| stage.lost.unwrap_or(0) > 0);
+    let mut lines: Vec<(String, String)> = of_arms()
+        .filter(|(_, ledger)| loses(ledger))
+        .map(|(name, ledger)| (name.to_owned(), lost(ledger)))
+        .collect();
+    for (is_whole, told) in [
+        (true, "nothing lost from the sender to the file"),
+        (false, "nothing lost as far as can be told: what was captured is not all that was sent"),
+    ] {
+        let alike: Vec<_> =
+            of_arms().filter(|(_, l)| !loses(l) && (l.whole == l.trials) == is_whole).collect();
+        let sum = |of: fn(&Ledger) -> u32| alike.iter().map(|(_, ledger)| of(ledger)).sum::<u32>();
+        let (adds_up, trials) = (sum(|ledger| ledger.adds_up), sum(|ledger| ledger.trials));
+        if trials > 0 {
+            let names = few(alike.iter().map(|(name, _)| *name).collect());
+            lines.push((names, format!("{told}; adds up in {adds_up} of {trials} trials")));
+        }
+    }
+    lines
+}
+
+/// Names in a column: the first ones stand for many.
+fn few(names: Vec<&str>) -> String {
+    const NAMED: usize = 3;
+    match names.len() {
+        0..=NAMED => names.join(" "),
+        more => format!("{} and {} more", names[..NAMED].join(" "), more - NAMED),
+    }
+}
+
+fn lost(ledger: &Ledger) -> String {
+    let mut parts = Vec::new();
+    if let Some(first) = ledger.stages.first() {
+        parts.push(format!("{} {}", figures::grouped(first.packets as f64), first.name));
+    }
+    for stage in &ledger.stages {
+        let (Some(lost @ 1..), Some(pct)) = (stage.lost, stage.lost_pct) else { continue };
+        let counted = stage.lost_counted.unwrap_or(0);
+        let unsaid = match lost.saturating_sub(counted) {
+            0 => String::new(),
+            gap => format!(", {} of them by no counter's word", figures::grouped(gap as f64)),
+        };
+        parts.push(format!(
+            "{} ({pct:.3}%) lost before {}{unsaid}",
+            figures::grouped(lost as f64),
+            stage.name
+        ));
+    }
+    if let Some(last) = ledger.stages.last().filter(|_| ledger.stages.len() > 1) {
+        parts.push(format!("{} {}", figures::grouped(last.packets as f64), last.name));
+    }
+    if ledger.whole < ledger.trials {
+        parts.push("what was captured is not all that was sent".to_owned());
+    }
+    format!("{}; adds up in {} of {} trials", parts.join(", "), ledger.adds_up, ledger.trials)
 }

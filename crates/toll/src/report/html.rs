@@ -1,9 +1,10 @@
-//! How do runs become one HTML file that opens anywhere, offline?
+//! How do runs, or captures, become one HTML file that opens anywhere, offline?
 //!
 //! `page.html` beside this file is built from `viewer/`; it is kept with the sources so that building toll
 //! needs no node. Data goes in here; what is drawn from it is decided in the page, never here.
 
 use super::page::Page;
+use crate::pcap::profile::json::Document;
 use anyhow::Context;
 use toll_record::RunDir;
 
@@ -18,8 +19,16 @@ const SLOT: &str = "{{toll-data}}";
 /// all: no runs, or one written by a newer toll.
 pub fn html(runs: &[RunDir]) -> anyhow::Result<String> {
     anyhow::ensure!(!runs.is_empty(), "no run to show: name at least one run directory");
-    let page = Page::of(runs)?;
-    let data = serde_json::to_string(&page).context("cannot write the page's data as JSON")?;
+    filled(&Page::of(runs)?)
+}
+
+/// One page that shows what captures are made of: their shares side by side, then each by itself.
+pub fn captures(document: &Document) -> anyhow::Result<String> {
+    filled(&Page::of_captures(document))
+}
+
+fn filled(page: &Page) -> anyhow::Result<String> {
+    let data = serde_json::to_string(page).context("cannot write the page's data as JSON")?;
     let (before, after) = TEMPLATE
         .split_once(SLOT)
         .context("this toll was built with a page that has no place for data: run `make viewer`, rebuild")?;

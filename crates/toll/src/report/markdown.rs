@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, findings, notes, pooled};
+use super::{charted, doses, findings, notes, pooled};
 use crate::analyse::margin;
 use std::fmt::Write;
 use toll_record::RunResult;
@@ -58,6 +58,9 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     if let Some(parts) = &run.parts {
         writeln!(out, "\n{}", pooled::markdown_table(parts))?;
     }
+    for chart in charted::tables(&run.charts) {
+        writeln!(out, "\n### {}\n\n{}", safe(&chart.title), charted::markdown(chart))?;
+    }
     if !run.advice.is_empty() {
         writeln!(out, "\n### Advice\n")?;
         for sentence in &run.advice {
@@ -71,7 +74,15 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     for (arm, dose) in doses {
         writeln!(out, "- {}: {}", safe(arm), safe(&dose))?;
     }
-    for (title, lines) in [("Contrasts", findings::contrasts(run)), ("Pauses", findings::pauses(run))] {
+    let ledgers = findings::ledgers(run);
+    let ledgers = ledgers.iter().map(|(arms, told)| (arms.as_str(), told.clone())).collect();
+    let sections = [
+        ("Contrasts", findings::contrasts(run)),
+        ("Pauses", findings::pauses(run)),
+        ("Limits", findings::limits(run)),
+        ("Packets", ledgers),
+    ];
+    for (title, lines) in sections {
         if !lines.is_empty() {
             writeln!(out, "\n### {title}\n")?;
         }
@@ -105,7 +116,7 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
 }
 
 /// Text that a table cell or a list item shows as it is.
-fn safe(text: &str) -> String {
+pub(super) fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

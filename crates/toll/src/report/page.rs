@@ -1,20 +1,24 @@
-//! What does the page need to know of a run?
+//! What does the page need to know of runs, or of captures?
 //!
 //! Reads run directories, names what they lack, and leaves out what nobody should mail: passwords in
 //! commands. Never estimates: figures come from the analysis, series from the samples.
 
+mod captures;
 mod thin;
 mod timeline;
 
 use super::command::pasteable;
-use crate::analyse;
+use super::names::{self, Unnamed};
+use crate::analyse::{self, Made, Together, together};
+use crate::pcap::profile::json::Document;
 use crate::secrets;
 use anyhow::Context;
+use captures::Captures;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use timeline::Timeline;
-use toll_record::{Artefact, FORMAT, Plan, ReadError, RunDir, RunResult};
+use toll_record::{Artefact, CAPTURES, FORMAT, Host, Plan, ReadError, RunDir, RunResult};
 
 /// Artefact lines shown one by one, for a run without a result; later ones are left to the run directory.
 const RAW_ARTEFACTS: usize = 2_000;
@@ -27,13 +31,16 @@ const EXACT_IN_BROWSER: u64 = 1 << 53;
 pub struct Page {
     toll_version: &'static str,
     runs: Vec<PageRun>,
+    /// Of runs that ask the same on different platforms.
+    overlay: Option<Value>,
+    /// What captures are made of: those that the runs sent, or those that the page is about.
+    captures: Vec<Captures>,
 }
 
 #[derive(Debug, Serialize)]
 struct PageRun {
     /// What legends call it: unlike any other on the page.
     name: String,
-    /// Last part of the run directory's path; the rest is nobody's business.
     directory: String,
     missing: Vec<Missing>,
     plan: Option<Value>,
@@ -61,21 +68,48 @@ struct Captured {
 }
 
 impl Page {
+    /// A page of runs, side by side in this order.
     pub fn of(runs: &[RunDir]) -> anyhow::Result<Self> {
-        let mut runs = runs.iter().map(PageRun::of).collect::<anyhow::Result<Vec<_>>>()?;
-        name_apart(&mut runs);
-        Ok(Self { toll_version: env!("CARGO_PKG_VERSION"), runs })
+        let read = runs.iter().map(Read::of).collect::<anyhow::Result<Vec<_>>>()?;
+        let made: Vec<Option<Made>> = read.iter().map(Read::made).collect();
+        let unnamed: Vec<Unnamed> = read.iter().zip(&made).map(|(read, made)| read.unnamed(*made)).collect();
+        let names = names::apart(&unnamed);
+        let together = made.into_iter().collect::<Option<Vec<_>>>().and_then(|m| together(&m, &names));
+        let overlay = match together {
+            Some(Together::Overlaid(overlay)) => Some(overlay),
+            Some(Together::Pooled(_) | Together::Apart(_)) | None => None,
+        };
+        let captures = captures::of_runs(read.iter().map(|read| read.captures.as_ref()).zip(&names));
+        let runs = read.into_iter().zip(names).map(|(read, name)| read.shown(name));
+        Ok(Self {
+            toll_version: env!("CARGO_PKG_VERSION"),
+            runs: runs.collect::<anyhow::Result<_>>()?,
+            overlay: overlay.map(|overlay| shown(&overlay)).transpose()?,
+            captures,
+        })
+    }
+
+    /// A page of captures by themselves.
+    pub fn of_captures(document: &Document) -> Self {
+        let captures = captures::whole(document);
+        Self { toll_version: env!("CARGO_PKG_VERSION"), runs: Vec::new(), overlay: None, captures }
     }
 }
 
-impl PageRun {
+/// A run as far as it could be read.
+struct Read {
+    directory: String,
+    missing: Vec<Missing>,
+    plan: Option<Plan>,
+    host: Option<Host>,
+    result: Option<RunResult>,
+    captures: Option<Document>,
+    artefacts: Vec<Artefact>,
+    timeline: Timeline,
+}
+
+impl Read {
     fn of(run: &RunDir) -> anyhow::Result<Self> {
-        let directory = run
-            .root()
-            .canonicalize()
-            .unwrap_or_else(|_| run.root().to_owned())
-            .file_name()
-            .map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned());
         let mut missing = Vec::new();
         let plan = match run.plan() {
             Err(e @ ReadError::TooNew { .. }) => return Err(e.into()),
@@ -92,9 +126,37 @@ impl PageRun {
         } else {
             kept("artefacts.ndjson", run.artefacts(), &mut missing).unwrap_or_default()
         };
+        let captures = captures::read(run).unwrap_or_else(|why| {
+            missing.push(Missing { part: CAPTURES, why });
+            None
+        });
+        let timeline = Timeline::of(&trials, &samples);
+        let directory = names::directory(run);
+        Ok(Self { directory, missing, plan, host, result, captures, artefacts, timeline })
+    }
+
+    fn made(&self) -> Option<Made<'_>> {
+        Some(Made { plan: self.plan.as_ref()?, result: self.result.as_ref()? })
+    }
+
+    fn unnamed<'a>(&'a self, made: Option<Made<'a>>) -> Unnamed<'a> {
+        let result = self.result.as_ref();
+        let has_label = |host: &&Host| !host.label.is_empty();
+        Unnamed {
+            directory: &self.directory,
+            host: result.map(|result| &result.host).filter(has_label).or(self.host.as_ref()),
+            server: result
+                .and_then(|result| result.server.as_ref())
+                .or_else(|| self.plan.as_ref()?.server.as_ref()),
+            made,
+        }
+    }
+
+    fn shown(self, name: String) -> anyhow::Result<PageRun> {
+        let Read { directory, missing, plan, host, result, artefacts, timeline, .. } = self;
         let raw = if result.is_none() { &artefacts[..artefacts.len().min(RAW_ARTEFACTS)] } else { &[] };
-        Ok(Self {
-            name: String::new(),
+        Ok(PageRun {
+            name,
             directory,
             missing,
             plan: plan.map(|p| shown(&p)).transpose()?,
@@ -102,50 +164,8 @@ impl PageRun {
             result: result.map(|r| shown(&r)).transpose()?,
             captured: captured(&artefacts),
             artefacts: raw.iter().map(shown).collect::<anyhow::Result<_>>()?,
-            timeline: Timeline::of(&trials, &samples),
+            timeline,
         })
-    }
-
-    fn text<'a>(&'a self, pointer: &str) -> Option<&'a str> {
-        [&self.result, &self.plan].into_iter().flatten().find_map(|v| v.pointer(pointer)?.as_str())
-    }
-
-    fn label(&self) -> Option<&str> {
-        let from_result = self.result.as_ref().and_then(|r| r.pointer("/host/label")?.as_str());
-        from_result.or_else(|| self.host.as_ref()?.get("label")?.as_str()).filter(|label| !label.is_empty())
-    }
-
-    fn server(&self) -> String {
-        [self.text("/server/flavour"), self.text("/server/version")]
-            .into_iter()
-            .flatten()
-            .filter(|s| !s.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ")
-    }
-}
-
-/// Names each run by the least that tells it from the others: host, then server, then directory.
-fn name_apart(runs: &mut [PageRun]) {
-    let host = |r: &PageRun| r.label().unwrap_or(&r.directory).to_owned();
-    let with_server = |r: &PageRun| match r.server() {
-        server if server.is_empty() => host(r),
-        server => format!("{}, {server}", host(r)),
-    };
-    let with_directory = |r: &PageRun| format!("{} ({})", with_server(r), r.directory);
-    let candidates: [&dyn Fn(&PageRun) -> String; 3] = [&host, &with_server, &with_directory];
-    for name in candidates {
-        let names: Vec<String> = runs.iter().map(name).collect();
-        let apart = names.iter().collect::<BTreeSet<_>>().len() == names.len();
-        for (run, name) in runs.iter_mut().zip(names) {
-            run.name = name;
-        }
-        if apart {
-            return;
-        }
-    }
-    for (i, run) in runs.iter_mut().enumerate() {
-        run.name = format!("{} #{}", run.name, i + 1);
     }
 }
 

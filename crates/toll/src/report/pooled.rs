@@ -7,20 +7,6 @@ use toll_record::Pooled;
 const HEAD: [&str; 5] = ["arm", "outcome", "each", "together", "between them"];
 const EXPLAINED: &str = "Random effects: an interval holds the mean over all of them, and counts how far they differ (Hartung-Knapp).";
 
-/// Several runs, for a terminal, ending in a line end.
-pub fn text(pooled: &Result<Pooled, String>) -> String {
-    pooled.as_ref().map_or_else(|why| unlike(why), table)
-}
-
-/// Several runs as GitHub has them.
-pub fn markdown(pooled: &Result<Pooled, String>) -> String {
-    pooled.as_ref().map_or_else(|why| unlike(why), markdown_table)
-}
-
-fn unlike(why: &str) -> String {
-    format!("These runs are not pooled: {why}.\n")
-}
-
 /// For a terminal, ending in a line end.
 pub fn table(pooled: &Pooled) -> String {
     let rows: Vec<[String; 5]> = std::iter::once(HEAD.map(str::to_owned)).chain(rows(pooled)).collect();

@@ -4,7 +4,7 @@
 
 use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::trust;
-use super::{doses, findings, notes, pooled};
+use super::{charted, doses, findings, notes, pooled};
 use crate::analyse::margin;
 use textwrap::{Options, WordSplitter};
 use toll_record::{RunResult, Verdict};
@@ -36,10 +36,18 @@ pub fn text(run: &RunResult, ink: Ink) -> String {
         out.push('\n');
         out += &pooled::table(parts);
     }
+    for chart in charted::tables(&run.charts) {
+        out.push('\n');
+        line(&mut out, &paint(ink, BOLD, &chart.title));
+        out += &charted::text(chart);
+    }
     section(&mut out, ink, "Advice", run.advice.iter().map(|sentence| ("-", sentence.clone())));
     section(&mut out, ink, "Doses", doses::lines(run).into_iter());
     section(&mut out, ink, "Contrasts", findings::contrasts(run).into_iter());
     section(&mut out, ink, "Pauses", findings::pauses(run).into_iter());
+    section(&mut out, ink, "Limits", findings::limits(run).into_iter());
+    let ledgers = findings::ledgers(run);
+    section(&mut out, ink, "Packets", ledgers.iter().map(|(arms, told)| (arms.as_str(), told.clone())));
     let notes = notes::notes(run).into_iter().map(|(arms, note)| ("-", format!("{arms}: {note}")));
     section(&mut out, ink, "Notes", notes);
     section(&mut out, ink, "Trust", trust::facts(run).into_iter());

@@ -14,6 +14,7 @@ use crate::analyse;
 use crate::collector::{Collectors, ServerCounters};
 use crate::conduct::{Ending, Interrupt};
 use crate::journal::{Journal, Undo};
+use crate::pcap::profile::json::Document;
 use crate::plan::{self, Settled, Wishes};
 use crate::recorder::Recorder;
 use crate::say::tell;
@@ -26,7 +27,10 @@ use lock::HostLock;
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use toll_record::{Plan, RunDir, RunResult, RunWriter, Setup};
+use toll_record::{CAPTURES, Plan, RunDir, RunResult, RunWriter, Setup};
+
+/// What is written before the first trial, and comes to nothing with it.
+const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES];
 
 /// A run as it was asked for.
 #[derive(Debug, Clone)]
@@ -116,7 +120,7 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     std::fs::write(dir.join("scenario.toml"), secrets::hide(&asked.text))
         .context("cannot write scenario.toml")?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
-    for name in ["plan.json", "host.json"] {
+    for name in PLANNED {
         let path = std::path::absolute(toll_record::unfinished(&dir, name))?;
         journal.record(Undo::Path { path })?;
     }
@@ -171,6 +175,10 @@ fn conduct(
             bail!("interrupted before the first trial");
         }
         writer.write_json("host.json", &host).context("cannot write host.json")?;
+        if !stage.rig.captures.is_empty() {
+            let document = Document { profiles: std::mem::take(&mut stage.rig.captures) };
+            writer.write_json(CAPTURES, &document).with_context(|| format!("cannot write {CAPTURES}"))?;
+        }
         for line in &stage.rig.told {
             tell!("toll: {line}");
         }
@@ -199,7 +207,7 @@ fn forget_unmeasured(dir: &Path) {
         return;
     }
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
-    let planned = ["plan.json", "host.json"].map(|name| dir.join(name));
+    let planned = PLANNED.map(|name| dir.join(name));
     let ours = |path: &PathBuf| {
         path.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "hlog")
             || planned.contains(path)

@@ -55,6 +55,9 @@ pub struct Arm {
     #[serde(default)]
     pub fresh_sessions: bool,
     pub artefact: Option<toll_record::ArtefactKind>,
+    /// The artefact lies in memory, where no disk is in its way.
+    #[serde(default)]
+    pub in_memory: bool,
     /// Programs needed beyond those of the commands, and files (with a slash).
     #[serde(default)]
     pub requires: Vec<String>,
@@ -91,6 +94,9 @@ pub struct Arm {
     /// Many arms that differ in a word or two; resolved when the file is read.
     #[serde(default)]
     pub each: InOrder<Vec<String>>,
+    /// What that put into this one of them; never in a file.
+    #[serde(skip)]
+    pub varied: Vec<(String, String)>,
     /// The arm that this one is at another rate; never in a file, a sweep says so.
     #[serde(skip)]
     pub curve: Option<String>,
@@ -122,6 +128,12 @@ pub struct Member {
     /// Runs at the rig's far end.
     #[serde(default)]
     pub far: bool,
+    /// Before it is ended, it is left alone until it has written nothing for so long.
+    #[serde(default)]
+    pub drain: Seconds,
+    /// Its standard output is kept beside its errors, and read for what it says of packets.
+    #[serde(default)]
+    pub keep_stdout: bool,
 }
 
 impl Arm {

@@ -34,6 +34,7 @@ impl Scenario {
         );
         self.check_outcomes()?;
         self.check_findings()?;
+        self.check_charts()?;
         ensure!(
             self.alpha > 0.0 && self.alpha < 0.5,
             "alpha = {} must lie above 0 and below 0.5: 0.05 gives 95% intervals",

@@ -79,7 +79,13 @@ impl Arm {
                 "copies = {}: use 1 to {MOST_COPIES}",
                 member.copies.unwrap_or_default()
             );
-            for (name, length) in [("after", member.after), ("stagger", member.stagger)] {
+            ensure!(
+                !(member.keep_stdout && member.stdout.is_some()),
+                "`stdout` and `keep_stdout` say two things about where it writes: leave one out"
+            );
+            for (name, length) in
+                [("after", member.after), ("stagger", member.stagger), ("drain", member.drain)]
+            {
                 ensure!(
                     (0.0..=LONGEST_S).contains(&length.0),
                     "{name} = {} s: it must be a day at most",
@@ -103,6 +109,13 @@ impl Arm {
                 "the server writes such an artefact: `set` or `on` tells it to"
             );
         }
+        ensure!(
+            !self.in_memory
+                || self
+                    .artefact
+                    .is_some_and(|kind| artefacts::of(kind).writer == Writer::Tool && self.writes_file()),
+            "`in_memory` is where the file of a tool lies: give its kind as `artefact`"
+        );
         ensure!(
             self.remote_port.is_none() || self.writes_file(),
             "`remote_port` takes `artefact`, the kind of file that arrives at the far end"
@@ -153,7 +166,7 @@ impl Arm {
             "`ends` is about commands that end by themselves: give `command`, `stages` or `process`"
         );
         ensure!(
-            members.iter().all(|member| member.ready.is_none()),
+            members.iter().filter(|member| !member.background).all(|member| member.ready.is_none()),
             "`ready` waits for a command that lasts, and `ends` says that it does not: leave one out"
         );
         Ok(())
@@ -212,4 +225,46 @@ fn check_update(update: &RowUpdate) -> anyhow::Result<()> {
         bail!("`update` of {}: `{column}` is a key, which cannot be set", update.table);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::scenario::Scenario;
+
+    fn scenario(arm: &str) -> Result<Scenario, String> {
+        let text = format!(
+            "name = \"x\"\nquestion = \"?\"\nbaseline = \"it\"\nprimary = \"elapsed_s\"\nsubject = \"host\"\n\
+             [profile.a]\nrounds = 1\nwindow = \"1s\"\nsettle = \"0s\"\n\
+             [[arm]]\nname = \"it\"\ntitle = \"it\"\nrole = \"baseline\"\nends = \"closes-window\"\n{arm}\n"
+        );
+        Scenario::parse(&text).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn what_keeps_another_company_may_say_that_it_is_ready_and_what_is_waited_for_may_not() {
+        let beside = |ready: &str, background: &str| {
+            scenario(&format!(
+                "process = [{{ command = \"cat\"{ready}{background} }}, {{ command = \"tac\" }}]"
+            ))
+        };
+        assert!(beside(", ready = \"on\"", ", background = true").is_ok());
+        let said = beside(", ready = \"on\"", "").unwrap_err();
+        assert!(said.contains("`ready` waits for a command that lasts"), "{said}");
+    }
+
+    #[test]
+    fn where_a_file_lies_and_what_is_drained_have_their_bounds() {
+        for (arm, expected) in [
+            ("command = \"cat\"\nin_memory = true", "`in_memory` is where the file of a tool lies"),
+            (
+                "process = [{ command = \"cat\", stdout = \"/tmp/x\", keep_stdout = true }]",
+                "`stdout` and `keep_stdout` say two things",
+            ),
+            ("process = [{ command = \"cat\", drain = 1e6 }]", "drain = 1000000 s"),
+        ] {
+            let said = scenario(arm).unwrap_err();
+            assert!(said.contains(expected), "{arm}: {said}");
+        }
+        assert!(scenario("command = \"cat {artefact}\"\nartefact = \"bytes\"\nin_memory = true").is_ok());
+    }
 }

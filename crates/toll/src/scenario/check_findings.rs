@@ -4,7 +4,7 @@ use super::Scenario;
 use crate::catalogue::{definition, names};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
-use toll_record::{Compare, Contrast, Definition, Pareto};
+use toll_record::{Compare, Contrast, Definition, Limit, Pareto};
 
 impl Scenario {
     pub(super) fn check_findings(&self) -> anyhow::Result<()> {
@@ -22,7 +22,30 @@ impl Scenario {
                 ensure!(self.arms.iter().any(|a| a.name == *arm), "{}: there is no arm `{arm}`", place());
             }
         }
+        let mut named = BTreeSet::new();
+        for limit in &self.limits {
+            let place = || format!("limit `{}`", limit.name);
+            ensure!(named.insert(&limit.name), "two limits are named `{}`: names must differ", limit.name);
+            self.check_limit(limit, &outcomes).with_context(place)?;
+        }
         self.pareto.as_ref().map_or(Ok(()), |pareto| check_pareto(pareto, &outcomes).context("in [pareto]"))
+    }
+}
+
+impl Scenario {
+    fn check_limit(&self, limit: &Limit, outcomes: &[Definition]) -> anyhow::Result<()> {
+        for name in [&limit.outcome].into_iter().chain(&limit.reached) {
+            known(name, outcomes)?;
+        }
+        ensure!(limit.at_most.is_finite(), "at_most = {}: write a number", limit.at_most);
+        let rungs = self.arms.iter().flat_map(|arm| &arm.varied).filter(|(key, _)| *key == limit.over);
+        ensure!(
+            rungs.filter(|(_, value)| value.parse::<f64>().is_ok_and(f64::is_finite)).count() > 1,
+            "over = {:?} is no ladder: no `each` puts two numbers or more in the place of {{{}}}",
+            limit.over,
+            limit.over
+        );
+        Ok(())
     }
 }
 
@@ -99,6 +122,26 @@ mod tests {
             ("outcome = \"load_1\"\nof = \"five\"\nover = \"one\"", "is not compared as a ratio"),
             (&format!("{good}\nfactor = 0.0"), "factor = 0: it must be above 0"),
             (&format!("{good}\ncolour = 1"), "unknown field `colour`"),
+        ] {
+            let said = with(keys).expect_err(keys);
+            assert!(said.contains(expected), "{keys}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_of_an_outcome_over_numbers_that_arms_are_told_apart_by() {
+        let with = |keys: &str| {
+            scenario(&format!(
+                "[[limit]]\nname = \"most\"\ntitle = \"most\"\nunit = \"s\"\n{keys}\n[[arm]]\nname = \"nap-{{s}}\"\ntitle = \"nap\"\n\
+                 each = {{ s = [\"1\", \"2\", \"forever\"] }}\ncommand = \"sleep {{s}}\"\nends = \"closes-window\""
+            ))
+        };
+        assert_eq!(with("outcome = \"elapsed_s\"\nover = \"s\"").unwrap().limits[0].at_most, 0.0);
+        for (keys, expected) in [
+            ("outcome = \"p99\"\nover = \"s\"", "\"p99\" is no outcome"),
+            ("outcome = \"elapsed_s\"\nover = \"s\"\nreached = \"p99\"", "\"p99\" is no outcome"),
+            ("outcome = \"elapsed_s\"\nover = \"mbps\"", "over = \"mbps\" is no ladder"),
+            ("outcome = \"elapsed_s\"\nover = \"s\"\nat_most = nan", "at_most = NaN: write a number"),
         ] {
             let said = with(keys).expect_err(keys);
             assert!(said.contains(expected), "{keys}: {said}");

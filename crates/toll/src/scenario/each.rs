@@ -45,6 +45,7 @@ fn with(mut arm: Arm, key: &str, value: &str) -> Arm {
             *text = text.replace(&placeholder, value);
         }
     };
+    arm.varied.push((key.to_owned(), value.to_owned()));
     let Arm { name, title, command, stages, stdout, process, set, set_if_known, against, .. } = &mut arm;
     [name, title].into_iter().for_each(put);
     command.iter_mut().chain(stages.iter_mut().flatten()).chain(stdout).chain(against).for_each(put);
@@ -78,6 +79,8 @@ mod tests {
         assert_eq!(names, ["none", "cat-1", "cat-2", "tac-1", "tac-2"]);
         assert_eq!(arms[4].title, "tac at 2 Mb/s");
         assert_eq!(arms[4].process[0].command.as_deref(), Some("tac 2 {port}"));
+        let varied = [("tool".to_owned(), "tac".to_owned()), ("mbps".to_owned(), "2".to_owned())];
+        assert_eq!((&arms[0].varied[..], &arms[4].varied[..]), (&[][..], &varied[..]));
     }
 
     #[test]

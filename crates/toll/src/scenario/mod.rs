@@ -3,6 +3,7 @@
 mod arm;
 mod check;
 mod check_arm;
+mod check_charts;
 mod check_findings;
 mod duration;
 mod each;
@@ -26,7 +27,7 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll_record::{Contrast, Definition, Pareto};
+use toll_record::{Charted, Contrast, Definition, Limit, Pareto};
 
 /// A scenario, one to one with its TOML.
 #[derive(Debug, Clone, Deserialize)]
@@ -52,8 +53,14 @@ pub struct Scenario {
     /// Outcomes of one arm over multiples of another's.
     #[serde(default, rename = "contrast")]
     pub contrasts: Vec<Contrast>,
+    /// Arms that differ in a number, as rungs of a ladder.
+    #[serde(default, rename = "limit")]
+    pub limits: Vec<Limit>,
     /// What arms trade against each other.
     pub pareto: Option<Pareto>,
+    /// Outcomes that are drawn over what `each` puts into arms.
+    #[serde(default, rename = "chart")]
+    pub charts: Vec<Charted>,
     #[serde(default)]
     pub workload: Workload,
     #[serde(default)]

@@ -39,7 +39,9 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
             "define" => "[define]".to_owned(),
             "sweep" => "[sweep]".to_owned(),
             "contrasts" => "[[contrast]]".to_owned(),
+            "limits" => "[[limit]]".to_owned(),
             "pareto" => "[pareto]".to_owned(),
+            "charts" => "[[chart]]".to_owned(),
             name => name.to_owned(),
         })
         .collect();

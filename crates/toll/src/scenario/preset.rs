@@ -25,6 +25,9 @@ pub const PRESETS: &[Preset] = &[
     Preset { name: "calibration", text: include_str!("../../../../scenarios/calibration.toml") },
     Preset { name: "drivers", text: include_str!("../../../../scenarios/drivers.toml") },
     Preset { name: "packet-loss", text: include_str!("../../../../scenarios/packet-loss.toml") },
+    Preset { name: "capture-loss", text: include_str!("../../../../scenarios/capture-loss.toml") },
+    Preset { name: "zero-loss", text: include_str!("../../../../scenarios/zero-loss.toml") },
+    Preset { name: "replay-rate", text: include_str!("../../../../scenarios/replay-rate.toml") },
     Preset { name: "load-curve", text: include_str!("../../../../scenarios/load-curve.toml") },
 ];
 

@@ -79,9 +79,8 @@ impl LogPlace {
 }
 
 impl ArtefactFile {
-    /// One that a tool makes, in the run's directory `dir`; `shape` says whether it is a directory itself.
-    pub fn of_tool(dir: &Path, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
-        let own = dir.join(format!("{name}.of"));
+    /// One that a tool makes, in a directory of its own; `shape` says whether it is a directory itself.
+    pub fn of_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
         let undo = journal.record(Undo::Path { path: own.clone() })?;
         let here = own.join(name);
         let made = if shape == Shape::Directory { &here } else { &own };
@@ -136,10 +135,18 @@ impl ArtefactFile {
         names.sort();
         for name in &names {
             let kept = dir.join(name);
-            std::fs::rename(own.join(name), &kept)
-                .with_context(|| format!("cannot keep {}", kept.display()))?;
+            moved(&own.join(name), &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
         }
         self.remove(journal)?;
         Ok(names.first().map(|name| name.to_string_lossy().into_owned()))
+    }
+}
+
+/// A file, or a directory of the same file system.
+fn moved(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::rename(from, to) {
+        // From memory to a disk; what is left there goes with its directory.
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => std::fs::copy(from, to).map(drop),
+        renamed => renamed,
     }
 }

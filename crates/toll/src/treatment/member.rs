@@ -2,7 +2,8 @@
 
 use super::process::{Group, Place, signal};
 use super::usage::Written;
-use super::{Bench, Fill, packet_counts};
+use super::words::{packet_counts, sent};
+use super::{Bench, Fill};
 use crate::clock;
 use crate::stage::rig::FarEnd;
 use anyhow::Context;
@@ -28,6 +29,9 @@ pub struct Member {
     background: bool,
     /// At the far end of a link.
     far: bool,
+    /// Quiet for so long, it is ended.
+    drain: Duration,
+    keep_stdout: bool,
     /// On the monotonic clock; absent once it was started.
     due_us: Option<u64>,
     group: Option<Group>,
@@ -83,6 +87,8 @@ impl Member {
             again: again && !process.background,
             background: process.background,
             far: process.far,
+            drain: Duration::try_from_secs_f64(process.drain_s).unwrap_or_default(),
+            keep_stdout: process.keep_stdout,
             due_us: Some(clock::mono_us() + (process.after_s * 1e6) as u64),
             group: None,
             has_ended: false,
@@ -107,6 +113,9 @@ impl Member {
 
     fn spawn(&mut self, bench: &Bench<'_>) -> anyhow::Result<()> {
         self.begun_us = clock::mono_us();
+        if self.keep_stdout {
+            self.stdout = Some(bench.dir.join(format!("{}.stdout", self.stem)));
+        }
         let stdout = self.stdout.as_deref();
         let place = if self.far { Place::Far } else { Place::Here };
         let group = Group::spawn(&self.stages, stdout, self.stop, &self.stem, &self.env, place, bench)?;
@@ -180,7 +189,25 @@ impl Member {
     }
 
     pub fn packets(&self) -> Option<PacketCounts> {
-        packet_counts(&self.group.as_ref()?.said())
+        packet_counts(&self.said()?)
+    }
+
+    /// Its words, on whichever stream it tells them.
+    fn said(&self) -> Option<String> {
+        let group = self.group.as_ref()?;
+        let on_stdout = if self.keep_stdout { group.said_on_stdout() } else { String::new() };
+        Some(group.said() + &on_stdout)
+    }
+
+    pub fn drains(&self) -> bool {
+        !self.drain.is_zero()
+    }
+
+    /// Leaves it alone until all is written that has come to it.
+    pub fn drain(&mut self) {
+        if let Some(group) = &mut self.group {
+            group.drain(self.drain);
+        }
     }
 
     pub fn cpu_us(&self) -> u64 {
@@ -202,6 +229,12 @@ impl Member {
     /// Its life, now over; absent if it was never started.
     pub fn end(&self) -> Option<ProcessEnd> {
         let end = self.group.as_ref()?.end(&self.name);
-        Some(ProcessEnd { cpu_us: end.cpu_us + self.earlier_cpu_us, ..end })
+        let said = self.said()?;
+        Some(ProcessEnd {
+            cpu_us: end.cpu_us + self.earlier_cpu_us,
+            sent: sent(&said),
+            packets: packet_counts(&said),
+            ..end
+        })
     }
 }

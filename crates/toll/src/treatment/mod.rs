@@ -7,6 +7,7 @@ mod artefact;
 mod entry;
 mod fill;
 mod member;
+mod pause;
 mod process;
 mod proctree;
 mod statements;
@@ -15,10 +16,10 @@ mod words;
 
 pub use artefact::LogPlace;
 pub use fill::{BUILT_IN, Definitions, Fill, OF_SERVER, is_name};
-pub use process::{Group, Pausable, Place};
+pub use pause::Pausable;
+pub use process::{Group, Place};
 pub use proctree::{cpu_of_process_us, resident_bytes};
 pub use statements::{Admin, NotPutBack, Switched};
-pub use words::packet_counts;
 
 use crate::artefacts::{self, Shape, Writer};
 use crate::journal::Journal;
@@ -28,6 +29,9 @@ use artefact::ArtefactFile;
 use member::Member;
 use std::path::{Path, PathBuf};
 use toll_record::{Arm, OutputSample, PacketCounts, ProcessEnd};
+
+/// Where files lie in memory alone (tmpfs, on every Linux with POSIX shared memory).
+const MEMORY: &str = "/dev/shm";
 
 /// What a treatment may lean on while it runs.
 pub struct Bench<'a> {
@@ -101,7 +105,12 @@ impl Treatment {
                 Some(place.make(&format!("{}-{name}", bench.journal.run_id()), bench.journal)?)
             }
             (Some(name), Some(row)) => {
-                Some(ArtefactFile::of_tool(bench.dir, name, row.shape, bench.journal)?)
+                let own = if arm.in_memory {
+                    PathBuf::from(format!("{MEMORY}/toll-{}-{name}.of", bench.journal.run_id()))
+                } else {
+                    bench.dir.join(format!("{name}.of"))
+                };
+                Some(ArtefactFile::of_tool(own, name, row.shape, bench.journal)?)
             }
             _ => None,
         };
@@ -227,8 +236,13 @@ impl Treatment {
     /// Switches everything off, whatever it takes.
     pub fn stop(&mut self, bench: &mut Bench<'_>) -> Stopped {
         let mut stopped = Stopped::default();
-        // All are asked before any is waited for, so that none works on alone.
-        self.members.iter_mut().for_each(Member::ask_to_end);
+        // All are asked before any is waited for, so that none works on alone; but what drains does so once nothing comes
+        // to it any more.
+        self.members.iter_mut().filter(|member| !member.drains()).for_each(Member::ask_to_end);
+        for member in self.members.iter_mut().filter(|member| member.drains()) {
+            member.drain();
+            member.ask_to_end();
+        }
         for member in &mut self.members {
             stopped.notes.extend(member.finish(bench));
             stopped.processes.extend(member.end());

@@ -1,7 +1,9 @@
 //! How does a treatment's process group live and, without fail, end?
 
+use super::pause::Pausable;
 use super::usage::{Output, Usage, Written};
-use super::{Bench, entry, packet_counts, proctree};
+use super::words::packet_counts;
+use super::{Bench, entry, proctree};
 use crate::clock;
 use crate::journal::{Journal, MARKER, UndoId, cgroup, process};
 use crate::secrets;
@@ -57,33 +59,6 @@ pub enum Place {
     Far,
 }
 
-/// A load that may be held up while a treatment ends.
-///
-/// Closing a packet socket waits until every CPU has passed a quiet point (RCU), and on a host whose
-/// CPUs are all busy with the load the kernel's thread for that gets no turn for seconds: tcpdump has
-/// obeyed its signal at once and sits in close(2) (seen: 0.04 s without a load, up to 16 s with one,
-/// and 0.02 to 0.06 s from the moment that the load was stopped). No further signal hastens it.
-#[derive(Debug, Clone, Copy)]
-pub struct Pausable(pub Pid);
-
-/// A load that stands still until this is dropped.
-struct Paused(Pid);
-
-impl Pausable {
-    #[allow(clippy::disallowed_methods)] // the driver: a child of this run, not waited for yet
-    fn pause(self) -> Paused {
-        let _ = kill(self.0, Signal::SIGSTOP);
-        Paused(self.0)
-    }
-}
-
-impl Drop for Paused {
-    #[allow(clippy::disallowed_methods)] // as above
-    fn drop(&mut self) {
-        let _ = kill(self.0, Signal::SIGCONT);
-    }
-}
-
 /// What it took to end a group.
 #[derive(Debug, Default)]
 pub struct StopReport {
@@ -103,6 +78,8 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
 const UNAIDED: Duration = Duration::from_millis(150);
 /// After KILL only a process stuck in the kernel is left.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// A capture of tens of megabytes a second has written what its ring holds long before that.
+const DRAINS_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked at what processes hold.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Most of a tool's words that are read back.
@@ -217,6 +194,11 @@ impl Group {
         words_in(&self.stderr, WORDS_CAP)
     }
 
+    /// What it wrote to the file that takes its standard output, likewise.
+    pub fn said_on_stdout(&self) -> String {
+        self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, WORDS_CAP))
+    }
+
     /// The first words on standard output, where some tools announce themselves.
     fn said_first(&self) -> String {
         self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, 4096))
@@ -298,6 +280,25 @@ impl Group {
             waited_cpu_us: self.figures.waited_cpu_us,
             waited_io_us: self.figures.waited_io_us,
             waited_memory_us: self.figures.waited_memory_us,
+            sent: None,
+            packets: None,
+        }
+    }
+
+    /// Returns once its last process has written nothing for so long: whatever came to it before is then where it writes
+    /// to. Not of one that has ended, and no longer than [`DRAINS_WITHIN`] or until toll is asked to end.
+    pub fn drain(&mut self, quiet: Duration) {
+        let (begun, last) = (Instant::now(), self.children.len().saturating_sub(1));
+        let (mut written, mut since) = (None, begun);
+        while since.elapsed() < quiet && begun.elapsed() < DRAINS_WITHIN {
+            if self.status_of(last).is_some() || self.children.is_empty() || signals::check().is_err() {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+            self.output.look();
+            if self.output.bytes() != written {
+                (written, since) = (self.output.bytes(), Instant::now());
+            }
         }
     }
 

@@ -1,14 +1,57 @@
-//! What do capture tools say of the packets they saw and lost?
+//! What do capture tools say of the packets they saw and lost, and senders of those they sent?
 
-use toll_record::PacketCounts;
+use serde::Deserialize;
+use toll_record::{PacketCounts, Sent};
 
 /// The last full set of counters in what a tool wrote to its standard error.
 ///
 /// tcpdump: `N packets captured`, `N packets received by filter`, `N packets dropped by kernel`,
 /// on one line (asked by signal) or three (at its end). dumpcap: `Packets captured: N` and
-/// `Packets received/dropped on interface 'any': N/M`.
+/// `Packets received/dropped on interface 'any': N/M`. netsniff-ng: `N  packets incoming (M unread on exit)`,
+/// `N  packets passed filter`, `N  packets failed filter (out of space)`.
+///
+/// "Received" is what came to the socket and passed its filter, dropped or not, as tcpdump counts it.
 pub fn packet_counts(said: &str) -> Option<PacketCounts> {
-    tcpdump_counts(said).or_else(|| dumpcap_counts(said))
+    tcpdump_counts(said).or_else(|| dumpcap_counts(said)).or_else(|| netsniff_counts(said))
+}
+
+/// What a sender says at its end. `toll replay --json`: one object in a line. tcpreplay: `Actual: N packets (B bytes)`,
+/// `Rated: B Bps, M Mbps, P pps`, `Successful packets: N`, `Retried packets (ENOBUFS): N`.
+pub fn sent(said: &str) -> Option<Sent> {
+    sent_by_toll(said).or_else(|| sent_by_tcpreplay(said))
+}
+
+fn sent_by_toll(said: &str) -> Option<Sent> {
+    #[derive(Deserialize)]
+    struct Report {
+        packets: u64,
+        bytes: u64,
+        retries: u64,
+        /// None of a single packet, which takes no time.
+        sent_mbps: Option<f64>,
+    }
+    let mut objects = said.lines().rev().filter(|line| line.starts_with('{'));
+    let report: Report = objects.find_map(|line| serde_json::from_str(line).ok())?;
+    Some(Sent {
+        packets: report.packets,
+        bytes: report.bytes,
+        again: report.retries,
+        mbps: report.sent_mbps.unwrap_or(0.0),
+    })
+}
+
+fn sent_by_tcpreplay(said: &str) -> Option<Sent> {
+    let after = |what: &str| said.lines().rev().find_map(|line| line.trim().strip_prefix(what));
+    let number = |what: &str| after(what)?.trim().parse::<u64>().ok();
+    let (_, bytes) = after("Actual:")?.split_once('(')?;
+    let rated = after("Rated:")?.split(',').find_map(|part| part.trim().strip_suffix(" Mbps"))?;
+    let again = ["Retried packets (ENOBUFS):", "Retried packets (EAGAIN):"];
+    Some(Sent {
+        packets: number("Successful packets:")?,
+        bytes: bytes.split_ascii_whitespace().next()?.parse().ok()?,
+        again: again.into_iter().filter_map(number).sum(),
+        mbps: rated.parse().ok()?,
+    })
 }
 
 fn tcpdump_counts(said: &str) -> Option<PacketCounts> {
@@ -38,8 +81,27 @@ fn dumpcap_counts(said: &str) -> Option<PacketCounts> {
     let line = said.lines().rev().find(|l| l.starts_with("Packets received/dropped"))?;
     let pair = line.split(": ").nth(1)?.split_ascii_whitespace().next()?;
     let (received, dropped) = pair.split_once('/')?;
-    let received: u64 = received.parse().ok()?;
-    Some(PacketCounts { captured: received, received, dropped: dropped.parse().ok()? })
+    let (captured, dropped): (u64, u64) = (received.parse().ok()?, dropped.parse().ok()?);
+    // What it calls received is what it took from the socket.
+    Some(PacketCounts { captured, received: captured + dropped, dropped })
+}
+
+fn netsniff_counts(said: &str) -> Option<PacketCounts> {
+    // Its lines overwrite those of its progress.
+    let number = |what: &str| {
+        let line = said.split(['\r', '\n']).rev().find(|line| line.contains(what))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    let (passed, dropped) =
+        (number("packets passed filter")?, number("packets failed filter (out of space)")?);
+    let incoming = said.split(['\r', '\n']).rev().find(|line| line.contains("packets incoming"))?;
+    let unread =
+        incoming.split_once('(').and_then(|(_, rest)| rest.split_ascii_whitespace().next()?.parse().ok());
+    Some(PacketCounts {
+        captured: passed.saturating_sub(unread.unwrap_or(0)),
+        received: passed + dropped,
+        dropped,
+    })
 }
 
 #[cfg(test)]
@@ -63,6 +125,26 @@ mod tests {
     fn dumpcap_has_words_of_its_own() {
         let said = "Capturing on 'any'\nFile: x\nPackets captured: 12\n\
             Packets received/dropped on interface 'any': 12/3 (pcap:3/dumpcap:0/flushed:0/ps_ifdrop:0) (80.0%)\n";
-        assert_eq!(packet_counts(said), Some(PacketCounts { captured: 12, received: 12, dropped: 3 }));
+        assert_eq!(packet_counts(said), Some(PacketCounts { captured: 12, received: 15, dropped: 3 }));
+    }
+
+    #[test]
+    fn netsniff_has_words_of_its_own() {
+        let said = "Running! Hang up with ^C!\n\n.(+1/-0)\r          90  packets incoming (4 unread on exit)\n\r          \
+            80  packets passed filter\n\r          10  packets failed filter (out of space)\n\r     11.1111%  packet droprate\n";
+        assert_eq!(packet_counts(said), Some(PacketCounts { captured: 76, received: 90, dropped: 10 }));
+    }
+
+    #[test]
+    fn senders_say_what_they_sent() {
+        let toll = "toll: 9 packets, 1.0 Mb/s so far\n{\"device\":\"link0\",\"packets\":7,\"bytes\":420,\
+            \"retries\":2,\"sent_mbps\":3.5,\"complete\":true}\n";
+        assert_eq!(sent(toll), Some(Sent { packets: 7, bytes: 420, again: 2, mbps: 3.5 }));
+        let tcpreplay = "Actual: 141 packets (91213 bytes) sent in 3.10 seconds\n\
+            Rated: 29423.5 Bps, 0.235 Mbps, 45.48 pps\nStatistics for network device: link0\n\
+            \tSuccessful packets:        140\n\tFailed packets:            1\n\
+            \tRetried packets (ENOBUFS): 5\n\tRetried packets (EAGAIN):  1\n";
+        assert_eq!(sent(tcpreplay), Some(Sent { packets: 140, bytes: 91_213, again: 6, mbps: 0.235 }));
+        assert_eq!(sent("tcpdump: listening on link0\n{\"a\":1}\n"), None);
     }
 }

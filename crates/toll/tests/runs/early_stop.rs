@@ -50,6 +50,7 @@ fn add_dumps(recorded: &mut Recorded, slower: f64) {
                     runs: None,
                     runs_us: None,
                     processes: Vec::new(),
+                    stages: Vec::new(),
                     note: None,
                 });
             }

@@ -93,6 +93,8 @@ fn with_streams(silent: &[(u32, u64, u64)]) -> Recorded {
         env: Vec::new(),
         background: false,
         far: false,
+        drain_s: 0.0,
+        keep_stdout: false,
     };
     let planned = recorded.plan.arms.iter_mut().find(|arm| arm.name == "dumped").unwrap();
     planned.window = Window::Done { at_most_s: 60.0 };
@@ -121,6 +123,8 @@ fn with_streams(silent: &[(u32, u64, u64)]) -> Recorded {
             read_bytes: None,
             written_bytes: None,
             output_bytes: None,
+            sent: None,
+            packets: None,
         };
         let stopped = recorded.trials.iter_mut().find(of(Step::Stopped)).unwrap();
         stopped.processes = vec![ended("dump"), ended("mute")];
@@ -352,4 +356,62 @@ fn a_column_has_recovered_once_it_is_as_usual_under_the_other_arm() {
     recorded.plan.gap_s = 0.5;
     let run = analyse::analyse(&recorded);
     assert!(!arm(&run, "K").outcomes.contains_key("it"), "the pause is too short to tell");
+}
+
+#[test]
+fn packets_that_got_lost_and_how_far_a_ladder_holds_are_told_in_every_form() {
+    let mut run = analyse::analyse(&record(&Synthetic::with(3, ROUNDS, vec![treatment("B", 1.1)])));
+    let stage = |name: &str, packets, lost: Option<u64>, counted: Option<u64>| LedgerStage {
+        name: name.into(),
+        packets,
+        lost,
+        lost_counted: counted,
+        lost_pct: lost.map(|lost| lost as f64 / 100.0),
+    };
+    let whole = Ledger {
+        trials: 6,
+        whole: 6,
+        adds_up: 6,
+        stages: vec![stage("sent", 10_000, None, None), stage("written", 10_000, Some(0), Some(0))],
+    };
+    let lossy = Ledger {
+        adds_up: 5,
+        stages: vec![
+            stage("sent", 10_000, None, None),
+            stage("seen", 9_900, Some(100), Some(40)),
+            stage("captured", 9_700, Some(200), Some(200)),
+            stage("written", 9_700, Some(0), Some(0)),
+        ],
+        ..whole.clone()
+    };
+    run.arms[0].ledger = Some(whole);
+    run.arms[1].ledger = Some(lossy);
+    let limit = LimitResult {
+        name: "zero-loss".into(),
+        title: "highest rate without a loss".into(),
+        outcome: "lost_pct".into(),
+        over: "mbps".into(),
+        unit: "Mb/s".into(),
+        at_most: 0.0,
+        of: vec![("set".into(), "skype".into())],
+        rungs: vec![50.0, 100.0, 200.0],
+        values: vec![0.0, 100.0, 100.0, 200.0, 100.0, 100.0],
+        in_all: 0.0,
+        median: 100.0,
+        ci95: Some([0.0, 200.0]),
+        open: 1,
+    };
+    run.limits = vec![limit];
+    for told in [text(&run, Ink::Plain), markdown(&run)] {
+        let words = told.split_whitespace().collect::<Vec<_>>().join(" ").replace('\\', "");
+        for expected in [
+            "10,000 sent, 100 (1.000%) lost before seen, 60 of them by no counter's word, 200 (2.000%) lost before \
+             captured, 9,700 written; adds up in 5 of 6 trials",
+            "nothing lost from the sender to the file; adds up in 6 of 6 trials",
+            "highest rate without a loss, skype: below 50 Mb/s in every one of 6 rounds; the median round 100 Mb/s \
+             [below 50 Mb/s, 200 Mb/s]; in 1 of them it was not found: the ladder, or what the sender reaches, ends",
+        ] {
+            assert!(words.contains(expected), "{expected}\n{words}");
+        }
+    }
 }

@@ -27,7 +27,7 @@ fn kept_runs_are_told_as_this_toll_tells_them() {
         let result = analyse::run(&RunDir::open(&run).unwrap()).unwrap();
         assert!(result.complete, "{} is whole", run.display());
         let forms = [
-            ("result.json", json::json(std::slice::from_ref(&result)).unwrap()),
+            ("result.json", json::json(std::slice::from_ref(&result), None).unwrap()),
             ("report.txt", text(&result, Ink::Plain)),
             ("report.md", markdown::markdown(&result)),
         ];

@@ -1,6 +1,7 @@
 //! From the lines of a run to what people read: analysis and reports of runs whose truth is known.
 
 mod analysis;
+mod charted;
 mod controls;
 mod damaged;
 mod early_stop;

@@ -114,12 +114,17 @@ fn every_source_is_read() {
             read_bytes: Some(1_000),
             written_bytes: None,
             output_bytes: Some(500),
+            sent: (seconds == 4).then_some(Sent { packets: 9, bytes: 900, again: 0, mbps: 300.0 }),
+            packets: None,
         };
+        let stage = |name: &str, packets, lost| Stage { name: name.into(), packets, lost };
+        line.stages = vec![stage("sent", 400, None), stage("written", 300, Some(100))];
         line.processes = vec![ended("dump 1", 2), ended("dump 2", 4)];
     }
     for line in recorded.artefacts.iter_mut().filter(|l| l.arm == "B") {
         let packets = line.window_packets.as_mut().unwrap();
         (packets.captured, packets.received, packets.dropped) = (700, 1_000, 50);
+        line.held = Some(Held { packets: 3, bytes: 1_100, last_bytes: 100, span_us: 80 });
     }
     for round in 0..ROUNDS {
         let (_, end) = window(&recorded, "B", round);
@@ -133,6 +138,12 @@ fn every_source_is_read() {
     let processes = |column: &str| format!("from = \"processes\", column = \"{column}\"");
     for (source, aggregate, want) in [
         (processes("seconds"), "\"mean\"", Some(3.0)),
+        (format!("{}, name = \"dump 2\"", processes("seconds")), "\"mean\"", Some(4.0)),
+        (format!("{}, name = \"dump 3\"", processes("seconds")), "\"mean\"", None),
+        (processes("sent_mbps"), "\"sum\"", Some(300.0)),
+        ("from = \"stages\", column = \"lost-share\"".into(), "\"mean\"", Some(25.0)),
+        // A thousand bytes before the last packet, in 80 us.
+        ("from = \"artefact\", column = \"mbps\"".into(), "\"mean\"", Some(100.0)),
         (processes("seconds"), "\"peak\"", Some(4.0)),
         (processes("cpu_us"), "\"sum\"", Some(1_500_000.0)),
         (processes("memory_peak_bytes"), "\"peak\"", Some(67_108_864.0)),
@@ -268,7 +279,7 @@ fn a_scenarios_own_outcome_reaches_every_form() {
     assert!(row(&markdown::markdown(&run), "| B ").contains("| +9.62 requests \\[+9.00,"));
 
     let json: serde_json::Value =
-        serde_json::from_str(&json::json(std::slice::from_ref(&run)).unwrap()).unwrap();
+        serde_json::from_str(&json::json(std::slice::from_ref(&run), None).unwrap()).unwrap();
     let own = json["definitions"].as_array().unwrap().iter().find(|d| d["name"] == "queue").unwrap();
     assert_eq!((&own["title"], &own["compare"]), (&"disk queue, mean".into(), &"difference".into()));
     assert_eq!(json["panels"], serde_json::json!(["queue"]));
@@ -311,6 +322,6 @@ fn kinds_that_a_newer_toll_wrote_are_passed_over_and_counted() {
     assert_eq!(said.text, "2 lines of samples.ndjson are of a kind that this toll does not know");
     assert_eq!(arm(&run, "B").artefact.as_ref().unwrap().kind, ArtefactKind::Unknown);
     assert_eq!(arm(&run, "B").outcomes, arm(&before, "B").outcomes);
-    json::json(&[run]).unwrap();
+    json::json(&[run], None).unwrap();
     html::html(&[RunDir::open(&root).unwrap()]).unwrap();
 }

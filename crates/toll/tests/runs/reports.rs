@@ -118,7 +118,7 @@ fn colours_change_no_word() {
 
 #[test]
 fn json_has_what_is_promised() {
-    let json: serde_json::Value = serde_json::from_str(&json::json(&[a_run()]).unwrap()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json::json(&[a_run()], None).unwrap()).unwrap();
     let b = json["arms"].as_array().unwrap().iter().find(|arm| arm["name"] == "B").unwrap();
     let qps = &b["outcomes"]["qps"];
     for number in [
@@ -161,7 +161,7 @@ fn every_doubt_is_in_the_document() {
 #[test]
 fn several_runs_are_one_json_object() {
     let runs = [a_run(), a_run()];
-    let json: serde_json::Value = serde_json::from_str(&json::json(&runs).unwrap()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json::json(&runs, None).unwrap()).unwrap();
     assert_eq!(json["runs"].as_array().unwrap().len(), 2);
 }
 

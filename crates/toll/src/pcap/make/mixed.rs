@@ -1,7 +1,7 @@
 //! What do all of them send together? The three sets merged by time, at rates that keep their shares.
 
 use super::traffic::Span;
-use super::{Packets, Set};
+use super::{Packets, Set, USUAL_SIZE};
 
 /// Shares of the bytes. They make 75% of the packets TCP and 25% UDP, as the paper has it: on average a packet of
 /// http has 758 bytes, of flash 1,020 and of skype 734 (20 s each), and nearly all of skype's are UDP.
@@ -19,7 +19,8 @@ pub struct Mixed(Vec<Part>);
 impl Mixed {
     pub fn new(span: Span, seed: u64) -> Self {
         let part = |(set, share): (Set, f64)| {
-            let mut packets = set.packets(Span { bytes_per_s: span.bytes_per_s * share, ..span }, seed);
+            let part = Span { bytes_per_s: span.bytes_per_s * share, ..span };
+            let mut packets = set.packets(part, seed, USUAL_SIZE);
             let mut frame = Vec::new();
             let next_ns = packets.next(&mut frame);
             Part { packets, next_ns, frame }

@@ -8,6 +8,7 @@ mod http;
 mod lookup;
 mod mixed;
 mod mysql;
+mod sized;
 mod skype;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,8 @@ pub enum Set {
     Mixed,
     /// Sessions of MySQL clients: statements as text and prepared, with their answers
     Mysql,
+    /// Datagrams of one length, evenly apart: what RFC 2544 measures with
+    Sized,
 }
 
 /// What the verb was asked.
@@ -41,6 +44,8 @@ pub struct Request {
     pub set: Set,
     pub seconds: f64,
     pub seed: u64,
+    /// Bytes of each frame of [`Set::Sized`], without its check sequence.
+    pub size: u16,
     /// On average, counting the bytes of frames.
     pub mbps: f64,
     pub out: PathBuf,
@@ -58,6 +63,10 @@ pub struct Made {
 const BEGIN_S: u64 = 1_767_225_600;
 /// Fewer bytes hold no conversation worth the name.
 const LEAST_BYTES: f64 = 50_000.0;
+/// Lengths of frames without their check sequence: Ethernet's least, and what an MTU of 1500 carries.
+pub const SIZES: std::ops::RangeInclusive<u16> = 60..=1514;
+/// Of a bench that does not say: small, and no smaller than what a statement takes.
+pub const USUAL_SIZE: u16 = 200;
 /// Packets between two looks for an interrupt.
 const BEAT: u64 = 4096;
 
@@ -65,13 +74,14 @@ impl Set {
     /// Mb/s unless the user says otherwise.
     pub fn usual_mbps(self) -> f64 {
         match self {
-            Set::Http | Set::Flash | Set::Mixed | Set::Mysql => 10.0,
+            Set::Http | Set::Flash | Set::Mixed | Set::Mysql | Set::Sized => 10.0,
             Set::Skype => 2.0,
         }
     }
 
-    fn packets(self, span: Span, seed: u64) -> Box<dyn Packets> {
+    fn packets(self, span: Span, seed: u64, size: u16) -> Box<dyn Packets> {
         match self {
+            Set::Sized => Box::new(sized::OneLength::new(span, seed, size)),
             Set::Http => Box::new(Traffic::new(http::Http, span, seed, 1)),
             Set::Flash => Box::new(Traffic::new(flash::Flash::new(span), span, seed, 2)),
             Set::Skype => Box::new(Traffic::new(skype::Skype, span, seed, 3)),
@@ -107,7 +117,7 @@ pub fn make(request: &Request, stop: &AtomicBool) -> anyhow::Result<Made> {
     if request.seconds > LONGEST_S {
         bail!("{} s are more than a year", request.seconds);
     }
-    let mut packets = request.set.packets(span, request.seed);
+    let mut packets = request.set.packets(span, request.seed, request.size);
     let mut out = Output::create(&request.out, request.format, &[])?;
     write(packets.as_mut(), &mut out, stop)
         .and_then(|made| out.finish().map(|()| made))

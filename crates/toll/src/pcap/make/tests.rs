@@ -11,7 +11,7 @@ const SEEDS: [u64; 4] = [1, 2, 3, 20_260_101];
 
 fn made(set: Set, seconds: f64, mbps: f64, seed: u64, dir: &Path) -> PathBuf {
     let out = dir.join(format!("{set:?}-{seconds}-{mbps}-{seed}.pcap"));
-    let request = Request { set, seconds, seed, mbps, out: out.clone(), format: FileFormat::Pcap };
+    let request = Request { set, seconds, seed, size: 64, mbps, out: out.clone(), format: FileFormat::Pcap };
     make(&request, &AtomicBool::new(false)).unwrap();
     out
 }
@@ -98,12 +98,26 @@ fn the_mixed_set_is_the_three_others_merged() {
 #[test]
 fn a_seed_makes_the_same_bytes_and_another_makes_others() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    for set in [Set::Http, Set::Flash, Set::Skype, Set::Mixed, Set::Mysql] {
+    for set in [Set::Http, Set::Flash, Set::Skype, Set::Mixed, Set::Mysql, Set::Sized] {
         let of = |seed, dir| std::fs::read(made(set, 2.0, 2.0, seed, dir)).unwrap();
         let first = of(9, here.path());
         assert!(first == of(9, there.path()), "{set:?}");
         assert!(first != of(10, here.path()), "{set:?}");
     }
+}
+
+#[test]
+fn frames_of_one_length_are_all_of_it_evenly_apart_and_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = profiled(made(Set::Sized, 2.0, 8.0, 1, dir.path()));
+    let length = one.length_bytes.as_ref().unwrap();
+    assert_eq!((length.min, length.max), (64, 64));
+    // 2 s of a megabyte a second, the last one a gap before the end.
+    assert_eq!((one.packets, one.flows.udp), (31_250, 64));
+    assert!((one.duration_s - 2.0).abs() < 0.001, "{}", one.duration_s);
+    let busiest = one.rates.packets.iter().max().unwrap();
+    let least = one.rates.packets.iter().rev().skip(1).min().unwrap();
+    assert!(busiest - least <= 1, "{least} to {busiest} in a stretch");
 }
 
 /// What a receiver would check, without any other program: sums, MTU, and sequence numbers that add up from

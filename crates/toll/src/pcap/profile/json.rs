@@ -2,19 +2,19 @@
 //! added, never renamed. Lengths and bytes are those on the wire unless they say `captured`.
 
 use super::{Input, Profiled};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toll_wire::profile::{self, BIN, Kind, Profile, Transport};
 
 /// Entries of each list of what is most frequent.
 const TOP: usize = 10;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
     pub profiles: Vec<One>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct One {
     pub inputs: Vec<Input>,
     pub interrupted: bool,
@@ -34,7 +34,7 @@ pub struct One {
     pub disordered_packets: u64,
     pub disorder_us_max: f64,
     pub untimed_packets: u64,
-    pub protocols: BTreeMap<&'static str, Share>,
+    pub protocols: BTreeMap<String, Share>,
     pub length_bytes: Option<Length>,
     /// Bins that hold packets.
     pub length_bins: Vec<Bin>,
@@ -47,7 +47,7 @@ pub struct One {
     pub ledger: Ledger,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     pub packets: u64,
     pub bytes: u64,
@@ -56,7 +56,7 @@ pub struct Share {
     pub bytes_pct: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Length {
     pub min: u64,
     pub mean: f64,
@@ -67,7 +67,7 @@ pub struct Length {
 }
 
 /// Packets of `from` to `to` bytes, both included.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
     pub from: usize,
     pub to: usize,
@@ -76,13 +76,13 @@ pub struct Bin {
     pub other: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lists<T> {
     pub tcp: Vec<T>,
     pub udp: Vec<T>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopLength {
     pub length: usize,
     pub packets: u64,
@@ -90,7 +90,7 @@ pub struct TopLength {
     pub packets_pct: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Port {
     pub port: u16,
     pub packets: u64,
@@ -100,7 +100,7 @@ pub struct Port {
 }
 
 /// One stretch after the other, those without packets too.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rates {
     pub stretch_s: f64,
     pub from: Option<String>,
@@ -109,7 +109,7 @@ pub struct Rates {
     pub bytes: Vec<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Busiest {
     /// After the first packet's stretch began.
     pub at_s: f64,
@@ -117,7 +117,7 @@ pub struct Busiest {
     pub bits_per_s: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flows {
     pub tcp: u64,
     /// Of those: a SYN was seen, or a FIN or RST.
@@ -131,9 +131,9 @@ pub struct Flows {
     pub top: Vec<Flow>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
-    pub transport: &'static str,
+    pub transport: String,
     pub client: String,
     pub server: String,
     pub packets: u64,
@@ -142,7 +142,7 @@ pub struct Flow {
     pub duration_s: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     pub unread_tail_bytes: u64,
     pub dropped_by_capture: Option<u64>,
@@ -184,7 +184,11 @@ fn one(profiled: &Profiled) -> One {
         disordered_packets: profile.disordered,
         disorder_us_max: profile.disorder_ns as f64 / 1e3,
         untimed_packets: profile.untimed,
-        protocols: profile.protocols.all().map(|(name, sum)| (name, share(sum, profile.total))).into(),
+        protocols: profile
+            .protocols
+            .all()
+            .map(|(name, sum)| (name.to_owned(), share(sum, profile.total)))
+            .into(),
         length_bytes: length,
         length_bins: (0..).step_by(BIN).zip(bins).filter_map(bin).collect(),
         longer_packets: profile.lengths.longer.iter().map(|sum| sum.packets).sum(),
@@ -206,7 +210,8 @@ fn moment(ns: u64) -> Option<String> {
     jiff::Timestamp::from_nanosecond(i128::from(ns)).ok().map(|time| time.to_string())
 }
 
-pub(super) fn pct(part: u64, whole: u64) -> f64 {
+/// Percent; of nothing, none.
+pub fn pct(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 * 100.0 / whole as f64 } else { 0.0 }
 }
 
@@ -285,8 +290,8 @@ fn flow(flow: &profile::Flow) -> Flow {
     };
     Flow {
         transport: match flow.transport {
-            Transport::Tcp => "tcp",
-            Transport::Udp => "udp",
+            Transport::Tcp => "tcp".to_owned(),
+            Transport::Udp => "udp".to_owned(),
         },
         client: end(flow.client),
         server: end(flow.server),

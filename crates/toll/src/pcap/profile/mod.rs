@@ -1,11 +1,9 @@
 //! How do files and streams become profiles? Opens and feeds; counts nothing itself.
 
 pub mod json;
-mod page;
 mod text;
 
-pub use page::page;
-pub use text::text;
+pub use text::{scaled, text};
 
 use crate::digest::{Here, Progress, Pumped, Take, pump};
 use crate::opened::Opened;
@@ -31,11 +29,11 @@ pub struct Profiled {
 }
 
 /// One file or stream that was read.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Input {
     pub name: String,
     /// `pcap`, `pcapng` or `tcpdump`.
-    pub r#type: &'static str,
+    pub r#type: String,
     /// Bytes read, after decompression.
     pub bytes: u64,
 }
@@ -100,7 +98,7 @@ fn add(path: &Path, to: &mut Profiled, progress: &Progress, stop: &AtomicBool) -
     if let Some(dropped) = reader.dropped_by_capture() {
         *to.dropped_by_capture.get_or_insert(0) += dropped;
     }
-    to.inputs.push(Input { name, r#type: type_name(format), bytes });
+    to.inputs.push(Input { name, r#type: type_name(format).to_owned(), bytes });
     Ok(())
 }
 

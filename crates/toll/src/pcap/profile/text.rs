@@ -77,7 +77,7 @@ fn rates(one: &One, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// `12.3M`; with a blank before the unit that follows.
-pub(super) fn scaled(value: f64) -> String {
+pub fn scaled(value: f64) -> String {
     let text = magnitude(value, 1_000.0);
     let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..digits], &text[digits..])
@@ -102,7 +102,7 @@ fn drawn(bytes: &[u64], stretch_s: f64) -> (String, f64) {
 fn protocols(one: &One, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{:<12} {:>15} {:>7} {:>19} {:>7}", "protocol", "packets", "", "bytes", "")?;
     let mut shares: Vec<_> = one.protocols.iter().filter(|(_, share)| share.packets > 0).collect();
-    shares.sort_by_key(|(name, share)| (std::cmp::Reverse(share.packets), **name));
+    shares.sort_by(|(a, more), (b, less)| less.packets.cmp(&more.packets).then_with(|| a.cmp(b)));
     for (name, share) in shares {
         writeln!(
             out,

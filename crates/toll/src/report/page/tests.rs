@@ -13,6 +13,7 @@ fn an_arm(name: &str) -> Arm {
         name: name.into(),
         title: name.into(),
         role: if name == "none" { Role::Baseline } else { Role::Treatment },
+        varied: Vec::new(),
         command: String::new(),
         workload: Workload {
             driver: "toll".into(),
@@ -28,6 +29,7 @@ fn an_arm(name: &str) -> Arm {
             rate_per_s: None,
         },
         artefact: (name != "none").then_some(ArtefactKind::Pcap),
+        in_memory: false,
         against: None,
         judged_by: None,
         curve: None,
@@ -59,7 +61,9 @@ fn a_plan() -> Plan {
         columns: Vec::new(),
         panels: Vec::new(),
         contrasts: Vec::new(),
+        limits: Vec::new(),
         pareto: None,
+        charts: Vec::new(),
         margin_pct: 5.0,
         alpha: 0.05,
         rounds: 6,
@@ -102,6 +106,7 @@ fn a_step(trial: u32, step: Step, mono_us: u64) -> TrialLine {
         runs: None,
         runs_us: None,
         processes: Vec::new(),
+        stages: Vec::new(),
         note: None,
     }
 }

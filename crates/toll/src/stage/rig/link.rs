@@ -6,7 +6,11 @@
 use super::{Kind, ip, key};
 use crate::journal::Undo;
 use crate::stage::Stage;
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::path::Path;
+use toll_capture::Counters;
 use toll_record::RigStep;
 
 pub const KIND: Kind = Kind {
@@ -23,6 +27,47 @@ pub const KIND: Kind = Kind {
 const GIVEN: [&str; 3] = ["link_device", "link_receive", "link_send"];
 /// The device at either end; each end has a namespace of its own.
 const DEVICE: &str = "link0";
+
+/// Where iproute2 keeps the namespaces that it makes.
+const NAMESPACES: &str = "/run/netns";
+
+/// A link that stands.
+#[derive(Debug, Clone)]
+pub struct Link {
+    send: String,
+    receive: String,
+}
+
+/// What both ends of a link have counted so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    pub sender: Counters,
+    pub receiver: Counters,
+}
+
+impl Link {
+    /// # Errors
+    /// A namespace or a device is gone.
+    pub fn counters(&self) -> anyhow::Result<LinkCounters> {
+        let of = |namespace: &str| inside(namespace, || Ok(Counters::of(DEVICE)?));
+        Ok(LinkCounters { sender: of(&self.send)?, receiver: of(&self.receive)? })
+    }
+}
+
+/// Asks from inside a namespace, by a thread that ends there: toll itself stays where it is.
+fn inside<T: Send>(namespace: &str, ask: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    let path = Path::new(NAMESPACES).join(namespace);
+    let enter = || {
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        setns(file, CloneFlags::CLONE_NEWNET)
+            .with_context(|| format!("cannot enter the namespace {namespace}"))?;
+        ask()
+    };
+    std::thread::scope(|scope| match scope.spawn(enter).join() {
+        Ok(answer) => answer,
+        Err(_) => bail!("who looked into the namespace {namespace} did not come back"),
+    })
+}
 
 /// Both ends come up without an address: packets are sent as they are. Removed with its namespaces.
 fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
@@ -50,6 +95,7 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     stage.give("link_device", DEVICE);
     stage.give("link_send", &send);
     stage.give("link_receive", &receive);
+    stage.rig.link = Some(Link { send: send.clone(), receive: receive.clone() });
     let on = if cpu.is_empty() { String::new() } else { format!(", packets received on CPU {cpu}") };
     Ok(format!("link: a veth pair between the namespaces {send} and {receive}{on}"))
 }
@@ -67,4 +113,16 @@ fn receive_on(cpu: &str, namespace: &str) -> anyhow::Result<()> {
     mask.push_str(&",00000000".repeat(number as usize / 32));
     let set = format!("echo {mask} > /sys/class/net/{DEVICE}/queues/rx-0/rps_cpus");
     ip(&["netns", "exec", namespace, "sh", "-c", &set])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_named() {
+        let link = Link { send: "toll-none-send".into(), receive: "toll-none-receive".into() };
+        let said = format!("{:#}", link.counters().unwrap_err());
+        assert!(said.contains("cannot open /run/netns/toll-none-send"), "{said}");
+    }
 }

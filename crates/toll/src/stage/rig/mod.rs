@@ -9,9 +9,11 @@ mod packets;
 mod ssh;
 
 pub use far_end::{FarEnd, link_bits_per_s};
+pub use link::{Link, LinkCounters};
 
 use super::Stage;
 use crate::child;
+use crate::pcap::profile::json::One;
 use crate::plan::no_program;
 use crate::scenario::{Arm, Define};
 use crate::signals;
@@ -82,8 +84,11 @@ impl Need<'_> {
 #[derive(Debug, Default)]
 pub struct Rig {
     pub far_end: Option<FarEnd>,
+    pub link: Option<Link>,
     /// A line for each step that stands.
     pub told: Vec<String>,
+    /// What the captures are made of that arms may send.
+    pub captures: Vec<One>,
     /// Why a step could not be made, by its kind.
     pub missing: BTreeMap<String, String>,
 }

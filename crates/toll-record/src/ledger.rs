@@ -1,0 +1,61 @@
+//! Where were packets counted on their way from a sender to a file, and what was found missing on it?
+
+use serde::{Deserialize, Serialize};
+
+/// One place at which the packets of a trial were counted; stages stand in the order of the way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Stage {
+    /// `sent`, `transmitted`, `received`, `seen`, `captured`, `written`.
+    pub name: String,
+    /// Counted here.
+    pub packets: u64,
+    /// Of those counted at the stage before, so many were lost on the way here, by a counter of its own. Absent: the two
+    /// did not count the same packets, and nothing can be said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+}
+
+/// What a process says that it sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Sent {
+    /// That the kernel took.
+    pub packets: u64,
+    /// Of whole frames.
+    pub bytes: u64,
+    /// Times that a packet was refused and offered again.
+    pub again: u64,
+    /// Megabits a second of frames, by the sender's own clock.
+    pub mbps: f64,
+}
+
+/// The stages of all trials of an arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Ledger {
+    pub trials: u32,
+    /// Of these, so many were counted from the sender to the file without a gap.
+    pub whole: u32,
+    /// And in so many every packet that is missing at a stage is one that a counter says was lost there.
+    pub adds_up: u32,
+    pub stages: Vec<LedgerStage>,
+}
+
+/// One stage over all trials of an arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct LedgerStage {
+    pub name: String,
+    /// All trials together.
+    pub packets: u64,
+    /// Those of the stage before less those of this one; absent for the first, and where the two did not count the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<u64>,
+    /// So many of them by a counter of its own: where it says less, something took packets that nobody counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_counted: Option<u64>,
+    /// Mean over trials of `lost` as a share of what was counted at the first stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_pct: Option<f64>,
+}

@@ -1,0 +1,153 @@
+//! On what were runs made, as far as it bears on what they found, and what tells them apart?
+//!
+//! Reads what the runs wrote down of host, server, tools, rig and commands. Judges nothing.
+
+use std::collections::BTreeSet;
+use toll_record::{Arm, Host, Plan, RunResult};
+
+/// One of several runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Made<'a> {
+    pub plan: &'a Plan,
+    pub result: &'a RunResult,
+}
+
+/// What its version belongs to, and the programs whose captures it makes.
+const LIBRARIES: [(&str, [&str; 2]); 1] = [("libpcap", ["tcpdump", "dumpcap"])];
+/// Commands that differ in more ways than this are not all told.
+const MOST_WORDS: usize = 3;
+
+/// For each run what (`kernel`), and which; all have the same whats in the same order. Left out is what no run knows.
+pub fn facts(runs: &[Made]) -> Vec<Vec<(String, String)>> {
+    let mut columns: Vec<(String, Vec<String>)> = vec![
+        ("system".into(), each(runs, |run| run.result.host.os.clone())),
+        ("kernel".into(), each(runs, |run| run.result.host.kernel.clone())),
+        ("server".into(), each(runs, server)),
+    ];
+    for tool in tools(runs) {
+        let version = |run: &Made| version(&run.result.host, &tool).unwrap_or_default();
+        columns.push((tool.clone(), each(runs, version)));
+    }
+    columns.push(("commands".into(), own_words(runs)));
+    columns.push(("rig".into(), each(runs, rig)));
+    columns.push(("CPU".into(), each(runs, |run| cpu(&run.result.host))));
+    columns.push(("memory".into(), each(runs, |run| memory(&run.result.host))));
+    columns.retain(|(_, values)| values.iter().any(|value| !value.is_empty()));
+    let of_run =
+        |run: usize| columns.iter().map(|(what, values)| (what.clone(), values[run].clone())).collect();
+    (0..runs.len()).map(of_run).collect()
+}
+
+/// Which of these facts the runs differ in; the host where only its label says so.
+pub fn differ_in(runs: &[Made], facts: &[Vec<(String, String)>]) -> Vec<String> {
+    let Some((first, others)) = facts.split_first() else { return Vec::new() };
+    let differs = |at: &usize| others.iter().any(|other| other[*at].1 != first[*at].1);
+    let found: Vec<String> = (0..first.len()).filter(differs).map(|at| first[at].0.clone()).collect();
+    let labels: BTreeSet<&String> = runs.iter().map(|run| &run.result.host.label).collect();
+    if found.is_empty() && labels.len() > 1 { vec!["host".to_owned()] } else { found }
+}
+
+fn each(runs: &[Made], of: impl Fn(&Made) -> String) -> Vec<String> {
+    runs.iter().map(of).collect()
+}
+
+fn cpu(host: &Host) -> String {
+    match (host.cpus, host.cpu_model.as_str()) {
+        (0, _) => String::new(),
+        (cpus, "") => format!("{cpus} ({})", host.arch),
+        (cpus, model) => format!("{cpus} x {model} ({})", host.arch),
+    }
+}
+
+fn memory(host: &Host) -> String {
+    match host.memory_bytes {
+        0 => String::new(),
+        bytes => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+fn server(run: &Made) -> String {
+    run.result.server.as_ref().map_or_else(String::new, |s| format!("{} {}", s.flavour, s.version))
+}
+
+/// Steps of the rig with what was chosen for them.
+fn rig(run: &Made) -> String {
+    let step = |step: &toll_record::RigStep| {
+        let chosen = step.keys.iter().filter(|(_, value)| !value.is_empty());
+        let keys: Vec<String> = chosen.map(|(key, value)| format!("{key} {value}")).collect();
+        if keys.is_empty() { step.kind.clone() } else { format!("{} ({})", step.kind, keys.join(", ")) }
+    };
+    run.plan.setup.rig.iter().map(step).collect::<Vec<_>>().join("; ")
+}
+
+/// Programs that arms start and a version is known of, and the libraries that they capture with.
+fn tools(runs: &[Made]) -> Vec<String> {
+    let started: BTreeSet<String> =
+        runs.iter().flat_map(|run| run.plan.arms.iter().flat_map(words)).collect();
+    let starts = |name: &str| started.iter().any(|word| word.rsplit('/').next() == Some(name));
+    let is_used = |name: &str| {
+        let library = LIBRARIES.iter().find(|(library, _)| *library == name);
+        library.map_or_else(|| starts(name), |(_, programs)| programs.iter().any(|program| starts(program)))
+    };
+    let mut found: Vec<String> = Vec::new();
+    for tool in runs.iter().flat_map(|run| &run.result.host.tools) {
+        if tool.version.is_some() && !found.contains(&tool.name) && is_used(&tool.name) {
+            found.push(tool.name.clone());
+        }
+    }
+    found
+}
+
+fn version(host: &Host, tool: &str) -> Option<String> {
+    let of_tool = host.tools.iter().find(|known| known.name == tool);
+    let version = of_tool?.version.clone()?;
+    // `tcpdump version 4.99.3` stands below `tcpdump`.
+    let bare = version.strip_prefix(tool).map(str::trim_start);
+    let bare = bare.map(|rest| rest.strip_prefix("version").map_or(rest, str::trim_start));
+    Some(bare.filter(|rest| !rest.is_empty()).map_or_else(|| version.clone(), str::to_owned))
+}
+
+/// Words of all commands of an arm as the plan has them: what differs from trial to trial is still open.
+fn words(arm: &Arm) -> impl Iterator<Item = String> + '_ {
+    arm.treatment.processes.iter().flat_map(|process| process.stages.iter().flatten().cloned())
+}
+
+/// What arms of the same name say in one run and not in all: `-B 65536`.
+fn own_words(runs: &[Made]) -> Vec<String> {
+    let mut told: Vec<Vec<String>> = vec![Vec::new(); runs.len()];
+    let Some((first, others)) = runs.split_first() else { return Vec::new() };
+    for arm in &first.plan.arms {
+        let same = |run: &Made| run.plan.arms.iter().find(|other| other.name == arm.name).map(words_of);
+        let Some(mut of_runs) = others.iter().map(same).collect::<Option<Vec<_>>>() else { continue };
+        of_runs.insert(0, words_of(arm));
+        let shared = |word: &String| of_runs.iter().all(|words| words.contains(word));
+        for (words, told) in of_runs.iter().zip(&mut told) {
+            let own = own(words, shared);
+            if !own.is_empty() && !told.contains(&own) {
+                told.push(own);
+            }
+        }
+    }
+    let text = |own: Vec<String>| {
+        let more = if own.len() > MOST_WORDS { ", ..." } else { "" };
+        own.into_iter().take(MOST_WORDS).collect::<Vec<_>>().join(", ") + more
+    };
+    told.into_iter().map(text).collect()
+}
+
+fn words_of(arm: &Arm) -> Vec<String> {
+    words(arm).collect()
+}
+
+/// The words that are not shared, each with the option that it belongs to.
+fn own(words: &[String], shared: impl Fn(&String) -> bool) -> String {
+    let mut own: Vec<&str> = Vec::new();
+    for (at, word) in words.iter().enumerate().filter(|(_, word)| !shared(word)) {
+        let before = at.checked_sub(1).map(|before| &words[before]);
+        if let Some(option) = before.filter(|before| before.starts_with('-') && shared(before)) {
+            own.push(option);
+        }
+        own.push(word);
+    }
+    own.join(" ")
+}

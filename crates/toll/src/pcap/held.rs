@@ -1,0 +1,66 @@
+//! How many packets does a capture hold, of how many bytes, and over which time?
+
+use super::source::Source;
+use crate::digest::Progress;
+use anyhow::bail;
+use std::path::PathBuf;
+use toll_record::Held;
+
+/// All files of one capture together, in the order of its packets.
+///
+/// # Errors
+/// A file is no capture, or is damaged; one that ends within a record is counted up to there.
+pub fn held(files: &[PathBuf]) -> anyhow::Result<Held> {
+    let mut held = Held::default();
+    let mut first_ns = None;
+    for file in files {
+        let mut source = Source::open(file, &Progress::none())?;
+        while let Some(time_ns) = source.advance()? {
+            source.take(|frame| {
+                let first_ns = *first_ns.get_or_insert(time_ns);
+                held.packets += 1;
+                held.last_bytes = u64::from(frame.wire_len);
+                held.bytes += held.last_bytes;
+                held.span_us = held.span_us.max(time_ns.saturating_sub(first_ns) / 1_000);
+                Ok(())
+            })?;
+        }
+        if let Some(damage) = source.damage {
+            bail!("{damage}");
+        }
+    }
+    Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_wire::pcap::{Frame, Link, write};
+
+    #[test]
+    fn packets_count_with_their_length_on_the_wire_and_a_cut_record_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut bytes = write::pcap_header(1).to_vec();
+        for (at_us, wire_len) in [(5_u64, 60), (9, 1514), (2_005, 99)] {
+            let frame = Frame {
+                time_ns: 1_700_000_000_000_000_000 + at_us * 1_000,
+                link: Link::Ethernet,
+                wire_len,
+                bytes: &[7; 40],
+            };
+            write::pcap_record(&mut bytes, &frame).unwrap();
+        }
+        let put = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let whole = put("whole.pcap", &bytes);
+        let expected = Held { packets: 3, bytes: 1_673, last_bytes: 99, span_us: 2_000 };
+        assert_eq!(held(&[whole]).unwrap(), expected);
+        let cut = put("cut.pcap", &bytes[..bytes.len() - 1]);
+        assert_eq!(held(&[cut]).unwrap().packets, 2);
+        assert!(held(&[put("text", b"no capture at all")]).is_err());
+        assert_eq!(held(&[]).unwrap(), Held::default());
+    }
+}
