@@ -17,6 +17,7 @@ mod doubt;
 mod enough;
 mod ledger;
 mod limits;
+mod losses;
 mod outcomes;
 mod own_end;
 mod pareto;
@@ -154,6 +155,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     result.charts.extend(doses::charts(&result.doses));
     result.charts.extend(contrasts::chart(&result.contrasts));
     result.charts.extend(pauses::chart(&result.pauses, crate::figures::pause));
+    result.charts.extend(losses::chart(recorded, &trials.windows));
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result
