@@ -22,6 +22,7 @@ pub mod sockets;
 
 pub use account::{Account, WindowError};
 pub use block::{Captured, Damaged, Link};
+pub use clock::now_ns;
 pub use device::{Counters, Device, DeviceError};
 pub use disk::{DiskFile, Way};
 pub use filter::{Answers, Filter, MOST_PORTS, TooManyPorts, WHOLE};

@@ -30,6 +30,16 @@ pub struct Sent {
     pub mbps: f64,
 }
 
+/// When packets were sent that did not come, in stretches of one length from the first one on that came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Losses {
+    pub bin_us: u64,
+    /// In each stretch, and how many of them are lost; those after the last that came are in neither.
+    pub sent: Vec<u64>,
+    pub lost: Vec<u64>,
+}
+
 /// The stages of all trials of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]

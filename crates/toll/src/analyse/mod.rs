@@ -13,6 +13,7 @@ mod compare;
 mod contrasts;
 mod course;
 mod coverage;
+mod dated;
 mod doses;
 mod doubt;
 mod enough;
@@ -165,6 +166,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     result.charts.extend(doses::charts(&result.doses));
     result.charts.extend(contrasts::chart(&result.contrasts));
     result.charts.extend(pauses::chart(&result.pauses, crate::figures::pause));
+    result.charts.extend(dated::chart(recorded, &trials.windows));
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result
