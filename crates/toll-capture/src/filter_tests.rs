@@ -163,7 +163,7 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
     let flags =
         prop_oneof![Just(0x10u8), Just(0x18), Just(0x02), Just(0x12), Just(0x11), Just(0x04), any::<u8>()];
     let first = prop_oneof![Just(0u8), Just(0xff), Just(0xfe), Just(3), any::<u8>()];
-    let payload = (0usize..700, any::<u8>(), 0u8..3, first);
+    let payload = (prop_oneof![Just(0usize), 0usize..700], any::<u8>(), 0u8..3, first);
     let shape = (any::<bool>(), 5u8..=15, 5u8..=15, 0u8..4, any::<u16>(), 0usize..8);
     (ports.clone(), ports, flags, payload, shape).prop_map(
         |(source, destination, flags, (length, filler, sequence, first), shape)| {
