@@ -234,6 +234,38 @@ fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
 }
 
 #[test]
+fn mysql_is_heard_as_mariadb_is_in_the_clear_and_inside_tls() {
+    let Some(_alone) = alone() else { return };
+    let Some(server) = TestServer::mysql(&[]) else { return };
+    server.root().exec_drop("CREATE USER guest@'%' IDENTIFIED WITH mysql_native_password BY 'p'").unwrap();
+    let guest = |target| as_user(target, "guest", "p");
+    let targets =
+        [guest(server.unix()), guest(server.tcp()), Target { tls: Tls::Required, ..guest(server.tcp()) }];
+    let mut before = Connection::connect(&targets[2]).unwrap();
+    let watch = Watch::begin(&Options::of(pid_of(&server.socket())));
+    before.exec_drop("SELECT 'begun before'").unwrap();
+    let large = format!("SELECT LENGTH('{}')", "0123456789".repeat(20_000));
+    for (way, target) in targets.iter().enumerate() {
+        for visit in 0..20 {
+            let mut connection = Connection::connect(target).unwrap();
+            connection.exec_drop(&format!("SELECT 'way {way} visit {visit}'")).unwrap();
+            connection.prepare("SELECT ? + 1").unwrap();
+            assert_eq!(connection.query(&large).unwrap().scalar(), Some("200000"));
+        }
+    }
+    watch.until(60, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
+    let watched = watch.end();
+    for (way, visit) in (0..3).flat_map(|way| (0..20).map(move |visit| (way, visit))) {
+        let seen = watched.only(&format!("SELECT 'way {way} visit {visit}'"));
+        let host = if way == 0 { "" } else { "127.0.0.1" };
+        assert_eq!((seen.user.as_str(), seen.host.as_str(), seen.timed), ("guest", host, true), "{way}");
+    }
+    assert_eq!((watched.count(&large), watched.count("SELECT ? + 1")), (60, 60));
+    assert_eq!(watched.count("SELECT 'begun before'"), 1);
+    whole(&watched);
+}
+
+#[test]
 fn when_the_server_ends_the_tap_does_and_what_was_said_is_there() {
     let Some(_alone) = alone() else { return };
     let Some(mut server) = TestServer::mariadb(&[]) else { return };

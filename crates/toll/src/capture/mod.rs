@@ -12,7 +12,7 @@ mod ledger;
 pub mod output;
 mod packets;
 pub mod printing;
-pub mod sockets;
+mod sockets;
 pub mod tap;
 
 use crate::clock;
@@ -28,6 +28,7 @@ use output::Output;
 use packets::{Packets, Statistics};
 use printing::How;
 use signal_hook::consts::SIGUSR1;
+use sockets::{SocketOptions, Sockets};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,9 @@ use toll_wire::decoder::Config;
 const CHUNK: usize = 1 << 20;
 /// Chunks that may wait for a writer that is held up: as much again as the ring, by default.
 const QUEUE: usize = 64;
+/// Kept of one call: what a digest keeps of a statement, and of an answer its kind, error and affected rows.
+const WHOLE_CALL: usize = 1 << 20;
+const HEAD_OF_ANSWER: u32 = 128;
 /// Packets and beats: ten times a second at least.
 const WAIT: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
@@ -116,17 +120,19 @@ pub fn capture(options: &Options) -> anyhow::Result<()> {
 }
 
 fn refuse_what_is_not_here(options: &Options) -> anyhow::Result<()> {
-    let asked = [
-        ("--server-pid", options.server_pid.is_some()),
-        ("--key", options.key.is_some()),
-        ("--metrics", options.metrics.is_some()),
-    ];
+    if options.source == Source::Sockets && matches!(options.goal, Goal::Packets(_)) {
+        bail!(
+            "a file of packets takes packets, and --tap sockets sees none: write --queries FILE or --digest"
+        );
+    }
+    let asked = [("--key", options.key.is_some()), ("--metrics", options.metrics.is_some())];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
         Some((option, _)) => bail!("this toll has no {option}"),
         None => Ok(()),
     }
 }
 
+/// The tap, and for a file of packets the number of what their first header is.
 fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
     match options.source {
         Source::Packets => {
@@ -136,7 +142,17 @@ fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
             let link_number = tap.link_number();
             Ok((Box::new(tap), link_number))
         }
-        Source::Sockets => bail!("this toll has no --tap sockets"),
+        Source::Sockets => {
+            let tap = Sockets::open(&SocketOptions {
+                pid: options.server_pid,
+                ports: options.ports.clone(),
+                keep_client: WHOLE_CALL,
+                keep_server: options.snap_server.unwrap_or(HEAD_OF_ANSWER) as usize,
+                buffer_bytes: options.buffer_bytes,
+            })?;
+            tell!("toll: {}", tap.describe());
+            Ok((Box::new(tap), 0))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::clock::wall_us;
 use crate::server::Local;
 use anyhow::{Context, anyhow, bail};
 use std::time::Duration;
-use toll_capture::sockets::{Options, Record, SocketTap, What};
+use toll_capture::sockets::{Options, Record, SocketTap, TapError, What};
 use toll_wire::decoder::{Said, Spoken};
 
 /// What to do where sockets cannot be looked at.
@@ -59,7 +59,7 @@ impl Sockets {
             buffer_bytes: options.buffer_bytes,
             ..Options::of(server)
         })
-        .map_err(|error| anyhow!("{error}; or {WAY_OUT}"))
+        .map_err(in_words)
         .context("cannot look at the server's sockets")?;
         let lost = Lost { looked_ns: wall_us() * 1_000, ..Lost::default() };
         Ok(Self { tap, server, lost })
@@ -117,6 +117,14 @@ impl Tap for Sockets {
     }
 }
 
+/// With the way out, where another server or port would be none.
+fn in_words(error: TapError) -> anyhow::Error {
+    match error {
+        TapError::NoProcess(_) | TapError::DoesNotListen { .. } | TapError::Ended { .. } => error.into(),
+        error => anyhow!("{error}; or {WAY_OUT}"),
+    }
+}
+
 fn spoken<'a>(record: &Record<'a>) -> Spoken<'a> {
     Spoken {
         time_ns: record.time_ns,
@@ -133,16 +141,24 @@ fn spoken<'a>(record: &Record<'a>) -> Spoken<'a> {
     }
 }
 
-/// Servers of this host: process, and where its data are as it says itself.
+/// Servers of this host: process, and by what they are told apart.
 fn servers() -> Vec<(u32, String)> {
     let pid = |server: &Local| u32::try_from(server.process.pid).ok();
     Local::all().filter_map(|server| Some((pid(&server)?, command_line(pid(&server)?)))).collect()
 }
 
 fn command_line(pid: u32) -> String {
-    let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty());
-    words.map(String::from_utf8_lossy).take(4).collect::<Vec<_>>().join(" ")
+    in_short(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default())
+}
+
+/// The program, and where it listens and keeps its data.
+fn in_short(command_line: &[u8]) -> String {
+    let words = command_line.split(|&byte| byte == 0).map(String::from_utf8_lossy).enumerate();
+    let tells = |word: &str| {
+        ["--port=", "--socket=", "--datadir=", "--defaults-"].iter().any(|o| word.starts_with(o))
+    };
+    let words = words.filter(|(number, word)| *number == 0 || tells(word)).map(|(_, word)| word);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn only_server(servers: &[(u32, String)]) -> anyhow::Result<u32> {
@@ -211,15 +227,22 @@ mod tests {
     }
 
     #[test]
+    fn servers_are_told_apart_by_where_they_listen_and_keep_their_data() {
+        let words =
+            b"/usr/sbin/mariadbd\0--no-defaults\0--port=3307\0--socket=/run/b.sock\0--datadir=/srv/b\0";
+        assert_eq!(in_short(words), "/usr/sbin/mariadbd --port=3307 --socket=/run/b.sock --datadir=/srv/b");
+        assert_eq!(in_short(b""), "");
+    }
+
+    #[test]
     fn where_sockets_cannot_be_looked_at_packets_are_the_way_out() {
-        let options = SocketOptions {
-            pid: Some(u32::MAX - 1),
-            ports: Vec::new(),
-            keep_client: 1,
-            keep_server: 1,
-            buffer_bytes: 1,
-        };
+        let no_ring =
+            in_words(TapError::NotHere("this kernel has no ring for programs: Linux 5.8 brought it".into()));
+        assert!(no_ring.to_string().ends_with("Linux 5.8 brought it; or collect packets instead (--tap packets), which needs cap_net_raw alone and sees TCP alone"), "{no_ring}");
+        // Not so where another process was meant.
+        let (pid, ports) = (Some(u32::MAX - 1), Vec::new());
+        let options = SocketOptions { pid, ports, keep_client: 1, keep_server: 1, buffer_bytes: 1 };
         let error = format!("{:#}", Sockets::open(&options).unwrap_err());
-        assert!(error.contains("there is no process") && error.contains("--tap packets"), "{error}");
+        assert!(error.contains("there is no process") && !error.contains("--tap packets"), "{error}");
     }
 }

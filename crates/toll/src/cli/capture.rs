@@ -30,8 +30,8 @@ pub struct Capture {
     /// Network device; any: all of them, which costs more on loopback than lo does
     #[arg(short = 'i', long, value_name = "DEVICE", default_value = "lo")]
     device: String,
-    /// Ports of servers
-    #[arg(long, value_name = "PORT", value_delimiter = ',', default_value = "3306")]
+    /// Ports of servers [default: 3306; with --tap sockets all on which queries come in]
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// What to listen to
@@ -147,10 +147,14 @@ fn options(arguments: Capture) -> Options {
         Capture { stream: Some(ref to), .. } => Goal::Stream(to.clone()),
         _ => Goal::Digest,
     };
+    let ports = match (arguments.tap, arguments.port) {
+        (Source::Packets, ports) if ports.is_empty() => vec![3306],
+        (_, ports) => ports,
+    };
     Options {
         source: arguments.tap,
         device: arguments.device,
-        ports: arguments.port,
+        ports,
         server_pid: arguments.server_pid,
         goal,
         snap_server: arguments.snap_server,
