@@ -4,7 +4,8 @@
 //! (Horvitz and Thompson, 1952). What clients asked is counted on all connections, in packets, whether they are kept or not:
 //! by how far the same sum over the packets kept misses those, the sum is corrected (the ratio estimator; Cochran,
 //! Sampling Techniques, chapter 6). The variance is the sum over connections of e^2 (1 - p) / p^2, with e what a connection has
-//! beyond what its commands let expect. Where the share changed during a connection, the roots of its parts' terms are
+//! beyond what its commands let expect; beside it, at each change of the share, a command under way on each connection is
+//! asked before it and ends after it, and counts with the wrong one of the two. Where the share changed during a connection, the roots of its parts' terms are
 //! added before they are squared, as if the parts were wholly dependent: too wide rather than too narrow.
 
 use std::collections::HashMap;
@@ -51,6 +52,8 @@ pub struct Sampled {
     asked_all: f64,
     /// As those kept would let expect.
     asked_expected: f64,
+    /// Over the changes of the share: squares of by how much that changed what an event counts.
+    changes: f64,
     queries: Sum,
     query_ns: Sum,
     commands: Sum,
@@ -126,6 +129,7 @@ impl Default for Sampled {
             asked: None,
             asked_all: 0.0,
             asked_expected: 0.0,
+            changes: 0.0,
             queries: Sum::default(),
             query_ns: Sum::default(),
             commands: Sum::default(),
@@ -191,7 +195,8 @@ impl Sampled {
             self.asked = Some(now);
         }
         // Nothing is drawn with probability 0: whoever says so says it of a time without events.
-        self.kept = share.kept.clamp(1e-9, 1.0);
+        let before = std::mem::replace(&mut self.kept, share.kept.clamp(1e-9, 1.0));
+        self.changes += (1.0 / self.kept - 1.0 / before).powi(2);
         self.share_least = self.share_least.min(self.kept);
     }
 
@@ -225,6 +230,7 @@ impl Sampled {
         self.share_least = self.share_least.min(other.share_least);
         self.asked_all += other.asked_all;
         self.asked_expected += other.asked_expected;
+        self.changes += other.changes;
         self.connections += other.connections;
         self.queries.merge(&other.queries);
         self.query_ns.merge(&other.query_ns);
@@ -264,7 +270,8 @@ impl Sampled {
             correction = self.asked_all / self.asked_expected;
             let each = sum.drawn / self.commands.drawn;
             let beyond = sum.squares - 2.0 * each * sum.products + each * each * self.commands.squares;
-            variance = correction * correction * beyond.max(0.0);
+            let under_way = (self.connections as f64 * each).powi(2) * self.changes;
+            variance = correction * correction * (beyond.max(0.0) + under_way);
         }
         let total = sum.whole + correction * sum.drawn;
         let df = self.connections.saturating_sub(1).min(DF_MAX) as u32;
