@@ -151,7 +151,7 @@ export type ArtefactColumn = "bytes" | "packets" | "queries-share" | "dropped-sh
 /**
  * What kind of thing a treatment leaves behind; decides how it is counted.
  */
-export type ArtefactKind = "pcap" | "tcpdump-text" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory" | "unknown";
+export type ArtefactKind = "pcap" | "tcpdump-text" | "queries" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory" | "unknown";
 
 /**
  * Means over the arm's trials; counts are sums.

@@ -399,6 +399,8 @@ pub enum Role {
 pub enum ArtefactKind {
     Pcap,
     TcpdumpText,
+    /// Query events, decoded as they were captured.
+    Queries,
     SlowLog,
     GeneralLog,
     AuditLog,

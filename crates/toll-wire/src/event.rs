@@ -6,6 +6,30 @@
 /// Receives events as they are completed. Returning is the only back-pressure there is.
 pub trait Sink {
     fn event(&mut self, event: &Event<'_>);
+
+    /// From now on events are those of a share of the connections. Until something is told they are of all.
+    fn share(&mut self, _share: &Share) {}
+}
+
+/// What share of the connections is looked at: drawn by chance, each as a whole.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// Since when, Unix ns.
+    pub time_ns: u64,
+    /// 1: all of them.
+    pub kept: f64,
+    /// `None`: only the share is known.
+    pub asked: Option<Asked>,
+}
+
+/// Packets (or calls) in which clients asked for something while not all connections were looked at, since the
+/// capture began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// Of all connections.
+    pub all: u64,
+    /// Of those that were looked at.
+    pub kept: u64,
 }
 
 /// One command that a client sent and (where it was seen) the server answered.

@@ -17,7 +17,7 @@ pub struct Row {
     pub counted: Counted,
     /// pt-query-digest's `--type` for it; `tcpdump` reads a capture through tcpdump.
     pub pt_type: Option<&'static str>,
-    /// Holds packets: of a session under TLS no query can be read from it.
+    /// Holds packets, or what was decoded of them: of a session under TLS no query can be read from it.
     pub is_of_the_wire: bool,
 }
 
@@ -70,7 +70,7 @@ const FILE: Row = Row {
 const LOG: Row = Row { extension: "log", writer: Writer::Server, ..FILE };
 
 /// Every kind.
-pub const TABLE: [Row; 9] = [
+pub const TABLE: [Row; 10] = [
     Row {
         kind: ArtefactKind::Pcap,
         extension: "pcap",
@@ -86,6 +86,14 @@ pub const TABLE: [Row; 9] = [
         found: Found::ByTime,
         counted: Counted::Digest(Type::Tcpdump),
         pt_type: Some("tcpdump"),
+        is_of_the_wire: true,
+        ..FILE
+    },
+    Row {
+        kind: ArtefactKind::Queries,
+        extension: "queries",
+        found: Found::ByTime,
+        counted: Counted::Digest(Type::Queries),
         is_of_the_wire: true,
         ..FILE
     },
@@ -130,7 +138,7 @@ mod tests {
             assert_eq!(TABLE.iter().position(|other| other.kind == row.kind), Some(i), "{:?}", row.kind);
         }
         // As the format names them.
-        let kinds = "pcap tcpdump-text slow-log general-log audit-log lines server bytes directory";
+        let kinds = "pcap tcpdump-text queries slow-log general-log audit-log lines server bytes directory";
         for kind in kinds.split_whitespace() {
             let kind: ArtefactKind = serde_json::from_value(kind.into()).unwrap();
             assert_eq!(of(kind).kind, kind);

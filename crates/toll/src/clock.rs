@@ -18,6 +18,11 @@ pub fn cpu_of_thread_us() -> u64 {
     micros(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// What all threads of this process have used of the CPU, user and system, in microseconds.
+pub fn cpu_of_process_us() -> u64 {
+    micros(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// Sleeps until a moment of [`mono_us`]; returns at once if it has passed.
 pub fn sleep_until(moment_us: u64) {
     let now = mono_us();

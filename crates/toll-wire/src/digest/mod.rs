@@ -5,7 +5,6 @@ mod attribute;
 mod class;
 mod fold;
 mod group;
-mod hash;
 mod histogram;
 mod measure;
 mod names;
@@ -21,10 +20,10 @@ pub use names::Names;
 pub use rank::{Aggregate, Limit, Rank, RankError};
 
 use crate::event::{CommandKind, Event, Sink};
+use crate::text_hash::TextMap;
 use attribute::Others;
 use class::Seen;
 use group::Keys;
-use hash::TextMap;
 use names::Table;
 use recent::Recent;
 

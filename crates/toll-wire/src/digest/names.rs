@@ -1,6 +1,6 @@
 //! Who and where: users, hosts and schemas as small numbers. Bounded; names beyond are one.
 
-use super::hash::TextMap;
+use crate::text_hash::TextMap;
 
 /// Names kept in all.
 const NAMES_MAX: usize = 65_536;

@@ -69,6 +69,27 @@ pub struct Addressed<'a> {
     pub segment: Segment<'a>,
 }
 
+impl Addressed<'_> {
+    /// A number that both directions of a connection share, evenly spread; other seeds spread it otherwise.
+    #[inline]
+    pub fn connection(&self, seed: u64) -> u64 {
+        let end = |address: Address, port: u16| {
+            spread(spread(address.high ^ seed) ^ address.low ^ u64::from(port) << 48)
+        };
+        let ends = (end(self.source, self.source_port), end(self.destination, self.destination_port));
+        spread(ends.0.wrapping_add(ends.1))
+    }
+}
+
+/// Numbers that differ in a bit become numbers that differ in half of theirs (the last step of SplitMix64,
+/// Steele, Lea and Flood, OOPSLA 2014).
+#[inline]
+pub fn spread(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
 pub const FIN: u8 = 0x01;
 pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;

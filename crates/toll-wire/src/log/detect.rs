@@ -3,11 +3,14 @@
 use super::slow::is_server_header;
 use super::time::written;
 use crate::pcap::Format;
+use crate::queries;
 
 /// What a file is written as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Capture(Format),
+    /// Query events, as [`queries`] writes them.
+    Queries,
     SlowLog,
     GeneralLog,
     AuditLog,
@@ -20,6 +23,7 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     match head {
         [0x1f, 0x8b, ..] => return Some(Kind::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => return Some(Kind::Zstd),
+        _ if head.starts_with(&queries::MAGIC) => return Some(Kind::Queries),
         _ => {}
     }
     if let Some(format) = Format::detect(head) {

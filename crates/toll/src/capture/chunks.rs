@@ -35,6 +35,11 @@ pub trait Destination: Send {
     /// Items that got lost here: on the disk, in the network.
     fn lost(&self) -> (u64, u64);
 
+    /// Bytes that came of those it took, where that is another number.
+    fn bytes_out(&self) -> Option<u64> {
+        None
+    }
+
     /// Everything is out. `tail`: what the last file (or the stream) ends with.
     ///
     /// # Errors
@@ -345,9 +350,7 @@ fn write(
             Message::Chunk(chunk) => chunk,
             Message::End(tail) => {
                 match destination.finish(&tail) {
-                    Ok(()) => {
-                        shared.bytes.fetch_add(tail.len() as u64, Ordering::AcqRel);
-                    }
+                    Ok(()) => tell_bytes(destination, tail.len(), shared),
                     Err(error) => shared.fail(error),
                 }
                 date(tell_losses(destination, shared), first_ns, last_ns);
@@ -359,12 +362,20 @@ fn write(
             shared.fail(error);
         }
         if date(tell_losses(destination, shared), first_ns, last_ns) < chunk.items {
-            shared.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::AcqRel);
+            tell_bytes(destination, chunk.bytes.len(), shared);
         }
         shared.items.fetch_add(chunk.items, Ordering::AcqRel);
         shared.dealt_with.fetch_add(1, Ordering::AcqRel);
         chunk.clear();
         let _ = give_back.try_send(chunk);
+    }
+}
+
+/// So many bytes more were taken.
+fn tell_bytes(destination: &dyn Destination, taken: usize, shared: &Shared) {
+    match destination.bytes_out() {
+        Some(bytes) => shared.bytes.store(bytes, Ordering::Release),
+        None => _ = shared.bytes.fetch_add(taken as u64, Ordering::AcqRel),
     }
 }
 

@@ -101,7 +101,7 @@ impl Ledger {
         );
         let mut more = Vec::new();
         if let Some(queries) = self.queries {
-            more.push(counted(queries, "command"));
+            more.push(counted(queries, "statement"));
         }
         let (written, elapsed) = (self.bytes_written as f64, self.elapsed_s);
         more.push(format!("{} MB written in {}", figures::megabytes(written), figures::duration_s(elapsed)));
@@ -175,7 +175,7 @@ mod tests {
         let seen = Seen { passed: 10, taken: 10, lost_kernel: 0 };
         let account = Account { items: 10, queries: Some(1), ..Account::default() };
         let text = Ledger::new(&seen, &account, None, "packet", 1.0, true).text();
-        let expected = "10 packets captured, 10 packets received by filter, 0 packets dropped by kernel; 1 command, \
+        let expected = "10 packets captured, 10 packets received by filter, 0 packets dropped by kernel; 1 statement, \
                         0.00 MB written in 1 s, nothing lost";
         assert_eq!(text, expected);
         let one = Ledger::new(&Seen { passed: 1, ..seen }, &account, None, "packet", 1.0, true).text();

@@ -3,12 +3,15 @@
 //! A tap (packets, or the server's sockets) hands what it sees to an output, which hands bytes on in chunks to a
 //! thread that writes them. Never measures what that costs: arms of scenarios do.
 
+pub mod budget;
 pub mod chunks;
+pub mod decoded;
 mod device;
 pub mod files;
 mod ledger;
 pub mod output;
 mod packets;
+pub mod printing;
 mod sockets;
 pub mod tap;
 
@@ -16,11 +19,14 @@ use crate::clock;
 use crate::say::{show, tell};
 use crate::signals;
 use anyhow::{Context, bail};
+use budget::Budgeted;
 use chunks::Chunks;
+use decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
 use files::{Asked, Files, Rotate};
 use ledger::Ledger;
 use output::Output;
 use packets::{Packets, Statistics};
+use printing::How;
 use signal_hook::consts::SIGUSR1;
 use sockets::{SocketOptions, Sockets};
 use std::path::{Path, PathBuf};
@@ -29,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tap::{Seen, Tap};
 use toll_capture::{Answers, Filter, WHOLE, give_up_rights};
+use toll_wire::decoder::Config;
 
 /// Bytes that are handed to the writer at once: enough that calls and seeks no longer count.
 const CHUNK: usize = 1 << 20;
@@ -96,7 +103,11 @@ pub fn capture(options: &Options) -> anyhow::Result<()> {
     refuse_what_is_not_here(options)?;
     let (mut tap, link_number) = open_tap(options)?;
     give_up_rights(options.user.as_deref())?;
-    let mut output = open_output(options, link_number)?;
+    let output = open_output(options, link_number)?;
+    let mut output = match options.cpu_share {
+        Some(share) => Box::new(Budgeted::new(output, share, &options.ports)),
+        None => output,
+    };
     let asked = Signals::listen()?;
     tell!("toll: listening on {}", listening(options));
     let begun = Instant::now();
@@ -114,12 +125,7 @@ fn refuse_what_is_not_here(options: &Options) -> anyhow::Result<()> {
             "a file of packets takes packets, and --tap sockets sees none: write --queries FILE or --digest"
         );
     }
-    let asked = [
-        ("--budget", options.cpu_share.is_some()),
-        ("--every", options.every.is_some()),
-        ("--key", options.key.is_some()),
-        ("--metrics", options.metrics.is_some()),
-    ];
+    let asked = [("--key", options.key.is_some()), ("--metrics", options.metrics.is_some())];
     match asked.iter().find(|(_, is_asked)| *is_asked) {
         Some((option, _)) => bail!("this toll has no {option}"),
         None => Ok(()),
@@ -160,8 +166,22 @@ fn open_output(options: &Options, link_number: u16) -> anyhow::Result<Box<dyn Ou
             let chunks = Chunks::start(Box::new(files), &header, CHUNK, QUEUE)?;
             Ok(Box::new(Packets::new(chunks, statistics)))
         }
-        Goal::Queries(_) | Goal::Digest | Goal::Stream(_) => bail!("this toll writes packets alone: -w FILE"),
+        Goal::Queries(path) => {
+            let files = Files::new(asked(options, path), Box::new(Vec::new))?;
+            // Its blocks stand by themselves: neither files nor streams need a head.
+            let chunks = Chunks::start(Box::new(Packing::new(Box::new(files))?), &[], CHUNK_BYTES, QUEUE)?;
+            Ok(Box::new(Queries::new(&decoding(options), chunks)))
+        }
+        Goal::Digest => {
+            let how = How::usual(options.json, listening(options));
+            Ok(Box::new(Digesting::new(&decoding(options), options.every, how)?))
+        }
+        Goal::Stream(_) => bail!("this toll has no --stream: write to a file, -w FILE"),
     }
+}
+
+fn decoding(options: &Options) -> Config {
+    Config { ports: options.ports.clone(), ..Config::default() }
 }
 
 fn asked(options: &Options, path: &Path) -> Asked {

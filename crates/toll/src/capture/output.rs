@@ -2,6 +2,7 @@
 
 use super::tap::Seen;
 use toll_wire::decoder::Spoken;
+use toll_wire::event::Share;
 use toll_wire::pcap::Frame;
 
 /// What becomes of what a tap saw. Called on the tap's thread; never waits for a disk or a network, but in
@@ -29,6 +30,10 @@ pub trait Output {
     /// What the tap says, every second and before [`finish`](Self::finish): of use to those who write it down.
     fn seen(&mut self, _seen: &Seen, _now_ns: u64) {}
 
+    /// From now on only the packets and calls of a share of the connections come here. Until something is said
+    /// all do; outputs that cannot scale by it pass it by.
+    fn share(&mut self, _share: &Share) {}
+
     /// What became of everything so far.
     fn account(&self) -> Account;
 
@@ -46,7 +51,7 @@ pub struct Account {
     pub items: u64,
     /// In a queue, or being written.
     pub waiting: u64,
-    /// Of an output that decodes.
+    /// Of an output that decodes: queries and executions of prepared statements so far.
     pub queries: Option<u64>,
     pub bytes_written: u64,
     /// The writer did not keep up, and the queue to it was full.

@@ -20,7 +20,9 @@ use std::time::Duration;
     after_help = "Examples:\n  \
     toll capture -w queries.pcapng --duration 5m\n  \
     toll capture -i eth0 --port 3306,3307 -w /var/tmp/q.pcapng --rotate 1G,5m --keep 24 --user nobody\n  \
-    toll capture -w - | toll digest -\n\
+    toll capture -w - | toll digest -\n  \
+    toll capture --queries shop.queries --duration 1h\n  \
+    toll capture --digest --every 1m --budget cpu=3%\n\
     Needs the right to open packet sockets: root, or setcap cap_net_raw+ep.\n\
     Exit codes: 0 ended by time or signal; 1 it could not begin or go on; 2 wrong arguments."
 )]
@@ -86,7 +88,7 @@ pub struct Capture {
     /// Say every second how far it is
     #[arg(long)]
     status: bool,
-    /// The ledger as JSON, on standard output
+    /// The ledger, and a digest, as JSON on standard output
     #[arg(long)]
     json: bool,
 }

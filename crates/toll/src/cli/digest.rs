@@ -18,8 +18,8 @@ use toll_wire::filter::{Filter, FilterError};
 
 /// Rank the queries of captures and logs by what they cost
 ///
-/// Reads packet captures, tcpdump text, slow logs and general logs, plain or compressed with gzip
-/// or zstd. Fingerprints and IDs are those of pt-query-digest.
+/// Reads packet captures, tcpdump text, query events, slow logs and general logs, plain or compressed with
+/// gzip or zstd. Fingerprints and IDs are those of pt-query-digest.
 #[derive(Debug, Args)]
 pub struct Digest {
     /// Files to read; `-` is standard input, read as it comes
@@ -79,6 +79,8 @@ enum AutoType {
     Pcap,
     /// What tcpdump prints with -x, -xx or -X
     Tcpdump,
+    /// Query events of toll capture --queries
+    Queries,
     Slowlog,
     Genlog,
     /// MariaDB's server_audit
@@ -164,6 +166,7 @@ impl Digest {
                 AutoType::Auto => None,
                 AutoType::Pcap => Some(Type::Pcap),
                 AutoType::Tcpdump => Some(Type::Tcpdump),
+                AutoType::Queries => Some(Type::Queries),
                 AutoType::Slowlog => Some(Type::Slowlog),
                 AutoType::Genlog => Some(Type::Genlog),
                 AutoType::Auditlog => Some(Type::Auditlog),

@@ -8,9 +8,11 @@ use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::Sink;
 use toll_wire::log::{AuditLog, GeneralLog, Log, SlowLog};
 use toll_wire::pcap::Format;
+use toll_wire::queries::Reader;
 
 pub enum Decode {
     Capture(Box<CaptureDecoder>, Option<String>),
+    Queries(Box<Reader>),
     SlowLog(Box<SlowLog<Here>>),
     Log(Box<dyn Log + Send>),
 }
@@ -25,6 +27,7 @@ impl Decode {
             Type::Pcap => capture(Format::Pcap),
             Type::Pcapng => capture(Format::PcapNg),
             Type::Tcpdump => capture(Format::TcpdumpText),
+            Type::Queries => Self::Queries(Box::default()),
             Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::new()))),
             Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::new()))),
             Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::new()))),
@@ -40,7 +43,7 @@ impl Decode {
     pub fn db(&self) -> &[u8] {
         match self {
             Self::SlowLog(log) => log.db(),
-            Self::Log(_) | Self::Capture(..) => b"",
+            Self::Log(_) | Self::Capture(..) | Self::Queries(_) => b"",
         }
     }
 
@@ -54,6 +57,7 @@ impl Decode {
         match self {
             Self::SlowLog(log) => Ledger::of_log(log.ledger()),
             Self::Log(log) => Ledger::of_log(log.ledger()),
+            Self::Queries(reader) => Ledger::of_queries(reader.ledger()),
             Self::Capture(capture, damage) => Ledger::of_capture(CaptureLedger {
                 counts: capture.ledger(),
                 unread_tail: capture.unread_tail(),
@@ -76,6 +80,13 @@ impl Take for Decoding<'_> {
         match self.decode {
             Decode::SlowLog(log) => log.take(bytes, end, sink),
             Decode::Log(log) => log.take(bytes, end, sink),
+            Decode::Queries(reader) => {
+                reader.feed(bytes, sink);
+                if end {
+                    reader.finish();
+                }
+                bytes.len()
+            }
             Decode::Capture(capture, damage) => {
                 if damage.is_none()
                     && let Err(error) = capture.feed(bytes, sink)

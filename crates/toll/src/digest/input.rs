@@ -14,6 +14,7 @@ pub enum Type {
     Pcap,
     Pcapng,
     Tcpdump,
+    Queries,
     Slowlog,
     Genlog,
     Auditlog,
@@ -25,6 +26,7 @@ impl Type {
             Self::Pcap => "pcap",
             Self::Pcapng => "pcapng",
             Self::Tcpdump => "tcpdump",
+            Self::Queries => "queries",
             Self::Slowlog => "slowlog",
             Self::Genlog => "genlog",
             Self::Auditlog => "auditlog",
@@ -51,7 +53,7 @@ impl Input {
             // Nothing in it is nothing to tell a type from, and nothing to misread.
             None if head.is_empty() => Type::Slowlog,
             None => bail!(
-                "it is neither a capture, nor tcpdump text, nor a slow, general or audit log: \
+                "it is neither a capture, nor tcpdump text or query events, nor a slow, general or audit log: \
                  say what it is with --type"
             ),
         };
@@ -72,6 +74,7 @@ fn readable(kind: Kind) -> Option<Type> {
         Kind::Capture(Format::Pcap) => Some(Type::Pcap),
         Kind::Capture(Format::PcapNg) => Some(Type::Pcapng),
         Kind::Capture(Format::TcpdumpText) => Some(Type::Tcpdump),
+        Kind::Queries => Some(Type::Queries),
         Kind::SlowLog => Some(Type::Slowlog),
         Kind::GeneralLog => Some(Type::Genlog),
         Kind::AuditLog => Some(Type::Auditlog),

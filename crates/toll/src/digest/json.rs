@@ -2,6 +2,7 @@
 //! fields may be added, never renamed. Times are microseconds, moments RFC 3339 in UTC.
 
 use super::ledger::Written;
+use super::sampled::{Estimate, Found};
 use super::{Digested, Request, Source};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -14,6 +15,8 @@ pub struct Document {
     pub inputs: Vec<Source>,
     pub interrupted: bool,
     pub totals: Totals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<JsonSampled>,
     pub classes: Vec<JsonClass>,
     pub other: Other,
     pub ledger: Written,
@@ -38,6 +41,26 @@ pub struct Totals {
     #[serde(flatten)]
     pub measures: BTreeMap<String, JsonMeasure>,
     pub flags: BTreeMap<&'static str, u64>,
+}
+
+/// What there was in all, where only a share of the connections was looked at.
+#[derive(Debug, Serialize)]
+pub struct JsonSampled {
+    /// The smallest share that was kept, and the mean over the time.
+    pub share_least: f64,
+    pub share_mean: f64,
+    /// Connections met while not all were looked at.
+    pub connections: u64,
+    pub queries: JsonEstimate,
+    pub query_time_us: JsonEstimate,
+}
+
+/// With its 95% interval; absent where too few connections were met to tell.
+#[derive(Debug, Serialize)]
+pub struct JsonEstimate {
+    pub estimate: f64,
+    pub low: Option<f64>,
+    pub high: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -118,6 +141,7 @@ pub fn document(request: &Request, done: &Digested) -> Document {
         inputs: done.inputs.clone(),
         interrupted: done.interrupted,
         totals: totals(digest),
+        sampled: done.sampled.found().as_ref().map(json_sampled),
         classes: shown
             .iter()
             .zip(1..)
@@ -130,6 +154,21 @@ pub fn document(request: &Request, done: &Digested) -> Document {
             query_time_us: (other_time > 0).then(|| Sum { sum: us(other_time as f64) }),
         },
         ledger: done.ledger.written(),
+    }
+}
+
+fn json_sampled(found: &Found) -> JsonSampled {
+    let estimate = |of: &Estimate, scale: f64| JsonEstimate {
+        estimate: (of.total * scale).round(),
+        low: of.interval.map(|(low, _)| (low * scale).round()),
+        high: of.interval.map(|(_, high)| (high * scale).round()),
+    };
+    JsonSampled {
+        share_least: found.share_least,
+        share_mean: found.share_mean,
+        connections: found.connections,
+        queries: estimate(&found.queries, 1.0),
+        query_time_us: estimate(&found.query_ns, 1e-3),
     }
 }
 

@@ -4,12 +4,14 @@ use serde::Serialize;
 use std::io::{self, Write};
 use toll_wire::ledger::Ledger as Counts;
 use toll_wire::log::LogLedger;
+use toll_wire::queries::QueriesLedger;
 
 /// The ledger of each kind of input; kinds that were not read are absent.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     pub log: Option<LogLedger>,
     pub capture: Option<CaptureLedger>,
+    pub queries: Option<QueriesLedger>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -25,11 +27,22 @@ pub struct CaptureLedger {
 
 impl Ledger {
     pub fn of_log(log: &LogLedger) -> Self {
-        Self { log: Some(*log), capture: None }
+        Self { log: Some(*log), ..Self::default() }
     }
 
     pub fn of_capture(capture: CaptureLedger) -> Self {
-        Self { log: None, capture: Some(capture) }
+        Self { capture: Some(capture), ..Self::default() }
+    }
+
+    /// Of packets that were never in a file.
+    pub fn of_counts(counts: Counts) -> Self {
+        Self::of_capture(CaptureLedger { counts, ..CaptureLedger::default() })
+    }
+
+    /// With what the capture that wrote them said of itself at its end.
+    pub fn of_queries(queries: &QueriesLedger) -> Self {
+        let told = if queries.ended > 0 { Self::of_counts(queries.captured) } else { Self::default() };
+        Self { queries: Some(queries.clone()), ..told }
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -44,6 +57,9 @@ impl Ledger {
                 *capture.dropped_by_capture.get_or_insert_default() += dropped;
             }
             capture.damage.extend(from.damage.iter().cloned());
+        }
+        if let Some(queries) = &other.queries {
+            self.queries.get_or_insert_default().merge(queries);
         }
     }
 
@@ -63,18 +79,23 @@ impl Ledger {
     pub fn adds_up(&self) -> bool {
         self.log.is_none_or(|log| log.adds_up())
             && self.capture.as_ref().is_none_or(|capture| capture.counts.adds_up())
+            && self.queries.as_ref().is_none_or(QueriesLedger::adds_up)
     }
 
     pub fn written(&self) -> Written {
         Written {
             log: self.log.as_ref().map(WrittenLog::of),
             capture: self.capture.as_ref().map(WrittenCapture::of),
+            queries: self.queries.as_ref().map(WrittenQueries::of),
             adds_up: self.adds_up(),
         }
     }
 
     /// For people.
     pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.log.is_none() && self.capture.is_none() && self.queries.is_none() {
+            return Ok(());
+        }
         writeln!(out, "# Ledger")?;
         if let Some(log) = &self.log {
             writeln!(
@@ -94,11 +115,46 @@ impl Ledger {
         if let Some(capture) = &self.capture {
             capture.print(out)?;
         }
+        if let Some(queries) = &self.queries {
+            print_queries(queries, out)?;
+        }
         if !self.adds_up() {
             writeln!(out, "#   It does not add up: a fault of toll's. Please report it with the input.")?;
         }
         Ok(())
     }
+}
+
+fn print_queries(queries: &QueriesLedger, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "#   queries   {} events in {} blocks, {} bytes",
+        queries.events, queries.blocks, queries.block_bytes
+    )?;
+    let missing = queries.missing();
+    if missing > 0 {
+        writeln!(out, "#   missing   {missing} events between those: not written in time, or damaged")?;
+    }
+    if queries.blocks_damaged + queries.skipped_bytes > 0 {
+        writeln!(
+            out,
+            "#   damaged   {} blocks; {} bytes are no block's and were passed by",
+            queries.blocks_damaged, queries.skipped_bytes
+        )?;
+    }
+    if queries.blocks_newer > 0 {
+        writeln!(out, "#   newer     {} blocks, which only a newer toll can read", queries.blocks_newer)?;
+    }
+    if queries.unread_tail > 0 {
+        writeln!(out, "#   cut       the file ends within a block: {} bytes unread", queries.unread_tail)?;
+    }
+    if queries.ended == 0 {
+        writeln!(
+            out,
+            "#   open      the capture's own account is not there: it goes on, was killed, or ends in another file"
+        )?;
+    }
+    Ok(())
 }
 
 impl CaptureLedger {
@@ -159,7 +215,40 @@ pub struct Written {
     pub log: Option<WrittenLog>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub capture: Option<WrittenCapture>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queries: Option<WrittenQueries>,
     pub adds_up: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub struct WrittenQueries {
+    pub bytes: u64,
+    pub blocks: u64,
+    pub blocks_damaged: u64,
+    pub blocks_newer: u64,
+    pub events: u64,
+    /// Between the first and the last block of a capture.
+    pub events_missing: u64,
+    pub skipped_bytes: u64,
+    pub unread_tail_bytes: u64,
+    /// Captures whose own account is there.
+    pub captures_ended: u64,
+}
+
+impl WrittenQueries {
+    fn of(queries: &QueriesLedger) -> Self {
+        Self {
+            bytes: queries.bytes,
+            blocks: queries.blocks,
+            blocks_damaged: queries.blocks_damaged,
+            blocks_newer: queries.blocks_newer,
+            events: queries.events,
+            events_missing: queries.missing(),
+            skipped_bytes: queries.skipped_bytes,
+            unread_tail_bytes: queries.unread_tail,
+            captures_ended: queries.ended,
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]

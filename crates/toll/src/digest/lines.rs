@@ -6,14 +6,18 @@ use serde_json::json;
 use std::io::Write;
 
 pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
-    let Document { inputs, interrupted, totals, classes, other, ledger } = json::document(request, done);
+    let Document { inputs, interrupted, totals, sampled, classes, other, ledger } =
+        json::document(request, done);
     for class in &classes {
         serde_json::to_writer(&mut *out, class)?;
         writeln!(out)?;
     }
-    let rest = json!({
+    let mut rest = json!({
         "inputs": inputs, "interrupted": interrupted, "totals": totals, "other": other, "ledger": ledger,
     });
+    if let Some(sampled) = sampled {
+        rest["sampled"] = serde_json::to_value(sampled)?;
+    }
     writeln!(out, "{rest}")?;
     Ok(())
 }

@@ -12,6 +12,7 @@ mod progress;
 mod pump;
 mod report;
 mod report_class;
+mod sampled;
 mod scale;
 mod select;
 mod shards;
@@ -22,6 +23,7 @@ pub use input::Type;
 pub use ledger::Ledger;
 pub use progress::Progress;
 pub(crate) use pump::{Pumped, Take, pump};
+pub use sampled::{Sampled, Sampling};
 pub(crate) use scale::magnitude;
 pub use when::When;
 pub(crate) use zone::Here;
@@ -75,6 +77,7 @@ pub enum Format {
 /// A digest and where it came from.
 pub struct Digested {
     pub digest: Digest,
+    pub sampled: Sampled,
     pub ledger: Ledger,
     pub inputs: Vec<Source>,
     pub interrupted: bool,
@@ -90,9 +93,10 @@ pub struct Source {
 }
 
 impl Digested {
-    fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         Self {
             digest: Digest::new(settings),
+            sampled: Sampled::default(),
             ledger: Ledger::default(),
             inputs: Vec::new(),
             interrupted: false,
@@ -113,8 +117,10 @@ pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyh
         };
         if parts.len() < 2 {
             let mut digest = std::mem::replace(&mut done.digest, Digest::new(request.settings));
-            let read = read(request, input, &mut digest, &mut done, stop);
-            done.digest = digest;
+            let mut sampled = std::mem::take(&mut done.sampled);
+            let mut sink = Sampling { digest: &mut digest, sampled: &mut sampled };
+            let read = read(request, input, &mut sink, &mut done, stop);
+            (done.digest, done.sampled) = (digest, sampled);
             read?;
         } else {
             digest_parts(request, path, input, &parts, &mut done, progress, stop)?;
@@ -159,6 +165,7 @@ fn digest_parts(
     for (part, result) in parts.iter().zip(shards::digest(request, path, input.kind, parts, progress, stop)?)
     {
         done.digest.merge_following(&result.digest, &db);
+        done.sampled.merge(&result.sampled);
         if result.db != INHERITED_DB {
             db = result.db;
         }
@@ -202,6 +209,14 @@ pub fn print_events(
     }
     out.flush()?;
     Ok(done.interrupted)
+}
+
+/// Writes a digest as JSON on one line: one of many.
+pub fn print_line(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, &json::document(request, done))?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
 }
 
 /// Writes a digest in the format that was asked for.

@@ -3,7 +3,8 @@
 
 use super::json::{duration_s, text};
 use super::report_class::{self, Table};
-use super::scale::magnitude;
+use super::sampled::{Estimate, Found};
+use super::scale::{magnitude, time};
 use super::{Digested, Request};
 use std::io::{self, Write};
 use toll_wire::digest::{Attribute, Class, GroupBy};
@@ -72,8 +73,32 @@ fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
     if totals.tainted > 0 {
         writeln!(out, "# Tainted: {} events lost a part: counted, but without a time", totals.tainted)?;
     }
+    if let Some(found) = done.sampled.found() {
+        sampled(&found, out)?;
+    }
     Table::of_totals(digest).write(out)?;
     writeln!(out)
+}
+
+/// What the figures below are a part of.
+fn sampled(found: &Found, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "# Sampled: only a share of the connections was looked at, {:.3}% on average and {:.3}% at least;\n\
+         # {} of them were met. All figures but these two are of what was looked at:",
+        found.share_mean * 100.0,
+        found.share_least * 100.0,
+        found.connections
+    )?;
+    let line = |name: &str, of: &Estimate, shown: fn(f64) -> String| {
+        let interval = of.interval.map_or_else(
+            || ", from too few connections for an interval".to_owned(),
+            |(low, high)| format!(" [{}, {}] (95%)", shown(low), shown(high)),
+        );
+        format!("# {name} {}{interval}", shown(of.total))
+    };
+    writeln!(out, "{}", line("Queries in all:", &found.queries, |n| magnitude(n.round(), 1_000.0)))?;
+    writeln!(out, "{}", line("Query time in all:", &found.query_ns, time))
 }
 
 fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn Write) -> io::Result<()> {

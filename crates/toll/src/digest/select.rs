@@ -1,7 +1,7 @@
 //! Which events are digested? Those within the time and the filter that were asked for.
 
 use super::Request;
-use toll_wire::event::{Event, Sink};
+use toll_wire::event::{Event, Share, Sink};
 use toll_wire::filter::Filter;
 
 pub struct Select<'a> {
@@ -28,5 +28,9 @@ impl Sink for Select<'_> {
         if is_in_time && self.filter.is_none_or(|filter| filter.accepts(event)) {
             self.sink.event(event);
         }
+    }
+
+    fn share(&mut self, share: &Share) {
+        self.sink.share(share);
     }
 }

@@ -1,7 +1,8 @@
 //! How is one plain file digested by several threads? In parts whose digests merge exactly.
 //!
 //! Captures are split by connection: every thread reads all of the file, which the page cache
-//! makes cheap, and decodes its share. Slow logs are split where an entry tells its own time.
+//! makes cheap, and decodes its share. Slow logs are split where an entry tells its own time, query events
+//! between blocks.
 
 use super::Request;
 use super::decode::Decode;
@@ -9,14 +10,17 @@ use super::input::Type;
 use super::ledger::Ledger;
 use super::progress::Progress;
 use super::pump::{Pumped, pump};
+use super::sampled::{Sampled, Sampling};
 use super::select::Select;
 use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use toll_wire::decoder::{Config, Shard};
 use toll_wire::digest::{Digest, GroupBy};
+use toll_wire::queries::Head;
 
 /// Smaller parts are not worth a thread.
 const PART_MIN: u64 = 8 << 20;
@@ -31,13 +35,14 @@ const PIECE: usize = 1 << 20;
 pub enum Part {
     /// All bytes, some connections.
     Connections(Shard),
-    /// Some bytes. Unless it is the first, the session's schema is told by the part before.
+    /// Some bytes. Unless it is the first of a slow log, the session's schema is told by the part before.
     Bytes { from: u64, to: u64 },
 }
 
 /// What a part came to.
 pub struct Done {
     pub digest: Digest,
+    pub sampled: Sampled,
     pub ledger: Ledger,
     pub pumped: Pumped,
     /// The schema that entries after this part inherit.
@@ -57,6 +62,7 @@ pub fn parts(request: &Request, path: &Path, kind: Type, bytes: u64) -> anyhow::
         }
         // A schema may be named only once, at the head of a log; who asks for it reads in order.
         Type::Slowlog if !asks_for_db(request) => byte_parts(path, bytes, jobs),
+        Type::Queries => block_parts(path, bytes, jobs),
         Type::Slowlog | Type::Tcpdump | Type::Genlog | Type::Auditlog => Ok(Vec::new()),
     }
 }
@@ -72,6 +78,27 @@ fn byte_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> {
     for n in 1..jobs {
         // Beyond the next part's begin, that one's bound is found.
         bounds.extend(timed_entry(&mut file, bytes / jobs * n, bytes / jobs)?);
+    }
+    bounds.push(bytes);
+    Ok(bounds.windows(2).map(|pair| Part::Bytes { from: pair[0], to: pair[1] }).collect())
+}
+
+/// Parts of whole blocks; none where a block's head is damaged: whoever reads on finds the next.
+fn block_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> {
+    let file = File::open(path)?;
+    let mut bounds = vec![0];
+    let mut at = 0;
+    while at < bytes {
+        let mut head = [0; Head::LEN];
+        if bytes - at < head.len() as u64 {
+            break;
+        }
+        file.read_exact_at(&mut head, at)?;
+        let Some(head) = Head::read(&head) else { return Ok(Vec::new()) };
+        at += (Head::LEN + head.packed) as u64;
+        if at < bytes && at >= bytes / jobs * bounds.len() as u64 {
+            bounds.push(at);
+        }
     }
     bounds.push(bytes);
     Ok(bounds.windows(2).map(|pair| Part::Bytes { from: pair[0], to: pair[1] }).collect())
@@ -137,15 +164,19 @@ fn one(
         }
         Part::Bytes { from, to } => {
             file.seek(SeekFrom::Start(*from))?;
-            let decode =
-                if *from == 0 { Decode::new(kind, &request.capture) } else { Decode::slow_log_from_middle() };
+            let decode = match kind {
+                Type::Slowlog if *from > 0 => Decode::slow_log_from_middle(),
+                _ => Decode::new(kind, &request.capture),
+            };
             (progress.metered(file.take(to - from), 1), decode)
         }
     };
     let mut digest = Digest::new(request.settings);
-    let mut sink = Select::new(request, &mut digest);
+    let mut sampled = Sampled::default();
+    let mut sampling = Sampling { digest: &mut digest, sampled: &mut sampled };
+    let mut sink = Select::new(request, &mut sampling);
     let pumped = pump(reader, false, &mut decode.with(&mut sink), stop)?;
-    Ok(Done { digest, ledger: decode.ledger(), pumped, db: decode.db().to_vec() })
+    Ok(Done { digest, sampled, ledger: decode.ledger(), pumped, db: decode.db().to_vec() })
 }
 
 #[cfg(test)]

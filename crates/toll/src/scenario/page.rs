@@ -51,7 +51,7 @@ fn every_key_kind_and_placeholder_is_on_the_page() {
         wanted.extend(kind.keys.iter().flat_map(|(key, default)| [*key, *default]).map(str::to_owned));
     }
     let words = "server host none baseline treatment aa placebo positive-control pcap tcpdump-text \
-        slow-log general-log audit-log lines server bytes directory never closes-window again rehearse INT TERM KILL USR1 \
+        queries slow-log general-log audit-log lines server bytes directory never closes-window again rehearse INT TERM KILL USR1 \
         mariadb mysql percona toll sysbench";
     wanted.extend(words.split_whitespace().map(str::to_owned));
     wanted.retain(|name| !page.contains(&format!("`{name}`")));

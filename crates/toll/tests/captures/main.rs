@@ -14,6 +14,7 @@ mod midway;
 mod own;
 mod printed;
 mod profiled;
+mod queries;
 mod refused;
 mod replay;
 mod server;

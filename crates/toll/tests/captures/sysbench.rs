@@ -23,7 +23,7 @@ fn assert_all_counted(events: &Events, counts: &HashMap<String, u64>, case: &str
 }
 
 /// What the server counts while `work` runs.
-fn counted(server: &Server, work: impl FnOnce()) -> HashMap<String, u64> {
+pub fn counted(server: &Server, work: impl FnOnce()) -> HashMap<String, u64> {
     let before = server.counters();
     work();
     // A CLOSE has no reply: the server may still be at it when its client is gone.

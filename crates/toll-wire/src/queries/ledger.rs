@@ -1,0 +1,168 @@
+//! What became of every byte of files of query events, and are all events of a capture there?
+
+use super::varint::Rest;
+use crate::ledger::{Bytes, Commands, Frames, Ledger, Sessions};
+
+/// Captures told apart in one reading; of those beyond it is not known what they saw, nor whether events are
+/// missing.
+const CAPTURES_MAX: usize = 1024;
+
+/// The account of a reading; accounts of parts add up to that of the whole, in any order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueriesLedger {
+    /// Bytes handed in: in blocks, skipped, and of a block whose end never came.
+    pub bytes: u64,
+    pub block_bytes: u64,
+    /// No block's: what is left of damaged ones, or something else.
+    pub skipped_bytes: u64,
+    /// The file ends within a block.
+    pub unread_tail: u64,
+    pub blocks: u64,
+    /// Of those: a checksum was wrong, or they contradict themselves.
+    pub blocks_damaged: u64,
+    /// Of those: written by a newer toll, and not read.
+    pub blocks_newer: u64,
+    pub events: u64,
+    pub tainted: u64,
+    /// Captures that ended in good order, and what became of all that they saw.
+    pub ended: u64,
+    pub captured: Ledger,
+    stretches: Vec<Stretch>,
+}
+
+/// Which events of a capture were seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stretch {
+    capture: u64,
+    first: u64,
+    end: u64,
+    events: u64,
+}
+
+impl QueriesLedger {
+    /// Events that captures had between the first and the last block that were read, and that no block
+    /// brought: not written in time, or damaged.
+    pub fn missing(&self) -> u64 {
+        self.stretches.iter().map(|one| (one.end - one.first).saturating_sub(one.events)).sum()
+    }
+
+    /// Whether every byte stands in one line.
+    pub fn adds_up(&self) -> bool {
+        self.bytes == self.block_bytes + self.skipped_bytes + self.unread_tail
+            && self.blocks_damaged + self.blocks_newer <= self.blocks
+            && self.captured.adds_up()
+    }
+
+    pub fn merge(&mut self, other: &Self) {
+        self.bytes += other.bytes;
+        self.block_bytes += other.block_bytes;
+        self.skipped_bytes += other.skipped_bytes;
+        self.unread_tail += other.unread_tail;
+        self.blocks += other.blocks;
+        self.blocks_damaged += other.blocks_damaged;
+        self.blocks_newer += other.blocks_newer;
+        self.events += other.events;
+        self.tainted += other.tainted;
+        self.end(other.ended, other.captured);
+        for stretch in &other.stretches {
+            self.add(*stretch);
+        }
+    }
+
+    /// Counts a block that told of itself.
+    pub(super) fn see(&mut self, block: &super::decode::Block) {
+        self.events += block.events;
+        self.tainted += block.tainted;
+        self.blocks_damaged += u64::from(block.is_damaged);
+        if let Some(ledger) = block.ledger {
+            self.end(1, ledger);
+        }
+        // A block that lies is no reason to count beyond all bounds.
+        let end = block.before.saturating_add(block.events);
+        self.add(Stretch { capture: block.capture, first: block.before, end, events: block.events });
+    }
+
+    fn end(&mut self, captures: u64, captured: Ledger) {
+        self.ended = self.ended.saturating_add(captures);
+        if self.ended <= CAPTURES_MAX as u64 {
+            self.captured += captured;
+        }
+    }
+
+    fn add(&mut self, stretch: Stretch) {
+        if let Some(known) = self.stretches.iter_mut().rfind(|known| known.capture == stretch.capture) {
+            known.first = known.first.min(stretch.first);
+            known.end = known.end.max(stretch.end);
+            known.events = known.events.saturating_add(stretch.events);
+        } else if self.stretches.len() < CAPTURES_MAX {
+            self.stretches.push(stretch);
+        }
+    }
+}
+
+/// Every line, in an order that later versions only append to.
+pub(super) fn lines(ledger: &Ledger) -> [u64; 27] {
+    let Ledger { frames, bytes, sessions, commands } = *ledger;
+    [
+        frames.read,
+        frames.parsed,
+        frames.duplicate,
+        frames.truncated,
+        frames.unsupported,
+        frames.malformed,
+        frames.not_ours,
+        bytes.frames,
+        bytes.from_client,
+        bytes.from_server,
+        bytes.lost_from_client,
+        bytes.lost_from_server,
+        bytes.cut_from_client,
+        bytes.cut_from_server,
+        sessions.seen,
+        sessions.plain,
+        sessions.compressed,
+        sessions.encrypted,
+        sessions.joined_midway,
+        sessions.not_understood,
+        sessions.silent,
+        commands.seen,
+        commands.complete,
+        commands.tainted,
+        commands.unfinished,
+        commands.orphaned_responses,
+        commands.desynchronised,
+    ]
+}
+
+/// A ledger record behind its first number; lines that this toll does not know are passed by.
+pub(super) fn read(rest: &mut Rest<'_>) -> Option<Ledger> {
+    let mut lines = [0; 27];
+    for at in 0..rest.number()? {
+        // More than any capture ever saw, and the sum over all that are added up still fits.
+        let line = rest.number().filter(|line| *line < 1 << 52)?;
+        if let Some(place) = usize::try_from(at).ok().and_then(|at| lines.get_mut(at)) {
+            *place = line;
+        }
+    }
+    let [read, parsed, duplicate, truncated, unsupported, malformed, not_ours, rest @ ..] = lines;
+    let [frames, from_client, from_server, lost_from_client, lost_from_server, rest @ ..] = rest;
+    let [cut_from_client, cut_from_server, rest @ ..] = rest;
+    let [seen, plain, compressed, encrypted, joined_midway, not_understood, silent, rest @ ..] = rest;
+    let sessions = Sessions { seen, plain, compressed, encrypted, joined_midway, not_understood, silent };
+    let [seen, complete, tainted, unfinished, orphaned_responses, desynchronised] = rest;
+    let ledger = Ledger {
+        frames: Frames { read, parsed, duplicate, truncated, unsupported, malformed, not_ours },
+        bytes: Bytes {
+            frames,
+            from_client,
+            from_server,
+            lost_from_client,
+            lost_from_server,
+            cut_from_client,
+            cut_from_server,
+        },
+        sessions,
+        commands: Commands { seen, complete, tainted, unfinished, orphaned_responses, desynchronised },
+    };
+    ledger.adds_up().then_some(ledger)
+}

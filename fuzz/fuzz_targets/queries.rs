@@ -1,0 +1,49 @@
+//! Files of query events that lie: no panic, bounded memory, an account that adds up, the same in any pieces. The
+//! first byte says whether the rest is a file, or the plain contents of a block whose checksum is right.
+#![no_main]
+
+use toll_wire::event::{Event, Share, Sink};
+use toll_wire::queries::{BLOCK_MAX, Packer, QueriesLedger, Reader};
+
+#[derive(Default, PartialEq, Debug)]
+struct Seen {
+    events: u64,
+    bytes: u64,
+    shares: u64,
+}
+
+impl Sink for Seen {
+    fn event(&mut self, event: &Event<'_>) {
+        self.events += 1;
+        for part in [event.text, event.params, event.user, event.host, event.db] {
+            assert!(part.len() <= BLOCK_MAX);
+            self.bytes += part.len() as u64;
+        }
+    }
+
+    fn share(&mut self, share: &Share) {
+        assert!((0.0..=1.0).contains(&share.kept));
+        self.shares += 1;
+    }
+}
+
+fn read(file: &[u8], piece: usize) -> (Seen, QueriesLedger) {
+    let mut reader = Reader::new();
+    let mut seen = Seen::default();
+    file.chunks(piece).for_each(|piece| reader.feed(piece, &mut seen));
+    reader.finish();
+    assert!(reader.ledger().adds_up(), "{:#?}", reader.ledger());
+    assert_eq!(reader.ledger().events, seen.events);
+    (seen, reader.ledger().clone())
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some((&what, rest)) = input.split_first() else { return };
+    let mut file = Vec::new();
+    if what & 1 == 0 {
+        file.extend_from_slice(rest);
+    } else {
+        Packer::new().expect("memory").pack(rest, &mut file).expect("it is small");
+    }
+    assert_eq!(read(&file, usize::from(what >> 1) + 1), read(&file, file.len().max(1)));
+});
