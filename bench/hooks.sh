@@ -34,7 +34,7 @@ measured() {
     "$@" >"$scratch/looker.out" 2>"$scratch/looker.err" &
     looker=$!
     ending=("$looker")
-    until grep -qE 'looking at|Attach' "$scratch/looker.err" "$scratch/looker.out"; do
+    until grep -qsE 'looking at|Attach' "$scratch/looker.err" "$scratch/looker.out"; do
       kill -0 $looker || { cat "$scratch/looker.err"; exit 1; }
       sleep 0.05
     done
@@ -46,7 +46,7 @@ measured() {
   after=$(cpu_s "$server")
   [ -z "$looker" ] || own=$(awk -v b="$own" -v a="$(cpu_s "$looker")" 'BEGIN {print a - b}')
   if [ -n "$looker" ]; then
-    kill -INT $looker 2>/dev/null || true
+    kill $looker 2>/dev/null || true
     wait $looker 2>/dev/null || true
     ending=()
   fi
