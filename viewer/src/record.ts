@@ -146,6 +146,10 @@ packets: PacketCounts | null, window_packets: PacketCounts | null,
  */
 held?: Held | null, 
 /**
+ * Where the packets of that capture bear the sender's stamps.
+ */
+losses?: Losses | null, 
+/**
  * Queries in the artefact that completed within the window.
  */
 queries: QueryCount | null, 
@@ -498,7 +502,8 @@ lost?: number | null,
  */
 lost_counted?: number | null, 
 /**
- * Mean over trials of `lost` as a share of what was counted at the first stage.
+ * Mean over trials of `lost` as a share of what was counted where the count of these packets began: at the first stage, or
+ * at that of a capture that ended before its sender.
  */
 lost_pct?: number | null, };
 
@@ -589,6 +594,15 @@ export type LongWindows = { window_s: number,
  * In which every available arm has a window.
  */
 rounds_done: number, };
+
+/**
+ * When packets were sent that did not come, in stretches of one length from the first one on that came.
+ */
+export type Losses = { bin_us: number, 
+/**
+ * In each stretch, and how many of them are lost; those after the last that came are in neither.
+ */
+sent: Array<number>, lost: Array<number>, };
 
 /**
  * Minimal detectable effect on the primary outcome, at 80% power.

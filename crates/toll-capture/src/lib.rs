@@ -13,6 +13,7 @@ mod replay;
 mod sender;
 
 pub use account::{Account, WindowError};
+pub use clock::now_ns;
 pub use device::{Counters, Device, DeviceError};
 pub use pace::{Pace, Rate};
 pub use replay::{Ended, Packets, Progress, Replay, replay};

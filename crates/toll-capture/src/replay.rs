@@ -99,8 +99,8 @@ pub struct Ended {
     pub was_stopped: bool,
 }
 
-/// Sends all packets, as often as asked. `after` may change each frame once it is sent, for the next round; `go_on` is
-/// asked ten times a second.
+/// Sends all packets, as often as asked. `before` may change each frame right before it is offered, told its number among
+/// all that are sent; `after` once it is sent, for the next round; `go_on` is asked ten times a second.
 ///
 /// # Errors
 /// The histogram cannot be made; what goes wrong while sending stands in [`Ended`].
@@ -108,6 +108,7 @@ pub fn replay(
     sender: &mut Sender,
     packets: &mut Packets,
     asked: &Replay,
+    mut before: impl FnMut(&mut [u8], u64),
     mut after: impl FnMut(&mut [u8]),
     mut go_on: impl FnMut(Progress) -> bool,
 ) -> Result<Ended, hdrhistogram::CreationError> {
@@ -126,7 +127,7 @@ pub fn replay(
     let span_ns = packets.span_ns();
     let mut round = 0;
     while !packets.is_empty() && asked.rounds.is_none_or(|rounds| round < rounds) {
-        if !run.round(packets, round * span_ns, &mut after, &mut go_on) {
+        if !run.round(packets, round * span_ns, &mut before, &mut after, &mut go_on) {
             break;
         }
         round += 1;
@@ -154,6 +155,7 @@ impl Run<'_> {
         &mut self,
         packets: &mut Packets,
         recorded_ns: u64,
+        before: &mut impl FnMut(&mut [u8], u64),
         after: &mut impl FnMut(&mut [u8]),
         go_on: &mut impl FnMut(Progress) -> bool,
     ) -> bool {
@@ -179,6 +181,9 @@ impl Run<'_> {
                 let most = self.asked.duration.map_or(u64::MAX, |most| self.start + most.as_nanos() as u64);
                 wait_until((self.start + due.first_ns).min(now + BEAT_NS).min(most));
                 continue;
+            }
+            for i in 0..due.count {
+                before(packets.frame_mut(next + i), self.before.packets + i as u64);
             }
             match self.send(packets, next, due.count) {
                 Some(taken) => {

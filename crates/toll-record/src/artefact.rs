@@ -1,6 +1,6 @@
 //! What did a treatment leave behind, and what was found in it?
 
-use crate::ArtefactKind;
+use crate::{ArtefactKind, Losses};
 use serde::{Deserialize, Serialize};
 
 /// A line of `artefacts.ndjson`: one trial's artefact.
@@ -26,6 +26,9 @@ pub struct Artefact {
     /// Of a capture beside which no server stands: what the file holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// Where the packets of that capture bear the sender's stamps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub losses: Option<Losses>,
     /// Queries in the artefact that completed within the window.
     #[serde(default)]
     pub queries: Option<QueryCount>,

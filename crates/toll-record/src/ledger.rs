@@ -30,6 +30,16 @@ pub struct Sent {
     pub mbps: f64,
 }
 
+/// When packets were sent that did not come, in stretches of one length from the first one on that came.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct Losses {
+    pub bin_us: u64,
+    /// In each stretch, and how many of them are lost; those after the last that came are in neither.
+    pub sent: Vec<u64>,
+    pub lost: Vec<u64>,
+}
+
 /// The stages of all trials of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -55,7 +65,8 @@ pub struct LedgerStage {
     /// So many of them by a counter of its own: where it says less, something took packets that nobody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_counted: Option<u64>,
-    /// Mean over trials of `lost` as a share of what was counted at the first stage.
+    /// Mean over trials of `lost` as a share of what was counted where the count of these packets began: at the first stage, or
+    /// at that of a capture that ended before its sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_pct: Option<f64>,
 }

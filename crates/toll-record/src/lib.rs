@@ -28,7 +28,7 @@ pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overla
 pub use dir::{CAPTURES, ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
-pub use ledger::{Ledger, LedgerStage, Sent, Stage};
+pub use ledger::{Ledger, LedgerStage, Losses, Sent, Stage};
 pub use limit::{Limit, LimitResult};
 pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,

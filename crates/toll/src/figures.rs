@@ -147,6 +147,7 @@ pub fn absolute(value: f64, unit: &str) -> String {
         "bytes" => format!("{} MB", megabytes(value)),
         _ => match unit.strip_suffix("/s") {
             Some("bytes") => format!("{} MB/s", megabytes(value)),
+            Some("Mb") => format!("{} Mb/s", short(value)),
             Some(_) => format!("{}/s", short(value)),
             None => format!("{} {unit}", short(value)),
         },
@@ -226,6 +227,7 @@ mod tests {
             (percent(9.96), "+10%"),
             (percent(-41.23), "-41%"),
             (absolute(8_012.4, "statements/s"), "8,012/s"),
+            (absolute(2_891.4, "Mb/s"), "2,891 Mb/s"),
             (absolute(12_130.0, "us"), "12.1 ms"),
             (absolute(249.6, "us"), "250 us"),
             (absolute(1_050_000.0, "us"), "1.05 s"),

@@ -188,6 +188,21 @@ fn each_time_through_has_flows_of_its_own_and_checksums_that_are_right() {
 }
 
 #[test]
+fn stamped_packets_have_checksums_that_are_right_each_time_through() {
+    let (lab, Some(link)) = (Lab::new(), Link::new("stamp")) else { return };
+    let file = lab.path("a.pcap");
+    // The first has no room for a stamp.
+    std::fs::write(&file, capture(&[61, 62, 301, 1514], usize::MAX)).unwrap();
+    let seen = link.decoded(12);
+    let args =
+        [file.as_str(), "-i", DEVICE, "--loop", "3", "--stamp", "--unique-ip", "--pps", "1000", "--json"];
+    assert_eq!(report(&link.replay(&args))["packets"], 12);
+    let text = String::from_utf8(seen.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(text.matches("[udp sum ok]").count(), 12, "{text}");
+    assert!(!text.contains("bad cksum"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_sent_is_told_and_nothing_is_sent() {
     let (lab, Some(link)) = (Lab::new(), Link::new("bad")) else { return };
     let put = |name: &str, bytes: &[u8]| {

@@ -143,6 +143,7 @@ impl Making {
                 packets,
                 window_packets: packets,
                 held: None,
+                losses: None,
                 queries: found,
                 pt_query_digest: None,
                 encrypted: false,

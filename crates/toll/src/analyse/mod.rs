@@ -33,7 +33,9 @@ mod restart;
 mod scan;
 mod stalls;
 mod tails;
+mod ways;
 mod windows;
+mod withheld;
 
 pub use advice::{harm, judged, judged_by, margin};
 pub use contrasts::multiple;
@@ -65,6 +67,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     let mut trials = windows::trials(plan, &recorded.trials);
     let mut doubts = restart::leave_out(recorded, &mut trials);
     doubts.extend(coverage::leave_out(recorded, &mut trials));
+    doubts.extend(withheld::leave_out(recorded, &mut trials));
     let arms = Arms::assemble(recorded, &trials.windows);
     let compared = arms.compare(plan);
 
@@ -155,14 +158,15 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         parts,
     };
     result.charts = charted::charts(plan, &result.arms);
-    result.charts.extend(losses::limits(&result.limits));
-    result.charts.extend(losses::ledger(plan, &result.arms));
+    result.charts.extend(ways::limits(&result.limits));
+    result.charts.extend(ways::ledger(plan, &result.arms));
     result.charts.extend(charts::charts(plan, &result.arms));
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));
     result.charts.extend(precision);
     result.charts.extend(doses::charts(&result.doses));
     result.charts.extend(contrasts::chart(&result.contrasts));
     result.charts.extend(pauses::chart(&result.pauses, crate::figures::pause));
+    result.charts.extend(losses::chart(recorded, &trials.windows));
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result
@@ -210,11 +214,14 @@ fn arm_results(
     results
 }
 
-/// Rounds in which every arm that works here has a window.
+/// Rounds in which every arm that works here has a window, or had one that the hypervisor spoilt.
 fn whole_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
     let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
-    for window in trials.windows.iter().filter(|w| expected.contains(&w.arm)) {
-        *of_round.entry(window.round).or_default() += 1;
+    let measured = trials.windows.iter().map(|window| (window.arm, window.round));
+    for (_, round) in
+        measured.chain(trials.withheld.iter().copied()).filter(|(arm, _)| expected.contains(arm))
+    {
+        *of_round.entry(round).or_default() += 1;
     }
     of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
 }
@@ -289,7 +296,10 @@ fn time_was_up(recorded: &Recorded, done: u32) -> bool {
 /// Which arms have no window in which round.
 fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> String {
     let plan = &recorded.plan;
-    let has = |arm, round| trials.windows.iter().any(|w| w.arm == arm && w.round == round);
+    let has = |arm, round| {
+        trials.windows.iter().any(|w| w.arm == arm && w.round == round)
+            || trials.withheld.contains(&(arm, round))
+    };
     let absent: Vec<(usize, u32)> = (0..plan.order.len() as u32)
         .flat_map(|round| expected.iter().map(move |&arm| (arm, round)))
         .filter(|&(arm, round)| !has(arm, round))

@@ -72,7 +72,10 @@ pub fn find(recorded: &Recorded, windows: &[Window]) -> Vec<Pause> {
     let mut pauses = Vec::new();
     for window in windows.iter().filter(|w| recorded.plan.arms[w.arm].window.is_until_done()) {
         let arm = &recorded.plan.arms[window.arm];
-        let beside = |name: &str| arm.treatment.processes.iter().any(|p| p.background && p.name == name);
+        // What only keeps the others company, and what writes words alone.
+        let beside = |name: &str| {
+            arm.treatment.processes.iter().any(|p| (p.background || p.keep_stdout) && p.name == name)
+        };
         let of_window: Vec<(&str, (u64, u64))> = (window.processes.iter())
             .filter(|end| !beside(&end.name))
             .filter_map(|end| Some((end.name.as_str(), Stream::of(recorded, window.trial, end)?)))

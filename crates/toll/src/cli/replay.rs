@@ -53,6 +53,9 @@ pub struct Replay {
     /// Other IP addresses each time through, so that every flow is a new one
     #[arg(long)]
     unique_ip: bool,
+    /// Put a number and the time of sending into the last 20 bytes of each payload that has them
+    #[arg(long)]
+    stamp: bool,
     /// Also say what this device received meanwhile
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
@@ -123,6 +126,7 @@ fn asked(arguments: Replay) -> Asked {
         packets: arguments.limit,
         duration: arguments.duration,
         unique_ip: arguments.unique_ip,
+        stamps: arguments.stamp,
         choice: Choice { snapped: arguments.snapped, skip_oversized: arguments.skip_oversized },
     }
 }

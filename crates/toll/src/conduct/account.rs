@@ -7,10 +7,10 @@ use super::second_opinion::{CUT_BYTES, Cut, Stretch};
 use super::trial::{Closed, Place};
 use crate::artefacts::{self, Counted, Found};
 use crate::digest::count::{self, CountWindow};
-use crate::pcap;
+use crate::pcap::{self, Survey};
 use crate::treatment::{Reading, Treatment};
 use toll_load::Tls;
-use toll_record::{Arm, Artefact, ArtefactKind, Held, PacketCounts, QueryCount};
+use toll_record::{Arm, Artefact, ArtefactKind, PacketCounts, QueryCount};
 
 impl Real<'_> {
     /// Counts what the artefact holds and lets it go, or keeps it; of a rehearsal nothing is kept or written down.
@@ -22,6 +22,7 @@ impl Real<'_> {
         let row = artefacts::of(kind);
         let own_end = matches!(arm.window, toll_record::Window::Done { .. });
         let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
+        let survey = self.survey.take();
         let mut line = Artefact {
             trial: place.trial,
             round: place.round,
@@ -33,7 +34,8 @@ impl Real<'_> {
             packets: treatment.final_packets(),
             // A window that lasts as long as the tool holds all that it saw.
             window_packets: window_packets(window).or_else(|| own_end.then(|| treatment.final_packets())?),
-            held: self.held.take(),
+            held: survey.as_ref().map(|survey| survey.held),
+            losses: survey.and_then(|survey| survey.losses),
             queries: None,
             pt_query_digest: None,
             executed: window.load.as_ref().map_or(0, |load| load.statements),
@@ -66,12 +68,12 @@ impl Real<'_> {
 
     /// Reads the trial's capture, where no server stands beside it whose queries are counted in it; `None` too where it
     /// cannot be read to its end.
-    pub(super) fn held_by_capture(&self, arm: &Arm) -> Option<Held> {
+    pub(super) fn survey_of(&self, arm: &Arm) -> Option<Survey> {
         let is_alone = arm.artefact == Some(ArtefactKind::Pcap) && self.stage.server_of(&arm.name).is_none();
         if !is_alone {
             return None;
         }
-        pcap::held(&self.treatment.artefact_files()).ok()
+        pcap::survey(&self.treatment.artefact_files()).ok()
     }
 
     /// Sets a stretch of the artefact aside for pt-query-digest, and lets the rest go.

@@ -9,6 +9,7 @@ use super::{Interrupt, Progress, StaysOn, readings};
 use crate::artefacts;
 use crate::clock;
 use crate::host::memory;
+use crate::pcap::Survey;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use crate::stage::rig::LinkCounters;
@@ -19,7 +20,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use toll_record::{Arm, Artefact, Bin, Cpu, Held, ProcessEnd, Sample, TrialLine};
+use toll_record::{Arm, Artefact, Bin, Cpu, ProcessEnd, Sample, TrialLine};
 
 /// The stage of a run with what plays on it now.
 pub struct Real<'a> {
@@ -47,8 +48,8 @@ pub struct Real<'a> {
     pub(super) rehearsal: Option<PathBuf>,
     /// Of the rig's link, before the arm was switched on that needs it.
     link: Option<LinkCounters>,
-    /// What the capture file of the trial holds.
-    pub(super) held: Option<Held>,
+    /// What the capture file of the trial holds and lacks.
+    pub(super) survey: Option<Survey>,
 }
 
 /// What counts, and perhaps what makes the load that is counted.
@@ -83,7 +84,7 @@ impl<'a> Real<'a> {
             cuts: Vec::new(),
             rehearsal: None,
             link: None,
-            held: None,
+            survey: None,
         }
     }
 
@@ -263,10 +264,13 @@ impl World for Real<'_> {
     }
 
     fn stages(&mut self, arm: &Arm, processes: &[ProcessEnd]) -> Vec<toll_record::Stage> {
-        self.held = self.held_by_capture(arm);
+        self.survey = self.survey_of(arm);
         let Some(before) = self.link.take() else { return Vec::new() };
         match self.link_counters(arm) {
-            Ok(Some(after)) => ledger::stages(&Counted { processes, before, after, held: self.held }),
+            Ok(Some(after)) => {
+                let held = self.survey.as_ref().map(|survey| survey.held);
+                ledger::stages(&Counted { processes, before, after, held })
+            }
             Ok(None) => Vec::new(),
             Err(error) => {
                 self.progress.say(&format!("no ledger of this trial of {}: {error:#}", arm.name));

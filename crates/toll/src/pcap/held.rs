@@ -1,17 +1,28 @@
-//! How many packets does a capture hold, of how many bytes, and over which time?
+//! How many packets does a capture hold, of how many bytes, over which time, and when were those sent that it lacks?
 
+use super::losses::Dating;
 use super::source::Source;
 use crate::digest::Progress;
+use crate::replay::stamp_of;
 use anyhow::bail;
 use std::path::PathBuf;
-use toll_record::Held;
+use toll_record::{Held, Losses};
+use toll_wire::pcap::Link;
+
+/// What a capture's packets say of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    pub held: Held,
+    /// Absent where no packet has a sender's stamp.
+    pub losses: Option<Losses>,
+}
 
 /// All files of one capture together, in the order of its packets.
 ///
 /// # Errors
 /// A file is no capture, or is damaged; one that ends within a record is counted up to there.
-pub fn held(files: &[PathBuf]) -> anyhow::Result<Held> {
-    let mut held = Held::default();
+pub fn survey(files: &[PathBuf]) -> anyhow::Result<Survey> {
+    let (mut held, mut dating) = (Held::default(), Dating::default());
     let mut first_ns = None;
     for file in files {
         let mut source = Source::open(file, &Progress::none())?;
@@ -22,6 +33,7 @@ pub fn held(files: &[PathBuf]) -> anyhow::Result<Held> {
                 held.last_bytes = u64::from(frame.wire_len);
                 held.bytes += held.last_bytes;
                 held.span_us = held.span_us.max(time_ns.saturating_sub(first_ns) / 1_000);
+                dating.take(if frame.link == Link::Ethernet { stamp_of(frame.bytes) } else { None });
                 Ok(())
             })?;
         }
@@ -29,7 +41,7 @@ pub fn held(files: &[PathBuf]) -> anyhow::Result<Held> {
             bail!("{damage}");
         }
     }
-    Ok(held)
+    Ok(Survey { held, losses: dating.end() })
 }
 
 #[cfg(test)]
@@ -57,10 +69,10 @@ mod tests {
         };
         let whole = put("whole.pcap", &bytes);
         let expected = Held { packets: 3, bytes: 1_673, last_bytes: 99, span_us: 2_000 };
-        assert_eq!(held(&[whole]).unwrap(), expected);
+        assert_eq!(survey(&[whole]).unwrap().held, expected);
         let cut = put("cut.pcap", &bytes[..bytes.len() - 1]);
-        assert_eq!(held(&[cut]).unwrap().packets, 2);
-        assert!(held(&[put("text", b"no capture at all")]).is_err());
-        assert_eq!(held(&[]).unwrap(), Held::default());
+        assert_eq!(survey(&[cut]).unwrap().held.packets, 2);
+        assert!(survey(&[put("text", b"no capture at all")]).is_err());
+        assert_eq!(survey(&[]).unwrap(), Survey::default());
     }
 }

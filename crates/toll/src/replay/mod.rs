@@ -2,9 +2,11 @@
 
 mod packets;
 mod report;
+mod stamp;
 mod unique;
 
 pub use packets::{Choice, Snapped};
+pub use stamp::{Stamp, read as stamp_of};
 
 use crate::digest::Progress as Reading;
 use crate::figures;
@@ -42,6 +44,8 @@ pub struct Asked {
     pub packets: Option<u64>,
     pub duration: Option<Duration>,
     pub unique_ip: bool,
+    /// Each packet tells its number and when it was sent.
+    pub stamps: bool,
     pub choice: Choice,
 }
 
@@ -84,7 +88,7 @@ pub fn replay(asked: &Asked) -> anyhow::Result<Report> {
         duration: asked.duration,
         give_up: GIVE_UP,
     };
-    let before = receiver.as_ref().map(Device::counters).transpose()?;
+    let counted = receiver.as_ref().map(Device::counters).transpose()?;
     let mut told = Duration::ZERO;
     let go_on = |progress: toll_capture::Progress| {
         if progress.elapsed >= told + TOLD_EVERY {
@@ -93,14 +97,19 @@ pub fn replay(asked: &Asked) -> anyhow::Result<Report> {
         }
         !signals::RAISED.load(Ordering::Relaxed)
     };
-    let unique = asked.unique_ip;
+    let (unique, stamps) = (asked.unique_ip, asked.stamps);
+    let before = |frame: &mut [u8], number: u64| {
+        if stamps {
+            stamp::write(frame, Stamp { number, sent_ns: toll_capture::now_ns() });
+        }
+    };
     let after = |frame: &mut [u8]| {
         if unique {
             unique::next_addresses(frame);
         }
     };
-    let ended = toll_capture::replay(&mut sender, &mut packets, &plan, after, go_on)?;
-    let received = match (&receiver, before) {
+    let ended = toll_capture::replay(&mut sender, &mut packets, &plan, before, after, go_on)?;
+    let received = match (&receiver, counted) {
         (Some(receiver), Some(before)) => Some((before, settled(receiver)?)),
         _ => None,
     };

@@ -345,6 +345,7 @@ impl<'a> Clockwork<'a> {
                 packets: Some(packets),
                 window_packets: Some(packets),
                 held: None,
+                losses: None,
                 queries: Some(QueryCount {
                     queries: (executed as f64 * share).round() as u64,
                     by: "toll".into(),
