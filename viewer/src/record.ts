@@ -502,7 +502,8 @@ lost?: number | null,
  */
 lost_counted?: number | null, 
 /**
- * Mean over trials of `lost` as a share of what was counted at the first stage.
+ * Mean over trials of `lost` as a share of what was counted where the count of these packets began: at the first stage, or
+ * at that of a capture that ended before its sender.
  */
 lost_pct?: number | null, };
 

@@ -65,7 +65,8 @@ pub struct LedgerStage {
     /// So many of them by a counter of its own: where it says less, something took packets that nobody counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_counted: Option<u64>,
-    /// Mean over trials of `lost` as a share of what was counted at the first stage.
+    /// Mean over trials of `lost` as a share of what was counted where the count of these packets began: at the first stage, or
+    /// at that of a capture that ended before its sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_pct: Option<f64>,
 }

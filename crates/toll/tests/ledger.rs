@@ -221,7 +221,9 @@ requires_root = true
     let sent = stage(&result, "counted", "sent").0;
     assert!(sent >= 1_000, "{sent}");
     assert_eq!(stage(&result, "counted", "received"), (sent, Some(0), Some(0)));
-    assert_eq!(stage(&result, "counted", "captured"), (1_000, None, None));
+    let (captured, lost, counted) = stage(&result, "counted", "captured");
+    assert_eq!((captured, lost), (1_000, counted));
+    assert_eq!(stage(&result, "counted", "seen"), (1_000 + lost.unwrap(), None, None));
     assert_eq!(stage(&result, "counted", "written"), (1_000, Some(0), Some(0)));
     assert!(arm(&result, "counted")["outcomes"].get("lost_pct").is_none());
     let report = words(&lab.toll(&["report", &out]));

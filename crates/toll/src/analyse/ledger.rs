@@ -51,7 +51,9 @@ pub fn of_arm<'a>(windows: impl Iterator<Item = &'a Window>) -> Option<Ledger> {
         let found = trials.iter().filter_map(|stages| {
             let at = stages.iter().position(|stage| stage.name == name)?;
             let before = at.checked_sub(1).map(|before| &stages[before]);
-            Some((&stages[0], before, &stages[at]))
+            // Where the count of these packets began.
+            let first = stages[..=at].iter().rev().find(|stage| stage.lost.is_none())?;
+            Some((first, before, &stages[at]))
         });
         let (mut packets, mut lost, mut counted, mut shares) = (0, None, None, Vec::new());
         for (first, before, stage) in found {
@@ -186,6 +188,7 @@ mod tests {
         ];
         let ledger = of_arm([window(&cut)].iter()).unwrap();
         assert_eq!((ledger.whole, ledger.adds_up, ledger.stages[2].lost), (0, 1, None));
+        assert!((ledger.stages[3].lost_pct.unwrap() - 10.0 / 3.0).abs() < 1e-9, "{ledger:?}");
         assert_eq!(lost_pct(&window(&cut).stages), None);
         assert_eq!(of_arm([window(&[])].iter()), None);
     }

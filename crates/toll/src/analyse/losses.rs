@@ -1,94 +1,76 @@
-//! At which stage did packets get lost, and how far up a ladder did none: as figures?
-//!
-//! Draws what the ledger and the limits found; finds nothing itself.
+//! When within their trials did arms lose packets?
 
-use super::advice::capitalised;
-use toll_record::{
-    ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, LedgerStage, LimitResult, Plan,
-};
+use super::recorded::Recorded;
+use super::windows::Window;
+use std::collections::BTreeMap;
+use toll_record::{Axis, Chart, ChartKind, ChartSeries, Losses};
 
-/// Shares lost before each stage, by arm; `None` where nothing was lost, or nothing counted.
-pub fn ledger(plan: &Plan, arms: &[ArmResult]) -> Option<Chart> {
-    let mut counted: Vec<(&str, &ArmResult)> = plan
-        .arms
-        .iter()
-        .zip(arms)
-        .filter(|(_, arm)| arm.ledger.is_some())
-        .map(|(planned, arm)| (planned.varied.first().map_or("", |(_, value)| value.as_str()), arm))
-        .collect();
-    // Arms that a scenario made by varying something stand together by the first thing that it varied.
-    let mut groups: Vec<&str> = Vec::new();
-    for (group, _) in &counted {
-        if !groups.contains(group) {
-            groups.push(group);
+/// More lines than this are a tangle: those that lost most are drawn.
+const MOST_LINES: usize = 12;
+/// Stretches that a line is made of, at most.
+const MOST_POINTS: usize = 100;
+
+/// A line for each arm whose packets bear stamps and of which some are lost; `None` without any.
+pub fn chart(recorded: &Recorded, windows: &[Window]) -> Option<Chart> {
+    let losses: BTreeMap<u32, &Losses> =
+        recorded.artefacts.iter().filter_map(|a| Some((a.trial, a.losses.as_ref()?))).collect();
+    let mut lines: Vec<(u64, ChartSeries)> = Vec::new();
+    for (arm, planned) in recorded.plan.arms.iter().enumerate() {
+        let of_arm: Vec<&Losses> =
+            windows.iter().filter(|w| w.arm == arm).filter_map(|w| losses.get(&w.trial).copied()).collect();
+        let lost = of_arm.iter().flat_map(|losses| &losses.lost).sum();
+        if lost > 0 {
+            lines.push((lost, ChartSeries { name: planned.name.clone(), points: points(&of_arm) }));
         }
     }
-    counted.sort_by_key(|(group, _)| groups.iter().position(|known| known == group));
-    let stages = |arm: &'_ ArmResult| arm.ledger.iter().flat_map(|l| l.stages.clone()).collect::<Vec<_>>();
-    let has_loss = |stage: &LedgerStage| stage.lost_pct.is_some_and(|pct| pct > 0.0);
-    let mut names: Vec<String> = Vec::new();
-    for stage in counted.iter().flat_map(|(_, arm)| stages(arm)).filter(has_loss) {
-        if !names.contains(&stage.name) {
-            names.push(stage.name);
-        }
-    }
-    let series = |name: &String| {
-        let share = |(at, (_, arm)): (usize, &(&str, &ArmResult))| -> Option<ChartPoint> {
-            let stage = arm.ledger.as_ref()?.stages.iter().find(|stage| stage.name == *name)?;
-            Some((at as f64, stage.lost_pct?, None, None))
-        };
-        ChartSeries {
-            name: format!("before {name}"),
-            points: counted.iter().enumerate().filter_map(share).collect(),
-        }
-    };
-    (!names.is_empty()).then(|| Chart {
-        id: "ledger".into(),
-        title: "Packets lost on their way, by stage".into(),
-        kind: ChartKind::Stacked,
-        x: Axis {
-            label: "arm".into(),
-            categories: counted.iter().map(|(_, arm)| arm.name.clone()).collect(),
-            ..Axis::default()
+    lines.sort_by_key(|(lost, _)| std::cmp::Reverse(*lost));
+    let left_out = lines.len().saturating_sub(MOST_LINES);
+    lines.truncate(MOST_LINES);
+    (!lines.is_empty()).then(|| Chart {
+        id: "loss-by-time".into(),
+        title: "Packets lost, by when they were sent".into(),
+        kind: ChartKind::Line,
+        x: Axis { label: "since the first packet".into(), unit: "s".into(), ..Axis::default() },
+        y: Axis { label: "lost of those sent then".into(), unit: "%".into(), ..Axis::default() },
+        series: lines.into_iter().map(|(_, series)| series).collect(),
+        note: match left_out {
+            0 => "All trials of an arm together.".into(),
+            n => format!("All trials of an arm together; {n} arms that lost less are left out."),
         },
-        y: Axis { label: "lost of those first counted".into(), unit: "%".into(), ..Axis::default() },
-        series: names.iter().map(series).collect(),
-        note: "Means over trials; each part was lost before the stage that it is named by, after the one before.".into(),
     })
 }
 
-/// One for each kind of limit: how far up every ladder holds.
-pub fn limits(limits: &[LimitResult]) -> Vec<Chart> {
-    let mut charts: Vec<Chart> = Vec::new();
-    for limit in limits {
-        let id = format!("limit-{}", limit.name);
-        let values = |of: fn(&(String, String)) -> &String| {
-            limit.of.iter().map(of).cloned().collect::<Vec<_>>().join(", ")
-        };
-        let place = if limit.of.is_empty() { limit.name.clone() } else { values(|(_, value)| value) };
-        let chart = match charts.iter_mut().find(|chart| chart.id == id) {
-            Some(chart) => chart,
-            None => {
-                charts.push(Chart {
-                    id,
-                    title: capitalised(&limit.title),
-                    kind: ChartKind::Bar,
-                    x: Axis { label: values(|(key, _)| key), ..Axis::default() },
-                    y: Axis { label: capitalised(&limit.title), unit: limit.unit.clone(), ..Axis::default() },
-                    series: ["median of the rounds", "in every round"]
-                        .map(|name| ChartSeries { name: name.into(), points: Vec::new() })
-                        .to_vec(),
-                    note: "0: not even the lowest rung holds. A bar that reaches the highest rung may end above it.".into(),
-                });
-                let last = charts.len() - 1;
-                &mut charts[last]
-            }
-        };
-        let at = chart.x.categories.len() as f64;
-        chart.x.categories.push(place);
-        let [low, high] = limit.ci95.map_or([None, None], |ends| ends.map(Some));
-        chart.series[0].points.push((at, limit.median, low, high));
-        chart.series[1].points.push((at, limit.in_all, None, None));
+/// Middle of each stretch in seconds, and the share lost in it over all trials.
+fn points(trials: &[&Losses]) -> Vec<(f64, f64, Option<f64>, Option<f64>)> {
+    let bins = trials.iter().map(|losses| losses.sent.len()).max().unwrap_or(0);
+    let width = bins.div_ceil(MOST_POINTS).max(1);
+    let bin_s = trials.first().map_or(0.0, |losses| losses.bin_us as f64 / 1e6);
+    let within = |of: &[u64], from: usize| of.iter().skip(from).take(width).sum::<u64>();
+    let stretch = |from: usize| {
+        let sent: u64 = trials.iter().map(|losses| within(&losses.sent, from)).sum();
+        let lost: u64 = trials.iter().map(|losses| within(&losses.lost, from)).sum();
+        let middle_s = (from as f64 + width as f64 / 2.0) * bin_s;
+        (sent > 0).then(|| (middle_s, 100.0 * lost as f64 / sent as f64, None, None))
+    };
+    (0..bins).step_by(width).filter_map(stretch).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_all_trials_and_stretches_in_which_nothing_was_sent_have_none() {
+        let one = Losses { bin_us: 10_000, sent: vec![10, 0, 20], lost: vec![5, 0, 0] };
+        let other = Losses { bin_us: 10_000, sent: vec![10], lost: vec![0] };
+        let points = points(&[&one, &other]);
+        assert_eq!(points, [(0.005, 25.0, None, None), (0.025, 0.0, None, None)]);
     }
-    charts
+
+    #[test]
+    fn a_long_trial_has_wider_stretches() {
+        let long = Losses { bin_us: 10_000, sent: vec![1; 250], lost: vec![1; 250] };
+        let points = points(&[&long]);
+        assert_eq!((points.len(), points[0]), (84, (0.015, 100.0, None, None)));
+    }
 }

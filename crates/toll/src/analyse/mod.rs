@@ -13,7 +13,6 @@ mod compare;
 mod contrasts;
 mod course;
 mod coverage;
-mod dated;
 mod doses;
 mod doubt;
 mod enough;
@@ -34,6 +33,7 @@ mod restart;
 mod scan;
 mod stalls;
 mod tails;
+mod ways;
 mod windows;
 mod withheld;
 
@@ -158,15 +158,15 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         parts,
     };
     result.charts = charted::charts(plan, &result.arms);
-    result.charts.extend(losses::limits(&result.limits));
-    result.charts.extend(losses::ledger(plan, &result.arms));
+    result.charts.extend(ways::limits(&result.limits));
+    result.charts.extend(ways::ledger(plan, &result.arms));
     result.charts.extend(charts::charts(plan, &result.arms));
     result.charts.extend(course::chart(recorded, &trials.windows, &arms));
     result.charts.extend(precision);
     result.charts.extend(doses::charts(&result.doses));
     result.charts.extend(contrasts::chart(&result.contrasts));
     result.charts.extend(pauses::chart(&result.pauses, crate::figures::pause));
-    result.charts.extend(dated::chart(recorded, &trials.windows));
+    result.charts.extend(losses::chart(recorded, &trials.windows));
     result.answer = advice::answer(&result, plan);
     result.advice = advice::advice(&result, plan);
     result

@@ -42,8 +42,10 @@ pub fn stages(counted: &Counted<'_>) -> Vec<Stage> {
         let saw_all = saw_all(capture, processes);
         // A full backlog is told by both ends of the pair: the sender's device has refused it already.
         let dropped = after.receiver.received_dropped.saturating_sub(before.receiver.received_dropped);
-        stage("seen", said.received, saw_all.then(|| dropped.saturating_sub(refused)));
-        stage("captured", said.captured, saw_all.then_some(said.dropped));
+        // One that ended first has left packets in its ring, which it neither caught nor lost.
+        let seen = if saw_all { said.received } else { said.captured + said.dropped };
+        stage("seen", seen, saw_all.then(|| dropped.saturating_sub(refused)));
+        stage("captured", said.captured, Some(said.dropped));
         if let Some(held) = held {
             stage("written", held.packets, Some(0));
         }
@@ -131,9 +133,10 @@ mod tests {
     fn a_capture_that_ends_first_says_nothing_of_what_came_after_it() {
         let held = Some(Held { packets: 90, ..Held::default() });
         let (before, after) = (link(0, 0), link(500, 0));
-        let processes = [process(0, 40, None, Some(SAID)), process(10, 50, Some(500), None)];
+        let said = PacketCounts { received: 130, ..SAID };
+        let processes = [process(0, 40, None, Some(said)), process(10, 50, Some(500), None)];
         let found = stages(&Counted { processes: &processes, before, after, held });
-        let expected = [("seen", 100, None), ("captured", 90, None), ("written", 90, Some(0))];
+        let expected = [("seen", 100, None), ("captured", 90, Some(10)), ("written", 90, Some(0))];
         assert_eq!(told(&found)[3..], expected);
     }
 

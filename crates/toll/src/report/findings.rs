@@ -91,7 +91,10 @@ pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
         .collect();
     for (is_whole, told) in [
         (true, "nothing lost from the sender to the file"),
-        (false, "nothing lost as far as can be told: what was captured is not all that was sent"),
+        (
+            false,
+            "nothing lost while captures were on, which ended before what was sent: what was captured is not all that was sent",
+        ),
     ] {
         let alike: Vec<_> =
             of_arms().filter(|(_, l)| !loses(l) && (l.whole == l.trials) == is_whole).collect();

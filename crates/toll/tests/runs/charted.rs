@@ -201,7 +201,11 @@ fn a_ring_of_another_size_is_another_platform_and_the_words_say_so() {
 fn like_runs_are_pooled_and_runs_that_ask_something_else_stay_apart() {
     let like = [recorded(4, 8, Vec::new()), recorded(5, 8, Vec::new())];
     assert!(matches!(put_together(&like), Together::Pooled(_)));
-    let other = on(like[1].clone(), |r| r.plan.scenario = "another".into());
+    // On another host, too: that alone would lay them over each other.
+    let other = on(like[1].clone(), |r| {
+        r.plan.scenario = "another".into();
+        r.host.as_mut().unwrap().kernel = "6.1".into();
+    });
     assert_eq!(put_together(&[like[0].clone(), other]), Together::Apart("they differ in scenario".into()));
     // Without a chart, tolls stand side by side.
     let host = on(like[1].clone(), |r| r.host.as_mut().unwrap().kernel = "6.1".into());
