@@ -5,15 +5,18 @@ mod told;
 use super::load::units;
 use super::login::Login;
 use super::throttle::Steering;
-use crate::backup::{self, Asked, Keys, Onto, Origin, Place, Repository};
+use crate::backup::{self, Asked, Keys, NewFile, Onto, Origin, Place, Repository};
 use crate::say::{show, tell};
+use crate::signals;
 use crate::throttle::orders;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use toll_backup::prune::Stay;
 use toll_backup::{Backups, Destination};
 use toll_load::Target;
 
@@ -64,7 +67,7 @@ struct Take {
     /// Encrypt with the passphrase in the first line of this file
     #[arg(long, value_name = "FILE", requires = "to")]
     passphrase_file: Option<PathBuf>,
-    /// Afterwards remove all but the latest N backups from the store
+    /// Afterwards remove all but the latest N backups of this server and these schemas from the store
     #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// How long a store that does not answer is asked again
@@ -173,7 +176,7 @@ struct Restore {
 struct Prune {
     #[command(flatten)]
     from: From,
-    /// Remove all but the latest N backups [default: none, only what no backup needs]
+    /// Remove all but the latest N backups of each server [default: none, only what no backup needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Only say what would be removed
@@ -185,6 +188,16 @@ struct Prune {
 }
 
 pub fn run(arguments: Backup) -> Result<ExitCode> {
+    match dispatch(arguments) {
+        Err(error) if signals::RAISED.load(Ordering::Relaxed) => {
+            tell!("toll: {error:#}");
+            Ok(ExitCode::from(130))
+        }
+        ended => ended,
+    }
+}
+
+fn dispatch(arguments: Backup) -> Result<ExitCode> {
     match arguments.verb {
         None => take(arguments.take),
         Some(Verb::List(list)) => list_backups(list),
@@ -297,8 +310,9 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
             backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), &seen)
         }
         (None, Some(path)) => {
-            let mut file = backup::new_private_file(path)?;
+            let mut file = NewFile::begin(path)?;
             backup::restore(&origin, Onto::Output(&mut file), &seen)
+                .and_then(|restored| file.finish().map(|()| restored))
         }
         (None, None) => bail!("where to? --server or --output"),
     };
@@ -308,10 +322,13 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
 }
 
 fn prune_store(arguments: Prune) -> Result<ExitCode> {
-    crate::signals::listen()?;
+    signals::listen()?;
     let (store, opening) = arguments.from.open()?;
-    let pruned =
-        backup::pruned(&store, &opening, arguments.keep.map(|keep| keep as usize), arguments.dry_run)?;
+    if let Some(doubt) = backup::dated_ahead(&Backups::list(&store)?) {
+        tell!("toll: {doubt}");
+    }
+    let stay = Stay { latest: arguments.keep.map(|keep| keep as usize), also: None };
+    let pruned = backup::pruned(&store, &opening, stay, arguments.dry_run)?;
     if arguments.json {
         show!("{}", serde_json::to_string_pretty(&pruned)?);
     } else {
@@ -349,7 +366,11 @@ impl FromEither {
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
         let store = backup::opened(&place(from, self.retry_for)?, false)?;
         let opening = self.keys.keys().for_reading(&store)?;
-        let manifest = Backups::list(&store)?.find(&self.backup)?.read(&store, &opening)?;
+        let backups = Backups::list(&store)?;
+        if let Some(doubt) = backup::dated_ahead(&backups).filter(|_| self.backup == "latest") {
+            tell!("toll: {doubt}");
+        }
+        let manifest = backups.find(&self.backup)?.read(&store, &opening)?;
         Ok(Origin::Store { store, opening, manifest: Box::new(manifest) })
     }
 }
