@@ -10,35 +10,137 @@ use toll_record::Warning;
 /// A doubt about a run. Shares are 0..=1, percentages say so.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
-    NoBaseline { arm: String },
-    Incomplete { done: u32, planned: u32, missing: String, files: Vec<&'static str>, cut: Vec<&'static str> },
-    ServerRestarted { at: String, into_s: u64, windows: Several, failed: Several },
-    SamplesMissing { windows: Several },
-    LatencyMissing { windows: usize, of: usize },
-    TrialFailed { arm: String, times: usize, tried: usize, begun: usize, reason: String },
-    TreatmentKilled { arm: String, note: String },
-    TooFewRounds { have: usize, need: usize },
-    AaFailed { arm: String, outcome: String, found: String },
-    ControlMissed { arm: String, text: String },
-    CarryOver { arm: String, differs: String, p: f64 },
-    Dependence { arm: String, lag_1: f64, bound: f64 },
-    SlowSettle { arm: String, pct: f64 },
-    OnSlope { arm: String, slope: Slope },
-    Noisy { cv_pct: f64, finds: Option<String> },
-    LowPower { finds: String, asked: String, rounds: Option<u32> },
-    HostSteal { pct: f64 },
-    DriverShare { pct: f64 },
-    LoadErrors { arm: String, errors: u64, statements: u64, codes: BTreeMap<u16, u64> },
-    NothingCompleted { arm: String, windows: usize },
-    HarnessStalls { count: usize, longest_s: f64 },
-    StallsNotJudged { why: String },
-    PacketsDropped { arm: String, dropped: u64, captured: u64 },
-    CaughtTooMany { arm: String, ratio: f64 },
-    NotCounted { arm: String, windows: usize, of: usize, why: Option<String> },
-    Unavailable { arms: Vec<(String, String)> },
-    SelfCostHigh { pct: f64 },
+    NoBaseline {
+        arm: String,
+    },
+    Incomplete {
+        done: u32,
+        planned: u32,
+        missing: String,
+        files: Vec<&'static str>,
+        cut: Vec<&'static str>,
+    },
+    ServerRestarted {
+        at: String,
+        into_s: u64,
+        windows: Several,
+        failed: Several,
+    },
+    SamplesMissing {
+        windows: Several,
+    },
+    LatencyMissing {
+        windows: usize,
+        of: usize,
+    },
+    TrialFailed {
+        arm: String,
+        times: usize,
+        tried: usize,
+        begun: usize,
+        reason: String,
+    },
+    TreatmentKilled {
+        arm: String,
+        note: String,
+    },
+    TooFewRounds {
+        have: usize,
+        need: usize,
+    },
+    AaFailed {
+        arm: String,
+        outcome: String,
+        found: String,
+    },
+    ControlMissed {
+        arm: String,
+        text: String,
+    },
+    CarryOver {
+        arm: String,
+        differs: String,
+        p: f64,
+    },
+    Dependence {
+        arm: String,
+        lag_1: f64,
+        bound: f64,
+    },
+    SlowSettle {
+        arm: String,
+        pct: f64,
+    },
+    OnSlope {
+        arm: String,
+        slope: Slope,
+    },
+    Noisy {
+        cv_pct: f64,
+        finds: Option<String>,
+    },
+    LowPower {
+        finds: String,
+        asked: String,
+        rounds: Option<u32>,
+    },
+    HostSteal {
+        pct: f64,
+    },
+    /// Windows left out, of all; the arm that lost most of its own.
+    CpuWithheld {
+        windows: usize,
+        of: usize,
+        above_pct: f64,
+        arm: String,
+        most: usize,
+        of_arm: usize,
+    },
+    DriverShare {
+        pct: f64,
+    },
+    LoadErrors {
+        arm: String,
+        errors: u64,
+        statements: u64,
+        codes: BTreeMap<u16, u64>,
+    },
+    NothingCompleted {
+        arm: String,
+        windows: usize,
+    },
+    HarnessStalls {
+        count: usize,
+        longest_s: f64,
+    },
+    StallsNotJudged {
+        why: String,
+    },
+    PacketsDropped {
+        arm: String,
+        dropped: u64,
+        captured: u64,
+    },
+    CaughtTooMany {
+        arm: String,
+        ratio: f64,
+    },
+    NotCounted {
+        arm: String,
+        windows: usize,
+        of: usize,
+        why: Option<String>,
+    },
+    Unavailable {
+        arms: Vec<(String, String)>,
+    },
+    SelfCostHigh {
+        pct: f64,
+    },
     NoSelfCost,
-    UnknownSamples { lines: usize },
+    UnknownSamples {
+        lines: usize,
+    },
 }
 
 /// What changes between an arm's short windows and a later stretch; seconds are since it was switched on.
@@ -92,6 +194,7 @@ impl Doubt {
             Doubt::Noisy { .. } => "noisy",
             Doubt::LowPower { .. } => "low-power",
             Doubt::HostSteal { .. } => "host-steal",
+            Doubt::CpuWithheld { .. } => "cpu-withheld",
             Doubt::DriverShare { .. } => "driver-share",
             Doubt::LoadErrors { .. } => "load-errors",
             Doubt::NothingCompleted { .. } => "nothing-completed",
@@ -214,6 +317,10 @@ impl Doubt {
             Doubt::HostSteal { pct } => {
                 format!("other guests took {pct:.1}% of this host's CPU time inside windows")
             }
+            Doubt::CpuWithheld { windows, of, above_pct, arm, most, of_arm } => format!(
+                "other guests took more than {above_pct:.0}% of this host's CPU time in {windows} of {of} windows, which are left out \
+                 (most of {arm}: {most} of {of_arm})"
+            ),
             Doubt::DriverShare { pct } => {
                 format!("the load driver takes {pct:.0}% of the CPU that is busy on this host")
             }
@@ -303,6 +410,9 @@ impl Doubt {
                 None => "no sensible number of rounds finds that here: quieten the host".into(),
             },
             Doubt::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
+            Doubt::CpuWithheld { .. } => {
+                "neighbours on the same machine were at work; where one arm loses many more windows than the others its own work may be what is withheld, and its toll is understated".into()
+            }
             Doubt::DriverShare { .. } => {
                 "its share dilutes every toll on this host: use prepared statements, a lighter driver, or drive from another host".into()
             }

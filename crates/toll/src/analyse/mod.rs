@@ -28,6 +28,7 @@ mod scan;
 mod stalls;
 mod tails;
 mod windows;
+mod withheld;
 
 pub use advice::{harm, judged, judged_by, margin};
 pub use contrasts::multiple;
@@ -57,6 +58,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
     let mut trials = windows::trials(plan, &recorded.trials);
     let mut doubts = restart::leave_out(recorded, &mut trials);
     doubts.extend(coverage::leave_out(recorded, &mut trials));
+    doubts.extend(withheld::leave_out(recorded, &mut trials));
     let arms = Arms::assemble(recorded, &trials.windows);
     let compared = arms.compare(plan);
 
@@ -196,11 +198,14 @@ fn arm_results(
     results
 }
 
-/// Rounds in which every arm that works here has a window.
+/// Rounds in which every arm that works here has a window, or had one that the hypervisor spoilt.
 fn whole_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
     let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
-    for window in trials.windows.iter().filter(|w| expected.contains(&w.arm)) {
-        *of_round.entry(window.round).or_default() += 1;
+    let measured = trials.windows.iter().map(|window| (window.arm, window.round));
+    for (_, round) in
+        measured.chain(trials.withheld.iter().copied()).filter(|(arm, _)| expected.contains(arm))
+    {
+        *of_round.entry(round).or_default() += 1;
     }
     of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
 }
@@ -275,7 +280,10 @@ fn time_was_up(recorded: &Recorded, done: u32) -> bool {
 /// Which arms have no window in which round.
 fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> String {
     let plan = &recorded.plan;
-    let has = |arm, round| trials.windows.iter().any(|w| w.arm == arm && w.round == round);
+    let has = |arm, round| {
+        trials.windows.iter().any(|w| w.arm == arm && w.round == round)
+            || trials.withheld.contains(&(arm, round))
+    };
     let absent: Vec<(usize, u32)> = (0..plan.order.len() as u32)
         .flat_map(|round| expected.iter().map(move |&arm| (arm, round)))
         .filter(|&(arm, round)| !has(arm, round))

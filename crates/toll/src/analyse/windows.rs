@@ -72,6 +72,8 @@ pub struct Trials {
     pub remarks: Vec<Remark>,
     /// Windows that were closed and yet cannot be used.
     pub left_out: Vec<Window>,
+    /// Arm and round of those of them in which the hypervisor withheld the CPU.
+    pub withheld: BTreeSet<(usize, u32)>,
     /// Trials into which a restart of the server fell: what befell them is not their arm's doing.
     pub upset: BTreeSet<u32>,
     /// Rounds in which each arm was tried, by its position.

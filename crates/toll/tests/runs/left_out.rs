@@ -329,3 +329,55 @@ fn an_arm_that_was_given_up_says_how_often_it_was_tried() {
     let run = analyse::analyse(&recorded);
     assert_eq!(text(&run, "trial-failed"), "B failed in 1 of 6 rounds: tcpdump: no such interface");
 }
+
+/// The hypervisor withholds this share of the host's CPU time in a window, and the load does half of its work.
+fn withhold(recorded: &mut Recorded, arm: &str, round: u32, share: f64) {
+    let (begin, end) = window(recorded, arm, round);
+    let cpus = f64::from(recorded.host.as_ref().expect("a host").cpus);
+    let stolen = (share * cpus * (end - begin) as f64) as u64;
+    for line in recorded.trials.iter_mut().filter(|line| line.mono_us >= end) {
+        if let Some(cpu) = &mut line.cpu {
+            cpu.host_steal_us += stolen;
+        }
+    }
+    for bin in recorded.bins.iter_mut().filter(|bin| bin.mono_us > begin && bin.mono_us <= end) {
+        (bin.statements, bin.latency_us_sum) = (bin.statements / 2, bin.latency_us_sum * 2);
+    }
+}
+
+#[test]
+fn windows_whose_cpu_the_hypervisor_withheld_are_left_out_and_the_run_is_whole_without_them() {
+    let undisturbed = analyse::analyse(&a_record(12));
+    let mut recorded = a_record(12);
+    for (arm, round) in [("K", 2), ("K", 7), ("B", 4), ("none", 9)] {
+        withhold(&mut recorded, arm, round, 0.4);
+    }
+    // A twentieth is what a neighbour takes at any time.
+    withhold(&mut recorded, "none-2", 5, 0.05);
+    let run = analyse::analyse(&recorded);
+    let windows = run.arms.iter().map(|arm| arm.windows).sum::<u32>();
+    let said = text(&run, "cpu-withheld");
+    assert!(said.contains(&format!("in 4 of {} windows", windows + 4)), "{said}");
+    assert!(said.ends_with("(most of K: 2 of 12)"), "{said}");
+    assert_eq!(
+        (arm(&run, "K").windows, arm(&run, "none").windows, arm(&run, "none-2").windows),
+        (10, 11, 12)
+    );
+    assert!(run.complete && run.rounds_done == 12, "{:#?}", run.warnings);
+    // Its toll is what it is without the neighbours: with those windows it would be ten points higher.
+    let toll = |run: &RunResult| arm(run, "K").outcomes["latency_us_mean"].toll_pct.expect("a toll");
+    assert!((toll(&run) - toll(&undisturbed)).abs() < 5.0, "{} {}", toll(&run), toll(&undisturbed));
+}
+
+#[test]
+fn a_host_that_is_always_short_of_cpu_keeps_its_windows() {
+    let mut recorded = a_record(9);
+    for round in 0..4 {
+        withhold(&mut recorded, "none", round, 0.3);
+        withhold(&mut recorded, "K", round, 0.3);
+    }
+    let run = analyse::analyse(&recorded);
+    assert!(warning(&run, "cpu-withheld").is_none(), "{:#?}", run.warnings);
+    assert!(warning(&run, "host-steal").is_some(), "{:#?}", run.warnings);
+    assert_eq!((arm(&run, "K").windows, arm(&run, "none").windows), (9, 9));
+}
