@@ -25,6 +25,9 @@ pub fn open(path: &Path, make: bool) -> Result<LocalFileSystem> {
                 .map_err(|reason| failed(&reason))?;
         }
     }
+    if !path.is_dir() {
+        return Err(failed(&"there is none; name one that holds backups"));
+    }
     LocalFileSystem::new_with_prefix(path).map_err(|reason| failed(&reason))
 }
 

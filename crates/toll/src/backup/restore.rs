@@ -199,9 +199,9 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How the client reads a backup.
 ///
 /// What a row holds is no command of the client's, and what a body says in comments belongs to it. No statement of a
-/// backup has the client send it a file of this host. One whose connection was lost ends: a new one would
-/// know nothing of the settings that a dump begins with, nor of the rows that were not committed, and go on
-/// behind them. So a connection is not to be lost for silence either, while a store is waited for.
+/// backup has the client send it a file of this host. A client whose connection is lost ends, as it does by itself
+/// where nobody types: a new connection would know nothing of the settings that a dump begins with, nor of the rows
+/// that were not committed. So none is to be lost for silence, while a store is waited for.
 const CLIENT: [&str; 7] = [
     "--binary-mode",
     "--comments",

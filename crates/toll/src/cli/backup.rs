@@ -22,7 +22,12 @@ use toll_load::Target;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-#[command(after_help = "S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
+#[command(after_help = "Examples:\n  \
+    toll backup --server /etc/mysql/toll.cnf --to /srv/backups --keep 14\n  \
+    toll backup --server toll.cnf --to s3://bucket/shop --git /srv/shop.git --max-p99-toll 10%\n  \
+    toll backup verify --from /srv/backups\n  \
+    toll backup restore latest --from /srv/backups --output dump.sql\n\n\
+    S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
     AWS_SECRET_ACCESS_KEY, AWS_REGION, or the profile AWS_PROFILE in ~/.aws.\n\
     The server's password comes from MYSQL_PWD or an option file.")]
 pub struct Backup {
@@ -207,12 +212,18 @@ fn dispatch(arguments: Backup) -> Result<ExitCode> {
     }
 }
 
+/// Arguments that lack something, which clap cannot tell beside subcommands.
+fn wrong(what: &str) -> ExitCode {
+    tell!("toll: {what}; toll backup --help shows examples");
+    ExitCode::from(2)
+}
+
 fn take(arguments: Take) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
-        bail!("which server? --server DSN or option file");
+        return Ok(wrong("which server? --server DSN or option file"));
     };
     if arguments.to.is_none() && arguments.git.is_none() {
-        bail!("where to? --to a folder or s3://bucket/prefix, --git a repository, or both");
+        return Ok(wrong("where to? --to a folder or s3://bucket/prefix, --git a repository, or both"));
     }
     let server = target(server)?;
     if arguments.max_p99_toll.is_none() && arguments.steering.is_said() {

@@ -1,4 +1,4 @@
-//! What could be lost without anybody noticing? Each of these once was.
+//! What could be lost, or given away, without anybody noticing? Each of these once was.
 
 use crate::lab::{Lab, Server, said};
 use crate::{files, fill, json, rows_of, succeeded, target, until, whole_backups};
@@ -14,38 +14,6 @@ fn sh(script: &str) -> String {
 /// Is there any such connection?
 fn has(server: &Server, what: &str) -> bool {
     !server.rows(&format!("SELECT id FROM information_schema.processlist WHERE {what}")).is_empty()
-}
-
-#[test]
-fn a_restore_whose_connection_is_lost_in_the_middle_of_a_table_fails_and_does_not_go_on() {
-    let lab = Lab::new();
-    let source = lab.server();
-    fill(60_000, |sql| source.run(sql));
-    let (store, words) = (lab.path("store"), lab.path("words"));
-    succeeded(lab.toll(&["backup", "--server", &source.dsn(), "--to", &store]));
-    let other = Lab::new();
-    let onto = other.server();
-    let mut child =
-        lab.spawn_saying(&["backup", "restore", "--from", &store, "--server", &onto.dsn()], &words);
-    until("rows arrive", || {
-        let inserts = "variable_name = 'COM_INSERT' AND variable_value > 1000";
-        !onto.rows(&format!("SELECT 1 FROM information_schema.global_status WHERE {inserts}")).is_empty()
-    });
-    lab.signal(&child, "STOP");
-    // The client has sent what it had, and waits for more.
-    until("the client waits", || has(&onto, "db = 'shop' AND command = 'Sleep' AND time_ms > 500"));
-    let login = target(&onto);
-    let mut rows = rows_of(&login);
-    let ids = rows("SELECT id FROM information_schema.processlist WHERE db = 'shop'");
-    for id in ids.iter().flatten().flatten() {
-        rows(&format!("KILL CONNECTION {id}"));
-    }
-    until("it is gone", || !has(&onto, "db = 'shop'"));
-    lab.signal(&child, "CONT");
-    let ended = child.wait().unwrap();
-    let told = std::fs::read_to_string(&words).unwrap();
-    assert!(!ended.success() && told.contains("holds a part of the backup"), "{told}");
-    lab.assert_nothing_left();
 }
 
 #[test]
@@ -309,4 +277,20 @@ fn what_is_encrypted_in_the_store_is_not_in_git_and_that_is_told() {
         ["backup", "--server", &dsn, "--to", &store, "--git", &git, "--passphrase-file", &phrase, "--json"];
     let taken = json(lab.toll(&arguments));
     assert!(taken["warnings"].to_string().contains("the git repository is not encrypted"), "{taken}");
+}
+
+#[test]
+fn whoever_is_new_is_told_what_to_say() {
+    let lab = Lab::new();
+    for (arguments, code, expected) in [
+        (&["backup"][..], 2, "which server? --server"),
+        (&["backup", "--server", "x"], 2, "where to? --to"),
+        (&["backup", "--help"], 0, "toll backup verify --from /srv/backups"),
+        (&["throttle", "--help"], 0, "Examples:"),
+        (&["backup", "list", "--from", "/no/such/folder"], 1, "there is none; name one that holds backups"),
+    ] {
+        let output = lab.toll(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", said(&output));
+        assert!(said(&output).contains(expected), "{arguments:?}: {}", said(&output));
+    }
 }
