@@ -52,6 +52,9 @@ pub struct Content<'a> {
     taken: HashMap<String, u32>,
     sections: Sections,
     last: Last,
+    /// Of the row that has begun, and of the longest.
+    row_bytes: u64,
+    longest_row_bytes: u64,
 }
 
 struct Open {
@@ -71,7 +74,14 @@ impl<'a> Content<'a> {
             taken: HashMap::new(),
             sections: Sections::default(),
             last: Last::default(),
+            row_bytes: 0,
+            longest_row_bytes: 0,
         }
+    }
+
+    /// Of the rows so far, as statements: a server takes one back only if its max_allowed_packet is no smaller.
+    pub fn longest_row_bytes(&self) -> u64 {
+        self.longest_row_bytes
     }
 
     /// Reads a dump to its end, and splits it. `seen` is told of each stretch of bytes before it is taken in.
@@ -174,6 +184,13 @@ impl Sink for Content<'_> {
             let digest = if part.is_row { &mut open.of_rows } else { &mut open.of_rest };
             digest.update(part.bytes);
         }
+        if part.is_row {
+            self.row_bytes += part.bytes.len() as u64;
+            self.longest_row_bytes = self.longest_row_bytes.max(self.row_bytes);
+            if part.ends {
+                self.row_bytes = 0;
+            }
+        }
         self.keeps.iter_mut().try_for_each(|keep| keep.part(part.bytes, part.ends))
     }
 }
@@ -250,6 +267,19 @@ mod tests {
             "{paths:?}"
         );
         assert!(paths.contains("käse") && paths.contains("a%2Fb"));
+    }
+
+    #[test]
+    fn the_longest_row_is_told_however_it_arrives() {
+        let long = format!("INSERT INTO `t` VALUES ('{}');\n", "x".repeat(5000));
+        let dump =
+            format!("INSERT INTO `t` VALUES (1);\n{long}INSERT INTO `t` VALUES (2);\n-- Dump completed\n");
+        for step in [1, 7, 100_000] {
+            let mut content = Content::new(Vec::new());
+            dump.as_bytes().chunks(step).for_each(|chunk| content.feed(chunk).unwrap());
+            content.end_dump().unwrap();
+            assert_eq!(content.longest_row_bytes(), long.len() as u64, "{step}");
+        }
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub struct Tree {
     /// Accounts that views, triggers, routines and events run as, `user@host`.
     pub definers: Vec<String>,
     pub warnings: Vec<String>,
+    /// As a statement; 0: not known.
+    #[serde(default)]
+    pub longest_row_bytes: u64,
 }
 
 /// The server, without its address: the same data elsewhere is the same.

@@ -13,7 +13,9 @@
 
 mod content;
 pub mod cut;
+mod destination;
 mod error;
+mod folder;
 pub mod git;
 mod manifest;
 mod name;
@@ -27,10 +29,11 @@ mod store;
 mod upload;
 
 pub use content::{Content, FileName, FileSeen, Keep};
+pub use destination::Destination;
 pub use error::{Error, Result};
 pub use manifest::{Backups, Broken, FORMAT, FileKept, Listed, Manifest, PieceKept, Program, Source, Totals};
 pub use name::Name;
 pub use running::{Owner, Running};
 pub use seal::{Opening, Sealing, with_passphrase};
-pub use store::{Destination, Patience, Store};
+pub use store::{Patience, Store};
 pub use upload::{Progress, Upload, Uploaded};

@@ -16,7 +16,7 @@ const FOLDER: &str = "backups";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     pub format: u32,
-    /// Begins with the time of the snapshot, so that names sort by it.
+    /// Begins with the time of the snapshot, so that names sort by it; ends with what stands for its source.
     pub id: String,
     /// Unix time in milliseconds: the dump's start, and when all pieces were in the store.
     pub begun_unix_ms: u64,
@@ -64,6 +64,9 @@ pub struct Totals {
     /// Of these, what was not there before.
     pub new_pieces: u64,
     pub new_stored_bytes: u64,
+    /// As a statement: a server takes it back only if its max_allowed_packet is no smaller. 0: not known.
+    #[serde(default)]
+    pub longest_row_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,7 +155,9 @@ impl Backups {
             }
             Ok(())
         })?;
-        backups.whole.sort_by(|one, other| one.id.cmp(&other.id));
+        backups.whole.sort_by(|one, other| (&one.id, &one.object).cmp(&(&other.id, &other.object)));
+        // A list that broke off in the middle tells some twice: one that counts twice would push out another.
+        backups.whole.dedup_by(|one, other| one.object == other.object);
         Ok(backups)
     }
 
@@ -190,6 +195,12 @@ impl Listed {
             return Err(Error::Format { name: self.object.clone(), found: version.format });
         }
         serde_json::from_slice(&text).map_err(|error| damaged(format!("its manifest is none ({error})")))
+    }
+
+    /// The same for backups of one source (a server, and what of it was asked for): the last part of the id. Empty
+    /// where it has none.
+    pub fn source(&self) -> &str {
+        self.id.splitn(3, '-').nth(2).unwrap_or_default()
     }
 
     pub fn is_encrypted(&self) -> bool {

@@ -1,14 +1,26 @@
 //! Which backups and pieces may go?
 //!
 //! Manifests first, oldest first; then the pieces that none of those left names. Whatever cannot be read is a
-//! reason to remove no piece.
+//! reason to remove no piece. Servers that share a store do not remove each other's backups.
 
 use crate::manifest::{Backups, Listed};
 use crate::upload::{each_piece, object};
 use crate::{Error, Name, Opening, Result, Running, Sealing, Store};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 const INDEX: &str = "pieces-of";
+/// Removed between two looks whether others still take this prune for alive.
+const BATCH: usize = 1000;
+
+/// Which backups stay.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stay<'a> {
+    /// So many of the latest of each source; none: all.
+    pub latest: Option<usize>,
+    /// This one, whatever its date: beside one that a wrong clock has dated years ahead, a backup that was
+    /// just taken is not among the latest.
+    pub also: Option<&'a str>,
+}
 
 /// What was removed, or would be.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
@@ -23,12 +35,12 @@ pub struct Pruned {
     pub unfinished: u64,
 }
 
-/// Removes all but the latest `keep` backups, if told, and every piece that none of those left names.
-/// `alone` shows that no backup goes on.
+/// Removes all backups but those that stay, and every piece that none of these names. `alone` shows that
+/// no backup goes on.
 pub fn prune(
     store: &Store,
     opening: &Opening,
-    keep: Option<usize>,
+    stay: Stay<'_>,
     dry_run: bool,
     alone: &Running,
 ) -> Result<Pruned> {
@@ -39,15 +51,15 @@ pub fn prune(
             reason: format!("{}; it is no backup: remove it by hand, then prune", broken.reason),
         });
     }
-    let old = backups.whole.len().saturating_sub(keep.unwrap_or(usize::MAX));
-    let (old, left) = backups.whole.split_at(old);
+    let (left, old) = apart(&backups.whole, stay);
     let mut named = HashSet::new();
-    for listed in left {
+    for listed in &left {
         named_by(store, opening, listed, &mut named)?;
     }
     let mut pruned = Pruned { backups_left: left.len() as u64, ..Pruned::default() };
     for listed in old {
         if !dry_run {
+            alone.still_believed()?;
             store.delete(&listed.object)?;
             store.delete(&index_of(listed))?;
         }
@@ -67,20 +79,58 @@ pub fn prune(
     unnamed.dedup();
     pruned.pieces = unnamed.len() as u64;
     if !dry_run {
-        store.delete_all(unnamed.iter().map(object).collect())?;
+        for batch in unnamed.chunks(BATCH) {
+            alone.still_believed()?;
+            store.delete_all(batch.iter().map(object).collect())?;
+        }
+        remove_other_indices(store, &left)?;
         pruned.unfinished = store.remove_unfinished()?;
         alone.forget_dead()?;
     }
     Ok(pruned)
 }
 
-/// Pieces that whole backups name; none where one of them cannot be read.
+/// Those that stay and those that go, both oldest first.
+fn apart<'a>(whole: &'a [Listed], stay: Stay<'_>) -> (Vec<&'a Listed>, Vec<&'a Listed>) {
+    let latest = stay.latest.unwrap_or(usize::MAX);
+    let mut of_source: HashMap<&str, usize> = HashMap::new();
+    let (mut left, mut old) = (Vec::new(), Vec::new());
+    for listed in whole.iter().rev() {
+        let count = of_source.entry(listed.source()).or_default();
+        *count += 1;
+        let stays = *count <= latest || stay.also == Some(listed.id.as_str());
+        let side = if stays { &mut left } else { &mut old };
+        side.push(listed);
+    }
+    left.reverse();
+    old.reverse();
+    (left, old)
+}
+
+/// Pieces that whole backups name. One whose manifest is damaged names nothing that could be relied on, and is
+/// no reason to take no backup.
 pub fn named(store: &Store, opening: &Opening) -> Result<HashSet<Name>> {
     let mut named = HashSet::new();
     for listed in &Backups::list(store)?.whole {
-        named_by(store, opening, listed, &mut named)?;
+        match named_by(store, opening, listed, &mut named) {
+            Err(Error::Mismatch { .. } | Error::Format { .. }) => {}
+            read => read?,
+        }
     }
     Ok(named)
+}
+
+/// Those of backups that were killed before their manifest was put, or are gone.
+fn remove_other_indices(store: &Store, left: &[&Listed]) -> Result<()> {
+    let known: HashSet<String> = left.iter().map(|listed| index_of(listed)).collect();
+    let mut others = Vec::new();
+    store.list(INDEX, |object| {
+        if !known.contains(&object.path) {
+            others.push(object.path);
+        }
+        Ok(())
+    })?;
+    store.delete_all(others)
 }
 
 /// Beside a manifest that only a key opens: the names of its pieces, so that the host that backs up can prune
@@ -109,10 +159,10 @@ fn named_by(store: &Store, opening: &Opening, listed: &Listed, named: &mut HashS
         named.extend(listed.read(store, opening)?.pieces().map(|piece| piece.name()));
         return Ok(());
     }
-    let index = store.get(&index_of(listed))?;
+    let index = store.get_if_there(&index_of(listed))?.unwrap_or_default();
     let (sum, names) = index.split_at_checked(32).unwrap_or((&[], &[]));
     if sum != Name::of(names).0 || !names.len().is_multiple_of(32) {
-        let reason = "the list of its pieces is damaged: no piece can be removed".to_owned();
+        let reason = "the list of its pieces is gone or damaged: no piece can be removed".to_owned();
         return Err(Error::Mismatch { id: listed.id.clone(), reason });
     }
     named.extend(names.chunks_exact(32).filter_map(|name| name.try_into().ok()).map(Name));

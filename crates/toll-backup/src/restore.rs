@@ -5,6 +5,7 @@
 
 use crate::content::{Content, FileSeen};
 use crate::name::key;
+use crate::seal::SEALED_MOST;
 use crate::sections::Kind;
 use crate::upload::object;
 use crate::{Error, FileKept, Manifest, Opening, PieceKept, Result, Store};
@@ -26,7 +27,7 @@ pub fn read<'m>(
     let pieces: Vec<(&FileKept, &PieceKept)> =
         manifest.files.iter().flat_map(|file| file.pieces.iter().map(move |piece| (file, piece))).collect();
     let fetch = |piece: &PieceKept| {
-        let stored = store.get(&object(&piece.0))?;
+        let stored = store.get_at_most(&object(&piece.0), SEALED_MOST)?;
         opening.open(piece.0, name_key.as_ref(), stored)
     };
     let line = Line { state: Mutex::default(), changed: Condvar::new() };

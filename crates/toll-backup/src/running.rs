@@ -9,7 +9,7 @@ use crate::{Error, Result, Store};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 const FOLDER: &str = "running";
 /// A marker is put anew this often,
@@ -48,12 +48,29 @@ struct Marker {
 pub struct Running {
     store: Arc<Store>,
     object: String,
-    renewed: Arc<Mutex<Instant>>,
+    owner: Owner,
+    /// Nothing for a process that it cannot see (another host's).
+    is_alive: fn(&Owner) -> Option<bool>,
+    renewed: Arc<Mutex<Renewed>>,
     end: Option<Sender<()>>,
     renewer: Option<std::thread::JoinHandle<()>>,
     trusts: bool,
     /// Markers of owners who died with their host, for whoever removes what they left.
     dead: Vec<String>,
+}
+
+/// When the marker was put last, by two clocks: the one is never set, the other goes on while a host sleeps.
+#[derive(Debug, Clone, Copy)]
+struct Renewed(Instant, SystemTime);
+
+impl Renewed {
+    fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    fn age(self) -> Duration {
+        self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
+    }
 }
 
 /// What other markers say.
@@ -66,29 +83,36 @@ struct Others {
 }
 
 impl Running {
-    /// For a backup. Waits, within the store's patience, for a prune that goes on. `is_alive` answers nothing
-    /// for a process that it cannot see (another host's).
+    /// For a backup. Waits so long for a prune that goes on. `is_alive` answers nothing for a process that it
+    /// cannot see (another host's).
     pub fn backup(
         store: Arc<Store>,
         id: &str,
         owner: &Owner,
-        is_alive: impl Fn(&Owner) -> Option<bool>,
+        is_alive: fn(&Owner) -> Option<bool>,
         wait: Duration,
         stop: fn() -> bool,
     ) -> Result<Self> {
-        let mut running = Self::begin(store, id, Work::Backup, owner)?;
+        let mut running = Self::begin(store, id, Work::Backup, owner, is_alive)?;
+        running.outlast_prunes(wait, stop)?;
+        Ok(running)
+    }
+
+    /// Waits until no prune is at work. To be called again before a look at what was put: a prune that took this
+    /// backup for dead has removed some of it, or is about to.
+    pub fn outlast_prunes(&mut self, wait: Duration, stop: fn() -> bool) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let others = running.others(owner, &is_alive)?;
-            running.trusts &= !others.of_another_boot;
+            let others = self.others()?;
+            self.trusts &= !others.of_another_boot;
             if others.prunes == 0 {
-                return Ok(running);
+                return Ok(());
             }
             if stop() {
                 return Err(Error::Interrupted);
             }
             if begun.elapsed() > wait {
-                return Err(Error::Busy(format!("a prune goes on in {}: try again later", running.store)));
+                return Err(Error::Busy(format!("a prune goes on in {}: try again later", self.store)));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -99,10 +123,10 @@ impl Running {
         store: Arc<Store>,
         id: &str,
         owner: &Owner,
-        is_alive: impl Fn(&Owner) -> Option<bool>,
+        is_alive: fn(&Owner) -> Option<bool>,
     ) -> Result<Self> {
-        let mut running = Self::begin(store, id, Work::Prune, owner)?;
-        let others = running.others(owner, &is_alive)?;
+        let mut running = Self::begin(store, id, Work::Prune, owner, is_alive)?;
+        let others = running.others()?;
         let what = match (others.backups, others.prunes) {
             (0, 0) => {
                 running.dead = others.dead;
@@ -125,36 +149,43 @@ impl Running {
         self.dead.iter().try_for_each(|object| self.store.delete(object))
     }
 
-    /// To be asked right before the manifest is put: an error where the marker was not renewed for so long that
-    /// a prune may have taken this backup for dead.
-    pub fn check(&self) -> Result<()> {
-        let since = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).elapsed();
+    /// To be asked right before the manifest is put, or anything is removed: an error where the marker was not
+    /// renewed for so long that others may have taken this run for dead.
+    pub fn still_believed(&self) -> Result<()> {
+        let since = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).age();
         if since < BELIEVED_FOR / 2 {
             return Ok(());
         }
         Err(Error::Busy(format!(
-            "{} did not answer for {} minutes, and others may have taken this backup for dead: run it again, \
-             what has arrived is kept",
+            "{} did not answer for {} minutes (or this host slept), and others may have taken this run for dead: \
+             run it again, what has arrived is kept",
             self.store,
             since.as_secs() / 60
         )))
     }
 
-    fn begin(store: Arc<Store>, id: &str, work: Work, owner: &Owner) -> Result<Self> {
+    fn begin(
+        store: Arc<Store>,
+        id: &str,
+        work: Work,
+        owner: &Owner,
+        is_alive: fn(&Owner) -> Option<bool>,
+    ) -> Result<Self> {
         let object = format!("{FOLDER}/{id}.json");
         let text = serde_json::to_vec(&Marker { work, owner: owner.clone() })
             .map_err(|error| Error::Busy(format!("cannot write a marker: {error}")))?;
-        if !store.put_new(&object, text.clone())? {
+        // Where the answer to a first try was lost, a second one finds what the first has put.
+        if !store.put_new(&object, text.clone())? && store.get_if_there(&object)?.as_ref() != Some(&text) {
             return Err(Error::Busy(format!("{object} is there already: another run has the same name")));
         }
-        let renewed = Arc::new(Mutex::new(Instant::now()));
+        let renewed = Arc::new(Mutex::new(Renewed::now()));
         let (end, ended) = channel::<()>();
         let renewer = {
             let (store, object, renewed) = (store.clone(), object.clone(), renewed.clone());
             std::thread::Builder::new().name("marker".into()).spawn(move || {
                 while ended.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
                     if store.put(&object, text.clone()).is_ok() {
-                        *renewed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                        *renewed.lock().unwrap_or_else(PoisonError::into_inner) = Renewed::now();
                     }
                 }
             })
@@ -163,6 +194,8 @@ impl Running {
         Ok(Self {
             store,
             object,
+            owner: owner.clone(),
+            is_alive,
             renewed,
             end: Some(end),
             renewer: Some(renewer),
@@ -171,7 +204,7 @@ impl Running {
         })
     }
 
-    fn others(&self, own: &Owner, is_alive: &impl Fn(&Owner) -> Option<bool>) -> Result<Others> {
+    fn others(&self) -> Result<Others> {
         let mut objects: Vec<Object> = Vec::new();
         self.store.list(FOLDER, |object| {
             objects.push(object);
@@ -183,10 +216,11 @@ impl Running {
         for object in objects.iter().filter(|object| object.path != self.object) {
             let Some(text) = self.store.get_if_there(&object.path)? else { continue };
             let marker: Option<Marker> = serde_json::from_slice(&text).ok();
-            let alive = marker.as_ref().and_then(|marker| is_alive(&marker.owner));
+            let alive = marker.as_ref().and_then(|marker| (self.is_alive)(&marker.owner));
             let age_ms = now.unwrap_or(object.modified_unix_ms).saturating_sub(object.modified_unix_ms);
             let lives = alive.unwrap_or(u128::from(age_ms) < BELIEVED_FOR.as_millis());
-            let is_of_this_boot = marker.as_ref().is_some_and(|marker| marker.owner.boot_id == own.boot_id);
+            let is_of_this_boot =
+                marker.as_ref().is_some_and(|marker| marker.owner.boot_id == self.owner.boot_id);
             others.of_another_boot |= !is_of_this_boot;
             match marker.map(|marker| marker.work) {
                 Some(Work::Prune) if lives => others.prunes += 1,

@@ -3,7 +3,7 @@
 //! Compressed (zstd), then encrypted where that is asked (age, <https://age-encryption.org/v1>), so that a
 //! restore needs no toll: `age -d -i KEY piece | zstd -d`. Writes no key to any disk.
 
-use crate::{Error, Name, Result, Store};
+use crate::{Backups, Error, Listed, Name, Result, Store};
 use age::secrecy::ExposeSecret;
 use age::x25519;
 use sha2::{Digest, Sha256};
@@ -13,6 +13,8 @@ use std::io::{Read, Write};
 const LEVEL: i32 = 3;
 /// No piece is longer.
 const PIECE_MOST: usize = 16 << 20;
+/// In the store: what does not compress, and what age adds, are far less than a tenth.
+pub(crate) const SEALED_MOST: u64 = PIECE_MOST as u64 / 10 * 11;
 /// Manifests, of which each piece takes 90 bytes: 2 TB in pieces of 128 KiB.
 const MANIFEST_MOST: u64 = 2 << 30;
 /// Where a store that is encrypted with a passphrase keeps its own key, encrypted with the passphrase.
@@ -23,6 +25,8 @@ const KEY_OBJECT: &str = "keys/identity.age";
 pub struct Sealing {
     recipients: Vec<x25519::Recipient>,
     name_key: Option<[u8; 32]>,
+    /// Of the store's own key, as it was stored.
+    key_stored: Option<Name>,
 }
 
 impl std::fmt::Debug for Sealing {
@@ -48,7 +52,18 @@ impl Sealing {
         let recipients = words.iter().map(parse).collect::<Result<_>>()?;
         let name_key =
             Sha256::new().chain_update("toll backup, names of pieces, 1\n").chain_update(words.join("\n"));
-        Ok(Self { recipients, name_key: Some(name_key.finalize().into()) })
+        Ok(Self { recipients, name_key: Some(name_key.finalize().into()), key_stored: None })
+    }
+
+    /// To be asked right before the manifest is put: what was encrypted for a key that is not there any more,
+    /// nobody opens. Two first backups at once may each have made one.
+    pub fn check_key(&self, store: &Store) -> Result<()> {
+        let Some(used) = self.key_stored else { return Ok(()) };
+        let there = store.get_if_there(KEY_OBJECT)?.map(|stored| Name::of(&stored));
+        if there == Some(used) {
+            return Ok(());
+        }
+        Err(Error::Key(format!("the key in {store} ({KEY_OBJECT}) is not that of this backup: run it again")))
     }
 
     pub fn encrypts(&self) -> bool {
@@ -155,26 +170,32 @@ impl Opening {
 
 /// Sealing with a passphrase: with the store's own key, which is made the first time.
 pub fn with_passphrase(store: &Store, passphrase: &str) -> Result<(Sealing, Opening)> {
-    let identity = match store.get_if_there(KEY_OBJECT)? {
-        Some(stored) => unlock(&stored, passphrase)?,
+    let stored = match store.get_if_there(KEY_OBJECT)? {
+        Some(stored) => stored,
         None => {
-            let identity = x25519::Identity::generate();
-            let text = identity.to_string().expose_secret().to_owned();
-            let stored = lock(text.as_bytes(), passphrase)?;
-            // Another backup may have begun at the same time: the key that is there first is the store's.
-            if store.put_new(KEY_OBJECT, stored)? {
-                identity
-            } else {
-                unlock(&store.get(KEY_OBJECT)?, passphrase)?
+            if Backups::list(store)?.whole.iter().any(Listed::is_encrypted) {
+                return Err(Error::Key(format!(
+                    "{store} holds encrypted backups and no key that a passphrase opens: if {KEY_OBJECT} was lost, put it \
+                     back; beside backups for recipients, a passphrase wants a store of its own"
+                )));
             }
+            let text = x25519::Identity::generate().to_string().expose_secret().to_owned();
+            // Another backup may have begun at the same time: the key that is there is the store's.
+            store.put_new(KEY_OBJECT, lock(text.as_bytes(), passphrase)?)?;
+            store.get(KEY_OBJECT)?
         }
     };
+    let identity = unlock(&stored, passphrase)?;
     let recipient = identity.to_public();
     let secret = identity.to_string();
     let name_key = Sha256::new()
         .chain_update("toll backup, names of pieces, 1\n")
         .chain_update(secret.expose_secret().as_bytes());
-    let sealing = Sealing { recipients: vec![recipient], name_key: Some(name_key.finalize().into()) };
+    let sealing = Sealing {
+        recipients: vec![recipient],
+        name_key: Some(name_key.finalize().into()),
+        key_stored: Some(Name::of(&stored)),
+    };
     Ok((sealing, Opening { identities: vec![identity] }))
 }
 

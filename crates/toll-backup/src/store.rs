@@ -4,60 +4,15 @@
 //! store that is down, slow, or answers 500 or 503; a connection that is cut) is tried again, with growing
 //! pauses, until the user's patience ends. Never overwrites what it was asked to put only if new.
 
-use crate::{Error, Result, profile};
+use crate::{Destination, Error, Result, folder, profile};
 use futures::StreamExt;
 use object_store::aws::{AmazonS3Builder, Checksum};
-use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
-
-/// A folder, or a place in a bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Destination {
-    Folder(PathBuf),
-    S3 { bucket: String, prefix: String },
-}
-
-impl Destination {
-    /// `s3://bucket/prefix`, or the path of a folder.
-    pub fn parse(text: &str) -> Result<Self> {
-        if let Some(place) = text.strip_prefix("s3://") {
-            let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
-            if bucket.is_empty() || bucket.contains(['@', ':', '?']) {
-                // Not repeated: somebody may have written a key into it.
-                return Err(Error::Destination(
-                    "that names no bucket: write s3://BUCKET/PREFIX; endpoint and credentials come from the environment \
-                     (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, ...) or a profile (AWS_PROFILE)"
-                        .into(),
-                ));
-            }
-            let prefix = prefix.trim_matches('/').to_owned();
-            return Ok(Self::S3 { bucket: bucket.to_owned(), prefix });
-        }
-        if let Some((scheme, _)) = text.split_once("://") {
-            return Err(Error::Destination(format!(
-                "{scheme}:// is no store that toll knows: a folder, or s3://"
-            )));
-        }
-        Ok(Self::Folder(PathBuf::from(text)))
-    }
-}
-
-impl std::fmt::Display for Destination {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Folder(path) => write!(f, "{}", path.display()),
-            Self::S3 { bucket, prefix } if prefix.is_empty() => write!(f, "s3://{bucket}"),
-            Self::S3 { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
-        }
-    }
-}
 
 /// How long a store is waited for.
 #[derive(Debug, Clone, Copy)]
@@ -66,6 +21,8 @@ pub struct Patience {
     pub retry_for: Duration,
     /// True once the user wants an end.
     pub stop: fn() -> bool,
+    /// Told why a request is made again and again, once a minute at most.
+    pub failing: fn(&str),
 }
 
 /// An object, as listed.
@@ -86,6 +43,7 @@ pub struct Store {
     destination: Destination,
     patience: Patience,
     retries: AtomicU64,
+    told: Mutex<Option<Instant>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -100,14 +58,20 @@ impl std::fmt::Display for Store {
     }
 }
 
-/// A request that takes longer is given up and made anew.
+/// A request to a bucket that takes longer is given up and made anew,
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// and of so many bytes a second is borne: a large database's manifest takes hundreds of MB.
+const SLOWEST: u64 = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For what is asked of a store on the way out.
 const LAST_TRY: Duration = Duration::from_secs(5);
 /// Pauses between tries: doubled from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Before so long a pause the user is told what it is for,
+const TOLD_FROM: Duration = Duration::from_secs(1);
+/// and then this often at most.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Store {
     /// Opens it. `make`: a folder that is not there is made, for its owner alone.
@@ -119,12 +83,20 @@ impl Store {
             .build()
             .map_err(|cause| Error::Write { what: "a thread", cause })?;
         let (inner, prefix): (Arc<dyn ObjectStore>, _) = match &destination {
-            Destination::Folder(path) => (Arc::new(folder(path, make)?), String::new()),
+            Destination::Folder(path) => (Arc::new(folder::open(path, make)?), String::new()),
             Destination::S3 { bucket, prefix } => (Arc::new(bucket_named(bucket)?), prefix.clone()),
         };
         let prefix = ObjectPath::parse(&prefix)
             .map_err(|reason| Error::Destination(format!("{destination} cannot be a prefix: {reason}")))?;
-        Ok(Self { runtime, inner, prefix, destination, patience, retries: AtomicU64::new(0) })
+        Ok(Self {
+            runtime,
+            inner,
+            prefix,
+            destination,
+            patience,
+            retries: AtomicU64::new(0),
+            told: Mutex::new(None),
+        })
     }
 
     /// Requests that had to be made again so far.
@@ -135,9 +107,10 @@ impl Store {
     /// Puts an object, in the place of one that may be there.
     pub fn put(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
         let at = self.at(path);
+        let length = bytes.len() as u64;
         let payload = object_store::PutPayload::from(bytes);
         self.again(&format!("putting {path}"), || async {
-            self.inner.put(&at, payload.clone()).await.map(drop)
+            self.within(length, self.inner.put(&at, payload.clone())).await.map(drop)
         })
     }
 
@@ -148,15 +121,15 @@ impl Store {
         let payload = object_store::PutPayload::from(bytes);
         self.again(&format!("putting {path}"), || async {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            match self.inner.put_opts(&at, payload.clone(), options).await {
+            match self.within(0, self.inner.put_opts(&at, payload.clone(), options)).await {
                 Ok(_) => Ok(true),
                 Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                     Ok(false)
                 }
-                Err(error) if is_unsupported(&error) => match self.inner.head(&at).await {
+                Err(error) if is_unsupported(&error) => match self.within(0, self.inner.head(&at)).await {
                     Ok(_) => Ok(false),
                     Err(object_store::Error::NotFound { .. }) => {
-                        self.inner.put(&at, payload.clone()).await.map(|_| true)
+                        self.within(0, self.inner.put(&at, payload.clone())).await.map(|_| true)
                     }
                     Err(error) => Err(error),
                 },
@@ -170,14 +143,30 @@ impl Store {
     }
 
     pub fn get_if_there(&self, path: &str) -> Result<Option<Vec<u8>>> {
-        let at = self.at(path);
-        self.again(&format!("getting {path}"), || async {
-            let got = match self.inner.get(&at).await {
+        self.fetch(path, u64::MAX)
+    }
+
+    /// One that is there; if it is longer than `most`, it is not fetched.
+    pub fn get_at_most(&self, path: &str, most: u64) -> Result<Vec<u8>> {
+        self.fetch(path, most)?.ok_or_else(|| self.failed(&format!("getting {path}"), "it is not there"))
+    }
+
+    fn fetch(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
+        let (at, doing) = (self.at(path), format!("getting {path}"));
+        let fetched = self.again(&doing, || async {
+            let got = match self.within(0, self.inner.get(&at)).await {
                 Ok(got) => got,
-                Err(object_store::Error::NotFound { .. }) => return Ok(None),
+                Err(object_store::Error::NotFound { .. }) => return Ok(Ok(None)),
                 Err(error) => return Err(error),
             };
-            got.bytes().await.map(|bytes| Some(bytes.to_vec()))
+            let bytes = got.meta.size;
+            if bytes > most {
+                return Ok(Err(bytes));
+            }
+            self.within(bytes, got.bytes()).await.map(|bytes| Ok(Some(bytes.to_vec())))
+        })?;
+        fetched.map_err(|bytes| {
+            self.failed(&doing, &format!("it has {bytes} bytes, and nothing of more than {most} was put"))
         })
     }
 
@@ -185,7 +174,7 @@ impl Store {
     pub fn delete(&self, path: &str) -> Result<()> {
         let at = self.at(path);
         self.again(&format!("deleting {path}"), || async {
-            match self.inner.delete(&at).await {
+            match self.within(0, self.inner.delete(&at)).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(()),
                 other => other,
             }
@@ -205,7 +194,7 @@ impl Store {
         self.again("deleting pieces", || async {
             let locations = futures::stream::iter(paths.clone()).map(Ok).boxed();
             let mut deleted = self.inner.delete_stream(locations);
-            while let Some(one) = deleted.next().await {
+            while let Some(one) = self.within(0, next(&mut deleted)).await? {
                 match one {
                     Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                     Err(error) => return Err(error),
@@ -221,11 +210,11 @@ impl Store {
         let below = self.at(folder);
         let own = self.prefix.as_ref().len();
         let mut refused = None;
-        let take = std::sync::Mutex::new(&mut take);
-        let stopped = std::sync::Mutex::new(&mut refused);
+        let take = Mutex::new(&mut take);
+        let stopped = Mutex::new(&mut refused);
         self.again(&format!("listing {folder}"), || async {
             let mut objects = self.inner.list(Some(&below));
-            while let Some(object) = objects.next().await {
+            while let Some(object) = self.within(0, next(&mut objects)).await? {
                 let object = object?;
                 let path = object.location.as_ref();
                 let path = path.get(own..).unwrap_or(path).trim_start_matches('/').to_owned();
@@ -246,6 +235,22 @@ impl Store {
         }
     }
 
+    /// A request that moves so many bytes, given up where a bucket takes too long for it.
+    async fn within<T>(
+        &self,
+        bytes: u64,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> object_store::Result<T> {
+        if matches!(self.destination, Destination::Folder(_)) {
+            return request.await;
+        }
+        let limit = time_for(bytes);
+        tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
+            let source = format!("no answer within {} s", limit.as_secs()).into();
+            Err(object_store::Error::Generic { store: "S3", source })
+        })
+    }
+
     /// Returns once what was put survives a power failure. A bucket answers only then by itself.
     pub fn settle(&self) -> Result<()> {
         let Destination::Folder(path) = &self.destination else { return Ok(()) };
@@ -258,7 +263,7 @@ impl Store {
     /// and belong to nobody. Only while no backup goes on.
     pub fn remove_unfinished(&self) -> Result<u64> {
         let Destination::Folder(path) = &self.destination else { return Ok(0) };
-        unfinished_below(path)
+        folder::remove_unfinished(path)
             .map_err(|cause| self.failed("looking for unfinished files", &cause.to_string()))
     }
 
@@ -290,6 +295,9 @@ impl Store {
                 return Err(self.failed(doing, &told(&error)));
             }
             self.retries.fetch_add(1, Ordering::Relaxed);
+            if pause >= TOLD_FROM {
+                self.tell(doing, &error);
+            }
             self.runtime.block_on(async {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -300,9 +308,31 @@ impl Store {
         }
     }
 
+    /// Whoever waits is to know for what.
+    fn tell(&self, doing: &str, error: &object_store::Error) {
+        let mut at = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+            *at = Some(Instant::now());
+            let most_s = self.patience.retry_for.as_secs();
+            (self.patience.failing)(&format!(
+                "{self} fails at {doing} and is asked again for {most_s} s ({})",
+                told(error)
+            ));
+        }
+    }
+
     fn failed(&self, doing: &str, cause: &str) -> Error {
         Error::Store { store: self.to_string(), doing: doing.to_owned(), cause: cause.to_owned() }
     }
+}
+
+fn time_for(bytes: u64) -> Duration {
+    REQUEST_TIMEOUT + Duration::from_secs(bytes / SLOWEST)
+}
+
+/// Of a stream, whose items are results of their own.
+async fn next<T>(stream: &mut (impl futures::Stream<Item = T> + Unpin)) -> object_store::Result<Option<T>> {
+    Ok(stream.next().await)
 }
 
 async fn stopped(stop: fn() -> bool) {
@@ -311,26 +341,12 @@ async fn stopped(stop: fn() -> bool) {
     }
 }
 
-fn folder(path: &Path, make: bool) -> Result<LocalFileSystem> {
-    let failed = |reason: &dyn std::fmt::Display| {
-        Error::Destination(format!("cannot use the folder {} as a store: {reason}", path.display()))
-    };
-    if make {
-        // What is in a backup is for its owner alone.
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)
-            .map_err(|reason| failed(&reason))?;
-    }
-    LocalFileSystem::new_with_prefix(path).map_err(|reason| failed(&reason))
-}
-
 fn bucket_named(bucket: &str) -> Result<object_store::aws::AmazonS3> {
     // An error says that there is one already, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = profile::settings(|name| std::env::var(name).ok());
-    let client = ClientOptions::new().with_timeout(REQUEST_TIMEOUT).with_connect_timeout(CONNECT_TIMEOUT);
+    // How long a request may take depends on its bytes: `Store::within`.
+    let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(bucket)
         .with_checksum_algorithm(Checksum::SHA256)
@@ -374,7 +390,9 @@ fn passes(error: &object_store::Error) -> bool {
                 ["No space left", "Permission denied", "Read-only file system", "File name too long"];
             let refused = text.contains("status code: 4")
                 && !["408", "409", "429"].iter().any(|c| text.contains(&format!("status code: {c}")));
-            !refused && !of_disk.iter().any(|words| text.contains(words))
+            // To another region or host, which a later try finds no better.
+            let sent_on = text.contains("status code: 3") || text.contains("redirect");
+            !refused && !sent_on && !of_disk.iter().any(|words| text.contains(words))
         }
     }
 }
@@ -413,42 +431,15 @@ fn in_words(text: &str) -> String {
     }
 }
 
-/// The local store writes `NAME#1` and renames it.
-fn unfinished_below(folder: &Path) -> std::io::Result<u64> {
-    let mut removed = 0;
-    for entry in std::fs::read_dir(folder)?.flatten() {
-        let path = entry.path();
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            removed += unfinished_below(&path)?;
-            continue;
-        }
-        let name = entry.file_name();
-        let is_unfinished =
-            name.to_str().and_then(|name| name.rsplit_once('#')).is_some_and(|(_, number)| {
-                !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-            });
-        if is_unfinished {
-            std::fs::remove_file(&path)?;
-            removed += 1;
-        }
-    }
-    Ok(removed)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_store_is_a_folder_or_a_place_in_a_bucket_and_names_no_secret() {
-        let told = |text: &str| Destination::parse(text).map(|place| place.to_string());
-        assert_eq!(told("s3://b/a/c/").unwrap(), "s3://b/a/c");
-        assert_eq!(told("s3://b").unwrap(), "s3://b");
-        assert_eq!(Destination::parse("/a b").unwrap(), Destination::Folder("/a b".into()));
-        for refused in ["s3://", "s3:///x", "s3://key:secret@b/x", "ftp://x/y"] {
-            let error = told(refused).unwrap_err().to_string();
-            assert!(!error.contains("secret"), "{error}");
-        }
+    fn the_manifest_of_a_large_database_may_take_its_time() {
+        assert_eq!(time_for(0), REQUEST_TIMEOUT);
+        // 720 MB, of a terabyte in pieces of 128 KiB, at a megabit a second.
+        assert!(time_for(720 << 20) > Duration::from_secs((720 << 20) / 125_000));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use toll_backup::prune::Stay;
 use toll_backup::{
     Backups, Content, Destination, Error, Manifest, Opening, Owner, Patience, Progress, Running, Sealing,
     Store, Totals, Upload, prune, restore,
@@ -17,7 +18,7 @@ fn never() -> bool {
 }
 
 fn open(folder: &Path) -> Arc<Store> {
-    let patience = Patience { retry_for: Duration::from_millis(300), stop: never };
+    let patience = Patience { retry_for: Duration::from_millis(300), stop: never, failing: |_| {} };
     Arc::new(Store::open(Destination::Folder(folder.to_owned()), true, patience).unwrap())
 }
 
@@ -74,7 +75,7 @@ fn back_up(store: &Arc<Store>, sealing: &Sealing, id: &str, dump: &str) -> Resul
         warnings: vec![],
     };
     prune::put_index(store, sealing, id, manifest.pieces().map(|piece| piece.name()))?;
-    running.check()?;
+    running.still_believed()?;
     manifest.put(store, sealing)?;
     Ok(manifest)
 }
@@ -96,6 +97,10 @@ fn files(below: &Path) -> Vec<PathBuf> {
         entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect();
     all.sort();
     all
+}
+
+fn latest(count: usize) -> Stay<'static> {
+    Stay { latest: Some(count), also: None }
 }
 
 const BODIES: &str = "CREATE TRIGGER x\n-- Dump completed\n";
@@ -191,10 +196,13 @@ fn prune_removes_what_no_backup_names_and_nothing_else() {
         back_up(&store, &Sealing::default(), &format!("b{number}"), text).unwrap();
     }
     std::fs::write(dir.path().join("pieces/00#1"), b"half").unwrap();
+    // Whatever else is in the folder is not the store's.
+    std::fs::create_dir(dir.path().join("mine")).unwrap();
+    std::fs::write(dir.path().join("mine/notes#1"), b"precious").unwrap();
     let before = files(dir.path());
     let prune = |dry_run| {
         let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
-        prune::prune(&store, &Opening::default(), Some(2), dry_run, &alone).unwrap()
+        prune::prune(&store, &Opening::default(), latest(2), dry_run, &alone).unwrap()
     };
     let foretold = prune(true);
     assert_eq!(files(dir.path()), before, "a dry run removes nothing");
@@ -209,6 +217,7 @@ fn prune_removes_what_no_backup_names_and_nothing_else() {
         );
     }
     assert_eq!(files(&dir.path().join("pieces")).len() as u64, pruned.pieces_left);
+    assert!(dir.path().join("mine/notes#1").exists());
     let named = prune::named(&store, &Opening::default()).unwrap();
     assert_eq!(named.len() as u64, pruned.pieces_left, "nothing is left that no backup names");
 }
@@ -229,7 +238,7 @@ fn prune_keeps_away_from_a_backup_that_goes_on_and_from_what_it_cannot_read() {
     let manifest = files(&dir.path().join("backups")).remove(0);
     std::fs::write(&manifest, b"{}").unwrap();
     let before = files(&dir.path().join("pieces"));
-    assert!(prune::prune(&store, &Opening::default(), None, false, &pruning).is_err());
+    assert!(prune::prune(&store, &Opening::default(), Stay::default(), false, &pruning).is_err());
     assert_eq!(files(&dir.path().join("pieces")), before);
 }
 
@@ -251,7 +260,7 @@ fn a_dead_owner_counts_for_nothing_and_one_of_another_boot_takes_trust_away_unti
     assert!(!begin().trusts());
     assert!(!begin().trusts(), "its pieces are still there");
     let alone = Running::prune(store.clone(), "p", &owner(2), is_alive).unwrap();
-    prune::prune(&store, &Opening::default(), None, false, &alone).unwrap();
+    prune::prune(&store, &Opening::default(), Stay::default(), false, &alone).unwrap();
     drop(alone);
     assert!(begin().trusts());
 }
@@ -278,7 +287,118 @@ fn what_is_encrypted_comes_back_with_its_key_alone_and_can_be_pruned_without() {
     let without = restored(&store, &Opening::default(), "a").unwrap_err();
     assert!(without.to_string().contains("encrypted"), "{without}");
     let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
-    let pruned = prune::prune(&store, &Opening::default(), Some(1), false, &alone).unwrap();
+    // Of a backup that was killed before its manifest was put.
+    store.put("pieces-of/killed", vec![0; 32]).unwrap();
+    let pruned = prune::prune(&store, &Opening::default(), latest(1), false, &alone).unwrap();
     assert!(pruned.pieces > 0, "{pruned:?}");
+    assert_eq!(files(&dir.path().join("pieces-of")).len(), 1);
     assert_eq!(restored(&store, &opening, "b").unwrap(), texts[1].clone() + BODIES);
+}
+
+#[test]
+fn servers_that_share_a_store_do_not_remove_each_others_backups() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let ids = ["20260101T000000Z-0-one", "20260102T000000Z-0-two", "20260103T000000Z-0-two"];
+    for (number, id) in ids.into_iter().enumerate() {
+        back_up(&store, &Sealing::default(), id, &dump(1, 10 + number as u32, |_| false)).unwrap();
+    }
+    let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
+    let pruned = prune::prune(&store, &Opening::default(), latest(1), false, &alone).unwrap();
+    assert_eq!(pruned.backups, [ids[1]]);
+    assert!(restored(&store, &Opening::default(), ids[0]).is_ok());
+}
+
+#[test]
+fn a_backup_that_was_just_taken_stays_beside_one_that_a_wrong_clock_dated_ahead() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let ids = ["20260101T000000Z-0-x", "20260102T000000Z-0-x", "20990101T000000Z-0-x"];
+    for (number, id) in ids.into_iter().enumerate() {
+        back_up(&store, &Sealing::default(), id, &dump(1, 10 + number as u32, |_| false)).unwrap();
+    }
+    let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
+    let stay = Stay { also: Some(ids[1]), ..latest(1) };
+    let pruned = prune::prune(&store, &Opening::default(), stay, false, &alone).unwrap();
+    assert_eq!(pruned.backups, [ids[0]]);
+    assert!(restored(&store, &Opening::default(), ids[1]).is_ok());
+}
+
+#[test]
+fn a_damaged_backup_is_no_reason_to_take_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let [one, other] = [dump(1, 100, |_| false), dump(1, 100, |_| true)];
+    back_up(&store, &Sealing::default(), "a", &one).unwrap();
+    let manifest = files(&dir.path().join("backups")).remove(0);
+    let whole = back_up(&store, &Sealing::default(), "b", &other).unwrap();
+    std::fs::write(manifest, b"{}").unwrap();
+    let named = prune::named(&store, &Opening::default()).unwrap();
+    assert_eq!(named, whole.pieces().map(|piece| piece.name()).collect());
+}
+
+#[test]
+fn a_marker_whose_first_answer_was_lost_is_known_again_and_anothers_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let begin = |pid| Running::backup(store.clone(), "b", &owner(pid), |_| Some(true), Duration::ZERO, never);
+    let _first = begin(1).unwrap();
+    assert!(begin(1).is_ok());
+    let _first = begin(1).unwrap();
+    assert!(begin(3).unwrap_err().to_string().contains("another run has the same name"));
+}
+
+#[test]
+fn a_backup_waits_again_for_a_prune_that_took_it_for_dead() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let alive = |_: &Owner| Some(true);
+    let mut backup = Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, never).unwrap();
+    // It does not see the other: this host slept, and its marker became old.
+    let dead = |owner: &Owner| Some(owner.pid != 1);
+    let prune = Running::prune(store.clone(), "p", &owner(2), dead).unwrap();
+    let busy = backup.outlast_prunes(Duration::ZERO, never).unwrap_err();
+    assert!(busy.to_string().contains("a prune goes on"), "{busy}");
+    drop(prune);
+    backup.outlast_prunes(Duration::ZERO, never).unwrap();
+}
+
+#[test]
+fn what_is_kept_in_a_folder_that_others_may_look_into_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let store = open(dir.path());
+    back_up(&store, &Sealing::default(), "a", &dump(1, 10, |_| false)).unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().mode() & 0o077, 0, "{}", entry.path().display());
+    }
+}
+
+#[test]
+fn nothing_that_is_longer_than_any_piece_is_fetched_in_the_place_of_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    back_up(&store, &Sealing::default(), "a", &dump(1, 10, |_| false)).unwrap();
+    let piece = files(&dir.path().join("pieces")).remove(0);
+    // As long as a disk, and takes none.
+    std::fs::File::options().write(true).open(piece).unwrap().set_len(1 << 40).unwrap();
+    let refused = restored(&store, &Opening::default(), "a").unwrap_err();
+    assert!(refused.to_string().contains("nothing of more than"), "{refused}");
+}
+
+#[test]
+fn a_key_that_was_lost_or_replaced_is_told_before_anything_is_encrypted_for_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (sealing, _) = toll_backup::with_passphrase(&store, "correct horse").unwrap();
+    back_up(&store, &sealing, "a", &dump(1, 10, |_| false)).unwrap();
+    sealing.check_key(&store).unwrap();
+    std::fs::remove_file(dir.path().join("keys/identity.age")).unwrap();
+    let refused = sealing.check_key(&store).unwrap_err();
+    assert!(refused.to_string().contains("is not that of this backup"), "{refused}");
+    let lost = toll_backup::with_passphrase(&store, "correct horse").unwrap_err();
+    assert!(lost.to_string().contains("if keys/identity.age was lost"), "{lost}");
+    assert!(files(&dir.path().join("keys")).is_empty(), "no other was made");
 }

@@ -1,11 +1,14 @@
 //! How is a server backed up, and a backup turned into a server again?
 //!
 //! Starts the dump, git and the client program, each under the journal, and leads their bytes through
-//! `toll-backup`, which splits, keeps and checks them. Never prints: what came of it goes to the verb.
+//! `toll-backup`, which splits, keeps and checks them. Prints nothing but that a store keeps it waiting:
+//! what came of it goes to the verb.
 
 mod cost;
 mod dump;
+mod output;
 mod place;
+mod privileges;
 mod program;
 mod repository;
 mod restore;
@@ -14,8 +17,9 @@ mod take;
 mod verify;
 
 pub use cost::Stage;
-pub use place::{Keys, Place, opened, pruned};
+pub use output::NewFile;
+pub use place::{Keys, Place, dated_ahead, opened, pruned};
 pub use repository::Repository;
-pub use restore::{Onto, Origin, Restored, new_private_file, restore};
+pub use restore::{Onto, Origin, Restored, restore};
 pub use take::{Asked, Taken, take};
 pub use verify::{Verified, check_stored, verify};

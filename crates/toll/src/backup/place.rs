@@ -1,15 +1,18 @@
 //! In which store are backups, and with which keys?
 
+use crate::counted::counted;
 use crate::journal::ProcessId;
 use crate::journal::process;
+use crate::say::tell;
 use crate::{clock, signals};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use toll_backup::prune::Pruned;
-use toll_backup::{Destination, Opening, Owner, Patience, Running, Sealing, Store};
+use toll_backup::prune::{Pruned, Stay};
+use toll_backup::{Backups, Destination, Name, Opening, Owner, Patience, Running, Sealing, Store};
+use toll_load::{Address, Target};
 
 /// A store as it was asked for.
 #[derive(Debug, Clone)]
@@ -29,6 +32,11 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// Whether a backup is to be encrypted.
+    pub fn encrypt(&self) -> bool {
+        !self.encrypt_to.is_empty() || self.passphrase_file.is_some()
+    }
+
     /// For a backup: how pieces are put away, and what can be read meanwhile.
     pub fn for_writing(&self, store: &Store) -> Result<(Sealing, Opening)> {
         match &self.passphrase_file {
@@ -65,7 +73,8 @@ fn passphrase(file: &Path) -> Result<String> {
 
 /// Opens the store; `make`: a folder that is not there is made.
 pub fn opened(place: &Place, make: bool) -> Result<Arc<Store>> {
-    let patience = Patience { retry_for: place.retry_for, stop: stopped };
+    let failing = |why: &str| tell!("toll: {why}");
+    let patience = Patience { retry_for: place.retry_for, stop: stopped, failing };
     Ok(Arc::new(Store::open(place.destination.clone(), make, patience)?))
 }
 
@@ -92,12 +101,79 @@ pub fn is_alive(owner: &Owner) -> Option<bool> {
 
 /// `20261122T052000Z-` and what tells two of the same second apart: names sort by time.
 pub fn id() -> String {
-    let time = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
-    format!("{time}-{:05x}{:04x}", clock::wall_us() % 1_000_000, std::process::id() & 0xffff)
+    let unique = format!("{:05x}{:04x}", clock::wall_us() % 1_000_000, std::process::id() & 0xffff);
+    format!("{}-{unique}", dated(jiff::Timestamp::now()))
+}
+
+/// The same for a backup, and behind it what stands for its source: the server and the schemas that were asked
+/// for. Eight hexadecimal digits.
+pub fn backup_id(server: &Target, schemas: &[String]) -> String {
+    let mut schemas = schemas.to_vec();
+    schemas.sort();
+    schemas.dedup();
+    // Every host has a server behind the same socket.
+    let host = match &server.address {
+        Address::Unix(_) => own_host(),
+        Address::Tcp { host, .. } if ["localhost", "127.0.0.1", "::1"].contains(&host.as_str()) => own_host(),
+        Address::Tcp { .. } => String::new(),
+    };
+    let words = [vec![server.address.to_string(), host], schemas].concat();
+    let source = Name::of(words.join("\0").as_bytes()).to_string();
+    format!("{}-{}", id(), &source[..8])
+}
+
+fn own_host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+}
+
+fn dated(time: jiff::Timestamp) -> String {
+    time.strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+/// Clocks of hosts that back up into one store may be apart by so much.
+const CLOCKS_APART: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
+
+/// Says which backups are dated later than now, if any: a clock was wrong, and they pass for the latest.
+pub fn dated_ahead(backups: &Backups) -> Option<String> {
+    let soon = dated(jiff::Timestamp::now().checked_add(CLOCKS_APART).ok()?);
+    let is_ahead = |id: &str| id.starts_with(|c: char| c.is_ascii_digit()) && id > soon.as_str();
+    let ahead: Vec<&str> = backups
+        .whole
+        .iter()
+        .filter(|listed| is_ahead(&listed.id))
+        .map(|listed| listed.object.as_str())
+        .collect();
+    (!ahead.is_empty()).then(|| {
+        format!(
+            "a clock was wrong: {} dated later than now and pass for the latest; to be rid of them, remove their \
+             manifests ({}) and prune",
+            counted(ahead.len() as u64, "backup"),
+            ahead.join(", ")
+        )
+    })
 }
 
 /// Removes old backups and what nobody needs.
-pub fn pruned(store: &Arc<Store>, opening: &Opening, keep: Option<usize>, dry_run: bool) -> Result<Pruned> {
+pub fn pruned(store: &Arc<Store>, opening: &Opening, stay: Stay<'_>, dry_run: bool) -> Result<Pruned> {
     let alone = Running::prune(store.clone(), &format!("prune-{}", id()), &owner()?, is_alive)?;
-    Ok(toll_backup::prune::prune(store, opening, keep, dry_run, &alone)?)
+    Ok(toll_backup::prune::prune(store, opening, stay, dry_run, &alone)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_server_and_what_was_asked_of_it() {
+        let source = |host: &str, schemas: &[&str]| {
+            let address = Address::Tcp { host: host.into(), port: 3306 };
+            let schemas: Vec<String> = schemas.iter().map(|name| (*name).to_owned()).collect();
+            let id = backup_id(&Target { address, ..Target::default() }, &schemas);
+            id.splitn(3, '-').nth(2).unwrap_or_default().to_owned()
+        };
+        assert_eq!(source("a", &["x", "y"]), source("a", &["y", "x", "y"]));
+        assert_eq!(source("a", &[]).len(), 8);
+        let all = [source("a", &[]), source("b", &[]), source("a", &["x"]), source("localhost", &[])];
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 4, "{all:?}");
+    }
 }

@@ -6,7 +6,7 @@
 use crate::child;
 use crate::journal::{Journal, Undo};
 use crate::server::program::on_path;
-use crate::server::{Flavour, private};
+use crate::server::{Flavour, Version, private};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +19,8 @@ pub struct Program {
     /// What it says of itself.
     pub version: String,
     pub is_mariadb: bool,
+    /// With the history of system-versioned tables.
+    history: bool,
 }
 
 /// Every option has its reason: one snapshot for all tables that have snapshots; row by row, in the order of
@@ -39,6 +41,9 @@ const OPTIONS: [&str; 13] = [
     "--max-allowed-packet=1G",
     "--net-buffer-length=1M",
 ];
+/// MariaDB's, since 10.11 (MDEV-16029), which can also write history.
+pub const HISTORY: &str = "--dump-history";
+const HISTORY_SINCE: Version = Version(10, 11, 0);
 /// What has bodies: free text, in which anything may stand.
 const OPTIONS_FOR_BODIES: [&str; 11] = [
     "--single-transaction",
@@ -86,12 +91,22 @@ impl Program {
             bail!("{} --version says nothing: is it {mariadb} or {mysql}?", path.display());
         }
         let is_mariadb = version.contains("MariaDB");
-        Ok(Self { path, version, is_mariadb })
+        Ok(Self { path, version, is_mariadb, history: false })
+    }
+
+    /// Also dumps the rows that system-versioned tables once had, from a server of this version; false where
+    /// program or server do not know how: without it they are left out without a word.
+    pub fn with_history(&mut self, server: Version) -> bool {
+        let own = Version::find(&self.version);
+        self.history = self.is_mariadb && own >= Some(HISTORY_SINCE) && server >= HISTORY_SINCE;
+        self.history
     }
 
     /// For the rows, without saying where the server is or which schemas.
     pub fn options(&self) -> Vec<String> {
-        self.with_own(&OPTIONS)
+        let mut options = self.with_own(&OPTIONS);
+        options.extend(self.history.then(|| HISTORY.to_owned()));
+        options
     }
 
     pub fn options_for_bodies(&self) -> Vec<String> {

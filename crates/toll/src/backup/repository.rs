@@ -56,7 +56,9 @@ const INCOMING: &str = "refs/toll/incoming";
 const GRACE: Duration = Duration::from_secs(5);
 /// Between two versions of a blob git stores what differs. The next of kin of a piece are its own older versions,
 /// which its name brings next to it, so a small window finds them; it bounds time and memory.
-const REPACK: [&str; 7] = ["repack", "-a", "-d", "-l", "--quiet", "--window=8", "--window-memory=256m"];
+/// What nothing names stays: in a repository of the user's it may be what somebody is about to push, or to look for.
+const REPACK: [&str; 8] =
+    ["repack", "-a", "-d", "--keep-unreachable", "-l", "--quiet", "--window=8", "--window-memory=256m"];
 
 impl Repository {
     /// One that is there; `branch` need not be.
@@ -84,7 +86,7 @@ impl Repository {
     pub fn tree(&self, revision: Option<&str>) -> Result<(Tree, String)> {
         let named = revision.map_or_else(|| self.reference(), str::to_owned);
         let commit = self
-            .ask(&["rev-parse", "--verify", "--quiet", &format!("{named}^{{commit}}")])
+            .ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{named}^{{commit}}")])
             .with_context(|| format!("there is no backup {named} in {}", self.dir.display()))?;
         let mut text = Vec::new();
         self.read(&commit, [MANIFEST.to_owned()].into_iter(), |bytes| {
@@ -136,6 +138,15 @@ impl Repository {
         };
         self.remove_unfinished();
         let parent = self.ask(&["rev-parse", "--verify", "--quiet", &self.reference()]).ok();
+        if let Some(parent) = &parent
+            && self.ask(&["cat-file", "-e", &format!("{parent}:{MANIFEST}")]).is_err()
+        {
+            bail!(
+                "the branch {} of {} holds something else than backups: name another with --git-branch",
+                self.branch,
+                self.dir.display()
+            );
+        }
         let bytes_before = bytes_below(&self.dir.join("objects"));
         // It would store each piece as what differs from the one before, which is another: repack looks for the right
         // one, but not where there is one already.
@@ -202,8 +213,12 @@ impl Repository {
         command
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            // Whatever a repository's own configuration says: nothing is fetched for it, and no program of it is run.
+            .env("GIT_ALLOW_PROTOCOL", "none")
+            .env("GIT_NO_LAZY_FETCH", "1")
             .arg("-C")
             .arg(&self.dir)
+            .args(["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"])
             // Blobs are packed, however few; none is too large to be stored as what differs.
             .args(["-c", "fastimport.unpackLimit=0", "-c", "gc.auto=0", "-c", "core.bigFileThreshold=64m"])
             .args(arguments)

@@ -11,10 +11,7 @@ use crate::journal::Journal;
 use crate::server::{External, Flavour};
 use crate::signals;
 use anyhow::{Context, Result, bail};
-use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -80,6 +77,22 @@ impl Origin {
         }
     }
 
+    /// Of the program that dumped it.
+    pub fn options(&self) -> &[String] {
+        match self {
+            Self::Store { manifest, .. } => &manifest.program.options,
+            Self::Git { tree, .. } => &tree.program.options,
+        }
+    }
+
+    /// 0: not known.
+    pub fn longest_row_bytes(&self) -> u64 {
+        match self {
+            Self::Store { manifest, .. } => manifest.totals.longest_row_bytes,
+            Self::Git { tree, .. } => tree.longest_row_bytes,
+        }
+    }
+
     pub fn files(&self) -> Vec<&FileSeen> {
         match self {
             Self::Store { manifest, .. } => manifest.files.iter().map(|file| &file.seen).collect(),
@@ -131,29 +144,24 @@ pub fn restore(origin: &Origin, onto: Onto<'_>, seen: &dyn Fn(u64, u64)) -> Resu
     })
 }
 
-/// For a dump: its owner's alone, and never in the place of a file that is there.
-pub fn new_private_file(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .with_context(|| format!("cannot make {}: name a file that is not there yet", path.display()))
-}
-
 fn onto_server(origin: &Origin, target: &Target, overwrite: bool, seen: &dyn Fn(u64, u64)) -> Result<()> {
     let server = External::connect(target, None)?;
+    check_packet(origin, &server)?;
     if !overwrite {
         let schemas: Vec<String> = origin.schemas().iter().map(|name| literal(name)).collect();
-        let sql = format!(
-            "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_schema IN ({})",
-            schemas.join(",")
-        );
+        let among = schemas.join(",");
+        // What has bodies is dropped by a dump before it is made, as tables are.
+        let of = |table: &str, schema: &str| {
+            format!("SELECT {schema} AS s FROM information_schema.{table} WHERE {schema} IN ({among})")
+        };
+        let all =
+            [of("tables", "table_schema"), of("routines", "routine_schema"), of("events", "event_schema")];
+        let sql = format!("SELECT s FROM ({}) AS a GROUP BY s ORDER BY s", all.join(" UNION "));
         let there = column(&mut Connection::connect(server.target())?, &sql)?;
         if !there.is_empty() {
             bail!(
-                "the server at {} holds tables in {}, which the backup would take the place of: restore onto another \
-                 server, or say --overwrite (tables that the backup does not hold stay as they are)",
+                "the server at {} holds tables, routines or events in {}, which the backup would take the place of: \
+                 restore onto another server, or say --overwrite (what the backup does not hold stays as it is)",
                 target.address,
                 there.join(", ")
             );
@@ -172,7 +180,37 @@ fn onto_server(origin: &Origin, target: &Target, overwrite: bool, seen: &dyn Fn(
     }
 }
 
+/// A statement that the server does not take would end the restore in the middle.
+fn check_packet(origin: &Origin, server: &External) -> Result<()> {
+    let longest = origin.longest_row_bytes();
+    let most = server.variables().get("max_allowed_packet").and_then(|bytes| bytes.parse::<u64>().ok());
+    match most.filter(|most| *most < longest) {
+        None => Ok(()),
+        Some(most) => bail!(
+            "a row of the backup takes {longest} bytes as a statement, and the server at {} takes {most} at most: \
+             SET GLOBAL max_allowed_packet = {} there, and restore again; nothing was changed",
+            server.target().address,
+            longest.next_multiple_of(1 << 20)
+        ),
+    }
+}
+
 const GRACE: Duration = Duration::from_secs(5);
+/// How the client reads a backup.
+///
+/// What a row holds is no command of the client's, and what a body says in comments belongs to it. No statement of a
+/// backup has the client send it a file of this host. A client whose connection is lost ends, as it does by itself
+/// where nobody types: a new connection would know nothing of the settings that a dump begins with, nor of the rows
+/// that were not committed. So none is to be lost for silence, while a store is waited for.
+const CLIENT: [&str; 7] = [
+    "--binary-mode",
+    "--comments",
+    "--default-character-set=utf8mb4",
+    "--max-allowed-packet=1G",
+    "--local-infile=0",
+    "--skip-reconnect",
+    "--init-command=SET SESSION wait_timeout = 86400",
+];
 
 /// Has the client program read the whole backup. `tap` is shown what goes by.
 pub(super) fn feed(
@@ -183,10 +221,7 @@ pub(super) fn feed(
     seen: &dyn Fn(u64, u64),
     tap: &mut dyn FnMut(&FileSeen, &[u8]),
 ) -> Result<()> {
-    // What a row holds is no command of the client's; what a body says in comments belongs to it.
-    let arguments =
-        ["--binary-mode", "--comments", "--default-character-set=utf8mb4", "--max-allowed-packet=1G"]
-            .map(str::to_owned);
+    let arguments = CLIENT.map(str::to_owned);
     let mut command = program.command(&arguments, options);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let what = "the client that restores";

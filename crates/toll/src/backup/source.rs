@@ -2,8 +2,9 @@
 //!
 //! Asks the server; changes nothing.
 
+use super::privileges;
 use super::program::Program;
-use crate::server::{External, Flavour};
+use crate::server::{External, Flavour, Version};
 use anyhow::{Context, Result, bail};
 use toll_load::{Connection, Target};
 
@@ -11,13 +12,15 @@ use toll_load::{Connection, Target};
 #[derive(Debug, Clone)]
 pub struct Source {
     pub flavour: Flavour,
-    pub version: String,
+    pub version: Version,
     pub address: String,
     pub schemas: Vec<String>,
     /// What the tables take, as the server estimates; a dump takes about as much.
     pub estimated_bytes: u64,
     /// Accounts that views, triggers, routines and events run as, `user@host`.
     pub definers: Vec<String>,
+    /// Tables of MariaDB that keep what their rows once were.
+    versioned: Vec<String>,
     /// Columns of MySQL that MariaDB's program dumps wrongly.
     beyond_mariadb: Vec<String>,
     pub warnings: Vec<String>,
@@ -54,22 +57,35 @@ impl Source {
             "SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE table_schema IN ({among})"
         );
         let estimated = connection.query(&sizes).context("cannot ask how large the tables are")?;
-        let warnings = warnings(&mut connection, &among)?;
+        let mut warnings = warnings(&mut connection, &among)?;
+        warnings.extend(privileges::missing(&mut connection, server.flavour(), &schemas));
         let definers = definers(&mut connection, &among)?;
-        let beyond_mariadb = match server.flavour() {
-            Flavour::Mariadb => Vec::new(),
-            Flavour::Mysql | Flavour::Percona => beyond_mariadb(&mut connection, &among)?,
+        let (versioned, beyond_mariadb) = match server.flavour() {
+            Flavour::Mariadb => (versioned(&mut connection, &among)?, Vec::new()),
+            Flavour::Mysql | Flavour::Percona => (Vec::new(), beyond_mariadb(&mut connection, &among)?),
         };
         Ok(Self {
             flavour: server.flavour(),
-            version: server.version().to_string(),
+            version: server.version(),
             address: target.address.to_string(),
             schemas,
             estimated_bytes: estimated.scalar().and_then(|sum| sum.parse().ok()).unwrap_or(0),
             definers,
+            versioned,
             beyond_mariadb,
             warnings,
         })
+    }
+
+    /// Has the program dump all that there is; what it cannot is a warning.
+    pub fn equip(&mut self, program: &mut Program) {
+        if !self.versioned.is_empty() && !program.with_history(self.version) {
+            self.warnings.push(format!(
+                "{} with system versioning: what their rows once were is not in the backup; MariaDB 10.11 and its \
+                 mariadb-dump can dump that",
+                named("table", "tables", &self.versioned)
+            ));
+        }
     }
 
     /// Refuses a program whose dump of this server could not be restored.
@@ -102,6 +118,14 @@ fn definers(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     )
 }
 
+fn versioned(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+    let sql = format!(
+        "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE table_schema IN ({among}) \
+         AND table_type = 'SYSTEM VERSIONED' ORDER BY 1"
+    );
+    column(connection, &sql)
+}
+
 /// It writes values of generated columns, which no server takes back, and leaves those of invisible ones out.
 fn beyond_mariadb(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     let sql = format!(
@@ -115,7 +139,7 @@ fn warnings(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let without_snapshot = format!(
         "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE table_schema IN ({among}) \
-         AND table_type = 'BASE TABLE' AND engine NOT IN ('InnoDB', 'RocksDB', 'ROCKSDB', 'TokuDB') ORDER BY 1"
+         AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND engine NOT IN ('InnoDB', 'RocksDB', 'ROCKSDB', 'TokuDB') ORDER BY 1"
     );
     let tables = column(connection, &without_snapshot)?;
     if !tables.is_empty() {
@@ -140,7 +164,7 @@ fn warnings(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-fn named(one: &str, many: &str, names: &[String]) -> String {
+pub(super) fn named(one: &str, many: &str, names: &[String]) -> String {
     let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     match names.len() {
         1 => format!("1 {one} ({shown})"),

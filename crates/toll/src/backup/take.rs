@@ -5,10 +5,11 @@
 
 use super::cost::{self, Cost, Stage, Used, since};
 use super::dump::Dump;
-use super::place::{self, Keys, Place, is_alive, stopped};
+use super::place::{self, Keys, Place, dated_ahead, is_alive, stopped};
 use super::program::{OptionFile, Program};
 use super::repository::{Committed, Import, Repository};
 use super::source::Source;
+use crate::figures::megabytes;
 use crate::journal::Journal;
 use crate::throttle::{self, Throttle, Throttled};
 use crate::{clock, signals};
@@ -19,10 +20,12 @@ use std::path::PathBuf;
 use std::process::ChildStdin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use toll_backup::git::{FastImport, Tree, TreeSource};
-use toll_backup::prune::{self, Pruned};
-use toll_backup::{Content, FileSeen, Keep, Manifest, Progress, Running, Store, Totals, Upload, Uploaded};
+use toll_backup::prune::{self, Pruned, Stay};
+use toll_backup::{
+    Backups, Content, FileSeen, Keep, Manifest, Progress, Running, Store, Totals, Upload, Uploaded,
+};
 use toll_load::Target;
 
 /// A backup as it was asked for.
@@ -65,7 +68,7 @@ pub struct Taken {
 /// Takes a backup. `seen` is told how many bytes were dumped, of about how many.
 pub fn take(asked: &Asked, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
     signals::listen()?;
-    let id = place::id();
+    let id = place::backup_id(&asked.server, &asked.schemas);
     let journal = Journal::begin(&format!("backup-{id}")).context("nothing was changed")?;
     let taken = with_journal(asked, &id, &journal, seen);
     let undone = journal.undo_all();
@@ -81,9 +84,10 @@ pub fn take(asked: &Asked, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
 fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
     let begun = Instant::now();
     let begun_unix_ms = clock::wall_us() / 1000;
-    let source = Source::look(&asked.server, &asked.schemas)?;
-    let program = Program::for_dumps(source.flavour, asked.dump_program.as_deref())?;
+    let mut source = Source::look(&asked.server, &asked.schemas)?;
+    let mut program = Program::for_dumps(source.flavour, asked.dump_program.as_deref())?;
     source.check_fit(&program)?;
+    source.equip(&mut program);
     let options = OptionFile::write(&asked.server, &program, journal)?;
     let mut going = match &asked.to {
         Some(place) => Some(ToStore::begin(place, &asked.keys, id)?),
@@ -102,6 +106,9 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     let (files, read) = match read.all(Content::new(keeps)) {
         Ok(all) => all,
         Err(error) => {
+            let retried = going.as_ref().is_some_and(|going| going.store.retries() > 0);
+            let gave_up = retried && format!("{error:#}").contains("Lost connection");
+            let error = if gave_up { error.context(KEPT_WAITING) } else { error };
             return Err(match commit {
                 Some((import, _stream)) => import.give_up(error),
                 None => error,
@@ -126,7 +133,7 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
         stored: None,
         committed: None,
         pruned: None,
-        warnings: source.warnings.clone(),
+        warnings: [source.warnings.clone(), doubts(asked, read.longest_row_bytes)].concat(),
         retries: 0,
         cost: Cost { dump: read.dump, split: read.split, ..Cost::default() },
         promise: read.promise,
@@ -139,12 +146,17 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     if let Some(going) = going {
         let cpu_of_others_s = taken.cost.split.cpu_s;
         let (store, opening) = (going.store.clone(), going.opening.clone());
-        let (stored, stage) = going.finish(&taken, &program, files, begun_unix_ms, cpu_of_others_s)?;
+        let kept = Kept { files, longest_row_bytes: read.longest_row_bytes, begun_unix_ms, cpu_of_others_s };
+        let (stored, stage) = going.finish(&taken, &program, kept)?;
         taken.stored = Some(stored);
         taken.cost.upload = Some(stage);
         taken.retries = store.retries();
+        // Whatever comes of this, the backup is whole.
+        taken.warnings.extend(Backups::list(&store).ok().and_then(|backups| dated_ahead(&backups)));
         if asked.keep.is_some() {
-            match place::pruned(&store, &opening, asked.keep, false) {
+            // Beside one that is dated ahead, this one may not be among the latest.
+            let stay = Stay { latest: asked.keep, also: Some(id) };
+            match place::pruned(&store, &opening, stay, false) {
                 Ok(pruned) => taken.pruned = Some(pruned),
                 // The backup is whole; the next one prunes.
                 Err(error) => taken.warnings.push(format!("old backups were not removed: {error:#}")),
@@ -153,6 +165,27 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     }
     taken.cost.total_s = since(begun);
     Ok(taken)
+}
+
+/// Said of a dump that failed after its store had.
+const KEPT_WAITING: &str = "the store failed meanwhile and kept the dump waiting, which a server bears for net_write_timeout \
+                            (60 s by default): SET GLOBAL net_write_timeout = 600 makes room";
+/// No server has a larger max_allowed_packet.
+const LONGEST_STATEMENT: u64 = 1 << 30;
+
+/// What the user is to know of this backup, beside what is in its source.
+fn doubts(asked: &Asked, longest_row_bytes: u64) -> Vec<String> {
+    let mut doubts = Vec::new();
+    if asked.git.is_some() && asked.keys.encrypt() {
+        doubts.push("the git repository is not encrypted: what is said of keys is for --to alone".to_owned());
+    }
+    if longest_row_bytes > LONGEST_STATEMENT {
+        doubts.push(format!(
+            "a row takes {} MB as a statement, more than any server takes back (1 GiB): keep it elsewhere too",
+            megabytes(longest_row_bytes as f64)
+        ));
+    }
+    doubts
 }
 
 /// The dump's way into [`Content`].
@@ -170,6 +203,7 @@ struct Read {
     dump: Stage,
     split: Stage,
     promise: Option<throttle::Account>,
+    longest_row_bytes: u64,
     ended: Instant,
 }
 
@@ -206,6 +240,7 @@ impl Reading<'_> {
             start(&self.program.options_for_bodies(), "the dump of triggers, routines and events")?;
         let bodies = dump.finish(content.read_bodies(stream, seen))?;
         let Used { cpu_s, memory_peak_bytes } = rows.and(bodies);
+        let longest_row_bytes = content.longest_row_bytes();
         let files = content.finish()?;
         let time_s = since(begun);
         let bytes_read = bytes.load(Ordering::Relaxed);
@@ -213,7 +248,7 @@ impl Reading<'_> {
         let cpu_s = (clock::cpu_of_thread_us() - cpu_before_us) as f64 / 1e6;
         let memory_peak_bytes = cost::own_peak_bytes();
         let split = Stage { time_s, cpu_s, bytes_read, bytes_stored: 0, memory_peak_bytes };
-        Ok((files, Read { dump, split, promise, ended: Instant::now() }))
+        Ok((files, Read { dump, split, promise, longest_row_bytes, ended: Instant::now() }))
     }
 }
 
@@ -235,6 +270,7 @@ fn commit_to(
         files: Vec::new(),
         definers: source.definers.clone(),
         warnings: source.warnings.clone(),
+        longest_row_bytes: read.longest_row_bytes,
     };
     let message = format!("{} of {} {}", source.schemas.join(", "), source.flavour.name(), source.version);
     let (committed, used) = import.finish(stream, files.to_vec(), tree, &message, unix_ms / 1000)?;
@@ -256,8 +292,18 @@ struct ToStore {
     opening: toll_backup::Opening,
     running: Running,
     upload: Upload,
+    /// For how long a prune that stands in the way is waited for.
+    wait: Duration,
     begun: Instant,
     cpu_before_s: f64,
+}
+
+/// What there is to be kept.
+struct Kept {
+    files: Vec<FileSeen>,
+    longest_row_bytes: u64,
+    begun_unix_ms: u64,
+    cpu_of_others_s: f64,
 }
 
 impl ToStore {
@@ -272,18 +318,14 @@ impl ToStore {
             if running.trusts() { None } else { Some(prune::named(&store, &opening)?) };
         let trusted = |name: &toll_backup::Name| named.as_ref().is_none_or(|named| named.contains(name));
         let upload = Upload::begin(store.clone(), sealing.clone(), trusted, Arc::new(Progress::default()))?;
-        Ok(Self { store, sealing, opening, running, upload, begun, cpu_before_s })
+        let wait = place.retry_for;
+        Ok(Self { store, sealing, opening, running, upload, wait, begun, cpu_before_s })
     }
 
-    fn finish(
-        self,
-        taken: &Taken,
-        program: &Program,
-        files: Vec<FileSeen>,
-        begun_unix_ms: u64,
-        cpu_of_others_s: f64,
-    ) -> Result<(Totals, Stage)> {
-        let Self { store, sealing, running, upload, begun, cpu_before_s, .. } = self;
+    fn finish(self, taken: &Taken, program: &Program, kept: Kept) -> Result<(Totals, Stage)> {
+        let Self { store, sealing, mut running, upload, wait, begun, cpu_before_s, .. } = self;
+        let Kept { files, longest_row_bytes, begun_unix_ms, cpu_of_others_s } = kept;
+        running.outlast_prunes(wait, stopped)?;
         let uploaded: Uploaded = upload.finish(files)?;
         let totals = Totals {
             bytes: taken.bytes,
@@ -292,6 +334,7 @@ impl ToStore {
             stored_bytes: uploaded.stored_bytes,
             new_pieces: uploaded.new_pieces,
             new_stored_bytes: uploaded.new_stored_bytes,
+            longest_row_bytes,
         };
         let manifest = Manifest {
             format: toll_backup::FORMAT,
@@ -310,7 +353,8 @@ impl ToStore {
         prune::put_index(&store, &sealing, &manifest.id, manifest.pieces().map(|piece| piece.name()))?;
         // After a signal there is to be no backup that the user thinks broken off.
         signals::check()?;
-        running.check()?;
+        running.still_believed()?;
+        sealing.check_key(&store)?;
         let listed = manifest.put(&store, &sealing)?;
         let stage = Stage {
             time_s: since(begun),
@@ -326,7 +370,7 @@ impl ToStore {
 fn described(source: &Source) -> toll_backup::Source {
     toll_backup::Source {
         flavour: source.flavour.name().to_owned(),
-        version: source.version.clone(),
+        version: source.version.to_string(),
         address: source.address.clone(),
     }
 }

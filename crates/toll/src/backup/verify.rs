@@ -6,11 +6,11 @@
 
 use super::cost::since;
 use super::dump::Dump;
-use super::program::{OptionFile, Program};
+use super::program::{HISTORY, OptionFile, Program};
 use super::restore::{Origin, feed};
 use super::source::column;
-use crate::journal::{Journal, quoted_name};
-use crate::server::{Sandbox, SandboxSpec};
+use crate::journal::{Journal, Undo, quoted_name};
+use crate::server::{Sandbox, SandboxSpec, private};
 use crate::signals;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -78,6 +78,10 @@ fn in_sandbox(
     seen: &dyn Fn(u64, u64),
 ) -> Result<Verified> {
     let begun = Instant::now();
+    // The one place where a statement of the backup may have the server read or write files.
+    let files = std::env::temp_dir().join(format!("toll-files-{}", journal.run_id()));
+    journal.record(Undo::Path { path: files.clone() })?;
+    private::dir(&files)?;
     let spec = SandboxSpec {
         program,
         data_bytes: origin.bytes().max(SandboxSpec::default().data_bytes),
@@ -87,6 +91,7 @@ fn in_sandbox(
             // Nobody needs this server after a crash.
             "innodb_flush_log_at_trx_commit=0".into(),
             "event_scheduler=OFF".into(),
+            format!("secure_file_priv={}", files.display()),
         ],
         ..SandboxSpec::default()
     };
@@ -108,7 +113,11 @@ fn in_sandbox(
 
     let definitions_compared = origin.server() == (flavour, sandbox.version().to_string().as_str());
     let mut differences = counted(origin, &sandbox)?;
-    let (found, found_bodies) = dumped_again(origin, &Program::for_dumps(flavour, None)?, &options, journal)?;
+    let mut program = Program::for_dumps(flavour, None)?;
+    if origin.options().iter().any(|option| option == HISTORY) {
+        program.with_history(sandbox.version());
+    }
+    let (found, found_bodies) = dumped_again(origin, &program, &options, journal)?;
     differences.extend(compared(&origin.files(), &found, definitions_compared));
     if definitions_compared && bodies.digest() != found_bodies.digest() {
         differences.push("triggers, routines or events are not what was dumped".into());
@@ -147,11 +156,16 @@ fn make_definers(origin: &Origin, sandbox: &Sandbox) -> Result<()> {
 /// Rows of each table, as the scratch server counts them.
 fn counted(origin: &Origin, sandbox: &Sandbox) -> Result<Vec<String>> {
     let mut connection = Connection::connect(&sandbox.target())?;
+    let versioned = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
+                     WHERE table_type = 'SYSTEM VERSIONED'";
+    let versioned = column(&mut connection, versioned)?;
     let mut differences = Vec::new();
     for file in origin.files().into_iter().filter(|file| file.file.kind == Kind::Table) {
         signals::check()?;
         let table = format!("{}.{}", quoted_name(&file.file.schema), quoted_name(&file.file.name));
-        let found = column(&mut connection, &format!("SELECT COUNT(*) FROM {table}"))?;
+        let own = format!("{}.{}", file.file.schema, file.file.name);
+        let all = if versioned.contains(&own) { " FOR SYSTEM_TIME ALL" } else { "" };
+        let found = column(&mut connection, &format!("SELECT COUNT(*) FROM {table}{all}"))?;
         if found.first().and_then(|count| count.parse().ok()) != Some(file.rows) {
             let found = found.first().map_or("no answer", String::as_str);
             differences.push(format!("{table} has {found} rows, and {} were dumped", file.rows));

@@ -5,21 +5,29 @@ mod told;
 use super::load::units;
 use super::login::Login;
 use super::throttle::Steering;
-use crate::backup::{self, Asked, Keys, Onto, Origin, Place, Repository};
+use crate::backup::{self, Asked, Keys, NewFile, Onto, Origin, Place, Repository};
 use crate::say::{show, tell};
+use crate::signals;
 use crate::throttle::orders;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+use toll_backup::prune::Stay;
 use toll_backup::{Backups, Destination};
 use toll_load::Target;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-#[command(after_help = "S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
+#[command(after_help = "Examples:\n  \
+    toll backup --server /etc/mysql/toll.cnf --to /srv/backups --keep 14\n  \
+    toll backup --server toll.cnf --to s3://bucket/shop --git /srv/shop.git --max-p99-toll 10%\n  \
+    toll backup verify --from /srv/backups\n  \
+    toll backup restore latest --from /srv/backups --output dump.sql\n\n\
+    S3: endpoint and credentials come from AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, \
     AWS_SECRET_ACCESS_KEY, AWS_REGION, or the profile AWS_PROFILE in ~/.aws.\n\
     The server's password comes from MYSQL_PWD or an option file.")]
 pub struct Backup {
@@ -64,7 +72,7 @@ struct Take {
     /// Encrypt with the passphrase in the first line of this file
     #[arg(long, value_name = "FILE", requires = "to")]
     passphrase_file: Option<PathBuf>,
-    /// Afterwards remove all but the latest N backups from the store
+    /// Afterwards remove all but the latest N backups of this server and these schemas from the store
     #[arg(long, value_name = "N", requires = "to", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// How long a store that does not answer is asked again
@@ -173,7 +181,7 @@ struct Restore {
 struct Prune {
     #[command(flatten)]
     from: From,
-    /// Remove all but the latest N backups [default: none, only what no backup needs]
+    /// Remove all but the latest N backups of each server [default: none, only what no backup needs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Only say what would be removed
@@ -185,6 +193,16 @@ struct Prune {
 }
 
 pub fn run(arguments: Backup) -> Result<ExitCode> {
+    match dispatch(arguments) {
+        Err(error) if signals::RAISED.load(Ordering::Relaxed) => {
+            tell!("toll: {error:#}");
+            Ok(ExitCode::from(130))
+        }
+        ended => ended,
+    }
+}
+
+fn dispatch(arguments: Backup) -> Result<ExitCode> {
     match arguments.verb {
         None => take(arguments.take),
         Some(Verb::List(list)) => list_backups(list),
@@ -194,12 +212,18 @@ pub fn run(arguments: Backup) -> Result<ExitCode> {
     }
 }
 
+/// Arguments that lack something, which clap cannot tell beside subcommands.
+fn wrong(what: &str) -> ExitCode {
+    tell!("toll: {what}; toll backup --help shows examples");
+    ExitCode::from(2)
+}
+
 fn take(arguments: Take) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
-        bail!("which server? --server DSN or option file");
+        return Ok(wrong("which server? --server DSN or option file"));
     };
     if arguments.to.is_none() && arguments.git.is_none() {
-        bail!("where to? --to a folder or s3://bucket/prefix, --git a repository, or both");
+        return Ok(wrong("where to? --to a folder or s3://bucket/prefix, --git a repository, or both"));
     }
     let server = target(server)?;
     if arguments.max_p99_toll.is_none() && arguments.steering.is_said() {
@@ -297,8 +321,9 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
             backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), &seen)
         }
         (None, Some(path)) => {
-            let mut file = backup::new_private_file(path)?;
+            let mut file = NewFile::begin(path)?;
             backup::restore(&origin, Onto::Output(&mut file), &seen)
+                .and_then(|restored| file.finish().map(|()| restored))
         }
         (None, None) => bail!("where to? --server or --output"),
     };
@@ -308,10 +333,13 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
 }
 
 fn prune_store(arguments: Prune) -> Result<ExitCode> {
-    crate::signals::listen()?;
+    signals::listen()?;
     let (store, opening) = arguments.from.open()?;
-    let pruned =
-        backup::pruned(&store, &opening, arguments.keep.map(|keep| keep as usize), arguments.dry_run)?;
+    if let Some(doubt) = backup::dated_ahead(&Backups::list(&store)?) {
+        tell!("toll: {doubt}");
+    }
+    let stay = Stay { latest: arguments.keep.map(|keep| keep as usize), also: None };
+    let pruned = backup::pruned(&store, &opening, stay, arguments.dry_run)?;
     if arguments.json {
         show!("{}", serde_json::to_string_pretty(&pruned)?);
     } else {
@@ -349,7 +377,11 @@ impl FromEither {
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
         let store = backup::opened(&place(from, self.retry_for)?, false)?;
         let opening = self.keys.keys().for_reading(&store)?;
-        let manifest = Backups::list(&store)?.find(&self.backup)?.read(&store, &opening)?;
+        let backups = Backups::list(&store)?;
+        if let Some(doubt) = backup::dated_ahead(&backups).filter(|_| self.backup == "latest") {
+            tell!("toll: {doubt}");
+        }
+        let manifest = backups.find(&self.backup)?.read(&store, &opening)?;
         Ok(Origin::Store { store, opening, manifest: Box::new(manifest) })
     }
 }

@@ -14,7 +14,10 @@ use std::time::Duration;
 use toll_load::Target;
 
 #[derive(Debug, Args)]
-#[command(after_help = "The dump goes to standard output, all else to standard error; the exit code is the \
+#[command(after_help = "Examples:\n  \
+    toll throttle --defaults-file my.cnf -- mariadb-dump --defaults-file=my.cnf --single-transaction --quick shop > shop.sql\n  \
+    toll throttle --ask /run/toll.sock max-p99-toll=5%\n\n\
+    The dump goes to standard output, all else to standard error; the exit code is the \
     command's.\n\
     The server is the canary's; the command needs its own options to find it. The password comes from MYSQL_PWD, a \
     defaults file, TOLL_DSN or the prompt (--password).")]

@@ -4,7 +4,7 @@
 //! fills, the dump program stops reading from its server, the server's thread waits. Small pieces make its
 //! work short, even bursts. Never decides how fast: that is `steering.rs`.
 
-use super::steering::Allow;
+use super::decision::Allow;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -7,13 +7,14 @@ use super::account::{Account, CanaryAccount, HistoryAccount, Latency, Unthrottle
 use super::baseline::Answer;
 use super::canary::Canary;
 use super::control::Desk;
+use super::decision::{Allow, Decision, Meanwhile, Why};
 use super::gate::Gate;
 use super::history::History;
 use super::orders::{Wishes, pct};
 use super::progress::{Now, Progress};
 use super::promise::Promise;
 use super::sketch::Sketch;
-use super::steering::{Allow, Decision, Meanwhile, PROMISED, Steering, Why};
+use super::steering::{PROMISED, Steering};
 use super::{Asked, PastLimit, now_s, seconds_of};
 use crate::{figures, signals};
 use anyhow::{Context, Result};
@@ -28,8 +29,8 @@ use std::time::Duration;
 const BEAT: Duration = Duration::from_millis(100);
 /// The rate that is shown is the mean of so many beats.
 const SHOWN_BEATS: usize = 30;
-/// The undisturbed median has moved by more: by the users' day, or by what the dump left behind.
-const MOVED: f64 = 0.25;
+/// The undisturbed median has moved by more than what was promised, and than chance moves it.
+const MOVED_LEAST: f64 = 0.1;
 /// The canary was refused more often than this: what it says is doubtful.
 const REFUSED_SHARE: f64 = 0.01;
 
@@ -368,7 +369,8 @@ impl Keeper {
                 100.0 * wobble.exp_m1()
             ));
         }
-        if let Some(moved) = moved.filter(|moved| moved.abs() > MOVED) {
+        let most = self.wishes.max_toll.ln_1p().max(MOVED_LEAST);
+        if let Some(moved) = moved.filter(|moved| moved.abs() > most) {
             doubts.push(format!(
                 "the undisturbed median has moved by {} since before the dump: by the users' day, or by what the \
                  dump left behind (the buffer pool), which pauses cannot tell apart",

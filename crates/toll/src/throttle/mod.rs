@@ -9,7 +9,7 @@
 //! canary -> steering -+   history, flag file, control socket
 //! ```
 //!
-//! `steering`, `baseline`, `sketch`, `promise` and `orders` are pure. Nothing here starts the dump, but for
+//! `steering`, `decision`, `baseline`, `sketch`, `promise` and `orders` are pure. Nothing here starts the dump, but for
 //! `command`, which is `toll throttle`.
 
 mod account;
@@ -17,6 +17,7 @@ mod baseline;
 mod canary;
 pub mod command;
 pub mod control;
+mod decision;
 mod gate;
 mod history;
 mod keeper;
@@ -39,6 +40,7 @@ use anyhow::{Context, Result, bail};
 use baseline::Answer;
 use canary::Canary;
 use control::Desk;
+use decision::Limits;
 use gate::Times;
 use history::History;
 use keeper::Keeper;
@@ -49,7 +51,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use steering::{Limits, PROMISED, Steering, Tuning};
+use steering::{PROMISED, Steering, Tuning};
 use toll_load::Target;
 use toll_load::clock::now_ns;
 

@@ -8,75 +8,11 @@
 //! feeds back on itself. Knows no clock, no server and no thread: what it is told is all there is.
 
 use super::baseline::{Answer, Baseline};
+use super::decision::{Allow, Decision, Limits, Meanwhile, Why};
 use super::sketch::{Estimate, Sketch};
-use serde::Serialize;
 
 /// What was promised is said of this quantile.
 pub const PROMISED: f64 = 0.99;
-
-/// What the reader of the dump may do.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Allow {
-    /// As fast as it goes.
-    Open,
-    /// Bytes a second.
-    Rate(f64),
-    /// Nothing.
-    Still,
-}
-
-/// Why it may do that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Why {
-    /// The rate doubles until the canary feels it.
-    Starting,
-    /// There is room within the promise.
-    Climbing,
-    /// The rate suits, or the dump does not use it.
-    Holding,
-    /// The p99 is nearer to the promise than its error allows.
-    Easing,
-    /// The last second was beyond the promise.
-    Braking,
-    /// A pause that shows what the canary takes undisturbed.
-    Looking,
-    /// The promise is broken at the slowest rate: the host itself is slow, or the promise too small.
-    Unkept,
-    /// Somebody asked for a pause.
-    ByHand,
-    /// A pause lasted as long as the server waits for its reader: just enough goes on.
-    Trickling,
-    /// The canary does not answer.
-    Blind,
-    /// A limit of time or history was passed, and the promise given up for it.
-    Freed,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Decision {
-    pub allow: Allow,
-    pub why: Why,
-}
-
-/// What went on while the canary waited for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meanwhile {
-    Dump,
-    Pause,
-    /// The one was turning into the other.
-    Between,
-}
-
-/// Between which ends the rate may lie, and how long a pause may be.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
-    /// Bytes a second; above 0.
-    pub floor: f64,
-    pub ceiling: Option<f64>,
-    /// Then the server must get rid of something, lest it takes its reader for dead.
-    pub longest_pause_s: f64,
-}
 
 /// The numbers of the two loops, found by the simulation in `simulated.rs`.
 #[derive(Debug, Clone, Copy)]
@@ -94,6 +30,9 @@ pub struct Tuning {
     pub gain_first: f64,
     pub gain_last: f64,
     pub gain_half_life_s: f64,
+    /// What is taken back of the logarithm of the rate when the start has ended: the canary feels the rate of a
+    /// moment ago, and it has risen since.
+    pub start_back: f64,
     /// Standard errors beyond the promise at which the brake is put on.
     pub brake_errors: f64,
     pub look_answers: usize,
@@ -111,6 +50,7 @@ impl Default for Tuning {
             gain_first: 0.1,
             gain_last: 0.02,
             gain_half_life_s: 30.0,
+            start_back: 0.7,
             brake_errors: 1.4,
             look_answers: 100,
             look_every_s: 12.0,
@@ -442,7 +382,7 @@ impl Steering {
     }
 
     fn brake(&mut self, now_s: f64, moved: u64) -> Why {
-        self.starting = false;
+        self.end_start();
         if self.is_at_floor() || self.unbraked.is_some() && now_s - self.looked_s >= LOOK_APART_S {
             // Slower does not help, or has not helped: is it the dump at all?
             self.broken_at_floor += u32::from(self.is_at_floor());
@@ -458,6 +398,12 @@ impl Steering {
         Why::Braking
     }
 
+    fn end_start(&mut self) {
+        if std::mem::take(&mut self.starting) {
+            self.set_pace(self.pace - self.tuning.start_back);
+        }
+    }
+
     /// The slow loop. `used`: the dump went as fast as it was allowed to.
     fn tick(&mut self, used: bool) -> Why {
         let toll = self.toll_of_late();
@@ -466,15 +412,16 @@ impl Steering {
             self.promise - margin
         });
         if self.starting {
-            let felt = toll.zip(aim).is_some_and(|(toll, aim)| toll.ln - toll.error > aim);
-            self.starting = !felt && !self.is_beyond(1.0);
+            let felt = toll.zip(aim).is_some_and(|(toll, aim)| toll.ln > aim);
             self.settling_s = self.ticked_s;
-            if self.starting && used && self.fast.count() >= FAST_ANSWERS {
-                self.set_pace(self.pace + START_GAIN);
-            }
-            if self.starting {
+            if !felt && !self.is_beyond(1.0) {
+                if used && self.fast.count() >= FAST_ANSWERS {
+                    self.set_pace(self.pace + START_GAIN);
+                }
                 return Why::Starting;
             }
+            self.end_start();
+            return Why::Easing;
         }
         let Some((toll, aim)) = toll.zip(aim) else { return Why::Holding };
         // What is lost in the noise moves the rate by little, and no more downwards than upwards.

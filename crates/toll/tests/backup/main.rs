@@ -10,6 +10,7 @@ mod mysql;
 mod proxy;
 mod round;
 mod s3;
+mod silent;
 
 use lab::{HUNG, Lab, Server, said};
 use serde_json::Value;

@@ -168,6 +168,34 @@ fn a_store_that_goes_down_in_the_middle_is_told_and_the_next_backup_puts_what_la
 }
 
 #[test]
+fn more_pieces_than_a_store_lists_at_once_are_all_found_and_pruned() {
+    let (lab, source) = source(10);
+    let Some(s3) = S3::versitygw(&lab) else { return };
+    let stray = PathBuf::from(lab.path("gateway/bucket/some/prefix/pieces/ab"));
+    std::fs::create_dir_all(&stray).unwrap();
+    for number in 0..2_500 {
+        std::fs::write(stray.join(format!("ab{number:062x}")), b"x").unwrap();
+    }
+    succeeded(toll_at(&lab, s3.port, &["backup", "--server", &source.dsn(), "--to", PLACE]));
+    let pruned = json(toll_at(&lab, s3.port, &["backup", "prune", "--from", PLACE, "--json"]));
+    assert_eq!(pruned["pieces"], 2_500, "{pruned}");
+    assert!(!stray.exists() || std::fs::read_dir(&stray).unwrap().count() <= 1);
+    succeeded(toll_at(&lab, s3.port, &["backup", "verify", "--stored-only", "--from", PLACE]));
+}
+
+#[test]
+fn a_store_that_is_elsewhere_is_told_at_once_and_one_that_is_down_before_patience_ends() {
+    let lab = Lab::new();
+    let elsewhere = Proxy::before(1, |_| Fault::Status(301));
+    let moved = toll_at(&lab, elsewhere.port, &["backup", "list", "--from", PLACE, "--retry-for", "20s"]);
+    assert!(!moved.status.success() && !said(&moved).contains("is asked again"), "{}", said(&moved));
+    let down = Proxy::before(1, |_| Fault::Status(503));
+    let waited = toll_at(&lab, down.port, &["backup", "list", "--from", PLACE, "--retry-for", "5s"]);
+    assert!(said(&waited).contains("is asked again for 5 s"), "{}", said(&waited));
+    assert_eq!(waited.status.code(), Some(1));
+}
+
+#[test]
 fn a_wrong_key_or_bucket_is_told_at_once_and_no_secret_is_shown() {
     let (lab, source) = source(10);
     let Some(s3) = S3::versitygw(&lab) else { return };

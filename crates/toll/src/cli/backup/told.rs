@@ -15,7 +15,7 @@ pub fn json(taken: &Taken) -> Result<String> {
     let source = &taken.source;
     let value = json!({
         "id": taken.id,
-        "server": { "flavour": source.flavour.name(), "version": source.version, "address": source.address },
+        "server": { "flavour": source.flavour.name(), "version": source.version.to_string(), "address": source.address },
         "dump_program": taken.program,
         "schemas": source.schemas,
         "tables": taken.tables,
