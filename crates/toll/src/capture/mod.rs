@@ -166,6 +166,15 @@ fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
 }
 
 fn stream_key(options: &Options) -> anyhow::Result<Key> {
+    if let Goal::Stream(to) = &options.goal {
+        let port = to.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+        if let Some(port) = port.filter(|port| options.ports.contains(port)) {
+            bail!(
+                "the stream to {to} would be captured too, and what is captured of it, without end: port {port} is \
+                 one of --port; have the receiver listen on another"
+            );
+        }
+    }
     match (&options.goal, &options.key) {
         (Goal::Stream(_), Some(path)) => Key::read(path),
         (Goal::Stream(to), None) if !options.plain => bail!(

@@ -226,9 +226,10 @@ impl Destination for Stream {
         state.took = begun;
         shared.changed.notify_all();
         let waiting = format!(
-            "toll: waiting for {} to take the last {} MB, {} s at most",
+            "toll: waiting for {} to take the last {} MB: {} s without an answer, {} s at most; a second signal ends it",
             shared.target,
             figures::megabytes(state.kept.bytes() as f64),
+            QUIET.as_secs(),
             FAREWELL.as_secs()
         );
         let _told = TellIfSlow::after(Duration::from_secs(1), waiting);

@@ -127,6 +127,25 @@ fn wrong_words_are_refused_with_what_to_say_instead() {
     assert!(said(&full).contains("cannot make the key file"), "{}", said(&full));
 }
 
+#[test]
+fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() {
+    let lab = Lab::new();
+    let cases: [(&[&str], i32, &str); 3] = [
+        (&["--stream", "localhost:3399"], 1, "takes --key FILE"),
+        (&["--stream", "localhost:3399", "--key", "nothere"], 1, "--new-key FILE` makes one"),
+        (
+            &["--stream", "localhost:3399", "--plain", "--port", "3306,3399"],
+            1,
+            "have the receiver listen on another",
+        ),
+    ];
+    for (args, code, told) in cases {
+        let output = lab.toll(&[&["capture"], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(told), "{args:?}: {}", said(&output));
+    }
+}
+
 /// A sender that is killed, or a receiver that is ended: what is in the file can be read.
 #[test]
 fn a_stream_that_is_broken_off_leaves_a_file_of_whole_packets() {
