@@ -4,7 +4,7 @@
 //! one that was left out stays out until the share has risen past it. Lowering the threshold costs nothing, and
 //! the server never waits: what is left out is not even decoded.
 
-use super::output::{Account, Output};
+use super::output::{Account, Class, Output};
 use super::tap::Seen;
 use crate::clock;
 use crate::say::tell;
@@ -131,6 +131,10 @@ impl Output for Budgeted {
 
     fn seen(&mut self, seen: &Seen, now_ns: u64) {
         self.inner.seen(seen, now_ns);
+    }
+
+    fn costliest(&self, most: usize) -> Vec<Class> {
+        self.inner.costliest(most)
     }
 
     fn account(&self) -> Account {

@@ -2,13 +2,15 @@
 //! events, or straight into a digest. The tap's thread decodes; compressing, printing and writing is for others.
 
 use super::chunks::{Chunks, Destination};
-use super::output::{Account, Output};
+use super::output::{Account, Class, Output};
 use super::printing::{How, Printer};
 use crate::clock;
 use crate::digest::{Digested, Ledger, Sampling, Source};
 use anyhow::Context;
+use std::cmp::Reverse;
 use std::time::Duration;
 use toll_wire::decoder::{Config, Decoder, Spoken};
+use toll_wire::digest::{self, Attribute};
 use toll_wire::event::{CommandKind, Event, Share, Sink};
 use toll_wire::pcap::Frame;
 use toll_wire::queries::{BLOCK, BLOCK_MAX, Encoder, Packer};
@@ -287,6 +289,20 @@ impl Output for Digesting {
 
     fn share(&mut self, share: &Share) {
         self.gathering.done.sampled.share(share);
+    }
+
+    fn costliest(&self, most: usize) -> Vec<Class> {
+        let took_ns = |class: &digest::Class| class.measure(Attribute::QueryTime).map_or(0, |time| time.sum);
+        let mut classes: Vec<&digest::Class> = self.gathering.done.digest.classes().iter().collect();
+        classes.sort_by_key(|class| Reverse(took_ns(class)));
+        classes.truncate(most);
+        let told = |class: &digest::Class| Class {
+            id: class.id.to_string(),
+            fingerprint: String::from_utf8_lossy(&class.text).into_owned(),
+            queries: class.count,
+            seconds: took_ns(class) as f64 / 1e9,
+        };
+        classes.into_iter().map(told).collect()
     }
 
     fn account(&self) -> Account {

@@ -3,7 +3,7 @@
 //! A thread of its own answers `GET /metrics` with what it was last told, one asker at a time; the capture only leaves
 //! numbers there. Names and types are Prometheus' (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
-use super::output::Account;
+use super::output::{Account, Class};
 use super::tap::Seen;
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -36,15 +36,6 @@ struct Told {
     account: Account,
     buffer: Option<(usize, usize)>,
     classes: Vec<Class>,
-}
-
-/// A class of queries in the digest that is being made.
-#[derive(Debug, Clone)]
-pub struct Class {
-    pub id: String,
-    pub fingerprint: String,
-    pub queries: u64,
-    pub seconds: f64,
 }
 
 impl Metrics {

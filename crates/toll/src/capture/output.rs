@@ -34,6 +34,11 @@ pub trait Output {
     /// all do; outputs that cannot scale by it pass it by.
     fn share(&mut self, _share: &Share) {}
 
+    /// Of a digest that is being made: the `most` classes that took the most time so far, costliest first.
+    fn costliest(&self, _most: usize) -> Vec<Class> {
+        Vec::new()
+    }
+
     /// What became of everything so far.
     fn account(&self) -> Account;
 
@@ -42,6 +47,16 @@ pub trait Output {
     /// # Errors
     /// Something could not be written; the account says how much.
     fn finish(&mut self, now_ns: u64) -> anyhow::Result<()>;
+}
+
+/// A class of queries in a digest.
+#[derive(Debug, Clone)]
+pub struct Class {
+    pub id: String,
+    pub fingerprint: String,
+    pub queries: u64,
+    /// Query times together.
+    pub seconds: f64,
 }
 
 /// What became of what an output was given. `items` = written + everything lost + `shed` + `waiting`.

@@ -76,12 +76,45 @@ fn a_capture_that_is_streamed_over_a_network_that_breaks_holds_the_queries_that_
     assert_eq!(received, seen);
 }
 
-/// A number that a capture tells Prometheus.
-fn asked(address: &str, name: &str) -> f64 {
+fn page(address: &str) -> String {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut page = String::new();
     tcp.read_to_string(&mut page).unwrap();
+    page
+}
+
+/// A number that a capture tells Prometheus.
+fn asked(address: &str, name: &str) -> f64 {
+    let page = page(address);
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{name} in {page}")).parse().unwrap()
+}
+
+#[test]
+fn a_digest_tells_prometheus_its_costliest_classes_while_it_is_being_made() {
+    let lab = Lab::new();
+    if !lab.is_root {
+        eprintln!("SKIPPED: captures need root");
+        return;
+    }
+    let _alone = alone();
+    let server = lab.server();
+    let (port, words) = (server.port.to_string(), lab.path("digest.words"));
+    let args = ["capture", "-i", "lo", "--port", &port, "--digest", "--metrics", "127.0.0.1:0"];
+    let mut capture = lab.spawn_saying(&args, &words);
+    let heard = || std::fs::read_to_string(&words).unwrap_or_default();
+    until("it captures", || heard().contains("listening on"));
+    let metrics = heard().split_once("metrics at ").unwrap().1.split_whitespace().next().unwrap().to_owned();
+    work(server.port);
+    let of_class = |name: &str| {
+        let page = page(&metrics);
+        let line = page.lines().find(|line| line.starts_with(name) && line.contains("query=\"do sleep("));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    until("Prometheus hears of the class", || of_class("toll_capture_class_queries{") >= 600.0);
+    assert_eq!(of_class("toll_capture_class_queries{"), 600.0);
+    assert!(of_class("toll_capture_class_seconds{") > 0.0);
+    lab.signal(&capture, "INT");
+    assert_eq!(capture.wait().unwrap().code(), Some(0), "{}", heard());
 }
