@@ -73,7 +73,11 @@ curve?: string | null, treatment?: Treatment, artefact: ArtefactKind | null,
 /**
  * The artefact lies in memory, where no disk is in its way.
  */
-in_memory?: boolean, needs?: Needs, 
+in_memory?: boolean, 
+/**
+ * Its capture's filter leaves packets out: how many come to it nobody counts.
+ */
+selects?: boolean, needs?: Needs, 
 /**
  * Why this arm cannot run here; such an arm is in no round's order.
  */
@@ -283,18 +287,27 @@ of: string, over: string,
 /**
  * So many times `over`.
  */
-factor: number, };
+factor: number, 
+/**
+ * The arm beyond which both are counted: the ratio is one of tolls. Absent: of the outcomes themselves.
+ */
+beyond?: string | null, };
 
 /**
  * What a contrast of the plan came to.
  */
 export type ContrastResult = { name: string, title: string, outcome: string, of: string, over: string, factor: number, 
 /**
+ * The arm beyond which both are counted; absent: none.
+ */
+beyond?: string | null, 
+/**
  * Rounds in which both arms have the outcome.
  */
 pairs: number, 
 /**
- * The geometric mean of the rounds' ratios; absent where no round has one.
+ * The geometric mean of the rounds' ratios, or the ratio of both tolls; absent where no round has one, or the toll below the line
+ * may be none.
  */
 ratio: number | null, ci95: [number, number] | null, 
 /**
@@ -1359,7 +1372,11 @@ remote_port: number | null,
 /**
  * Of the link to the far end, as `tc` writes rates; absent: as the rig says.
  */
-far_rate: string | null, };
+far_rate: string | null, 
+/**
+ * Settings of the kernel while the arm is on, in this order: names as `sysctl` has them, and values.
+ */
+sysctl: Array<[string, string]>, };
 
 export type TrialColumn = "seconds" | "stalled-s" | "recovery-s";
 

@@ -2,9 +2,13 @@
 //!
 //! What is seen goes to the decoder; the last line is one of JSON.
 
+#[path = "../../toll/src/capture/spoken.rs"]
+mod spoken;
+
+use spoken::spoken;
 use std::time::{Duration, Instant};
-use toll_capture::sockets::{Hooks, Options, SocketTap, TapError, What};
-use toll_wire::decoder::{Config, Decoder, Said, Spoken};
+use toll_capture::sockets::{Hooks, Options, SocketTap, TapError};
+use toll_wire::decoder::{Config, Decoder};
 use toll_wire::event::{CommandKind, Event, Sink};
 
 #[derive(Default)]
@@ -39,20 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut count = Count::default();
     while Instant::now() < until {
         let taken = tap.take(Duration::from_millis(100), |record| {
-            let said = Spoken {
-                time_ns: record.time_ns,
-                socket: record.socket,
-                by: if record.what == What::Server { Said::Server } else { Said::Client },
-                position: record.position,
-                after: record.after,
-                length: record.length,
-                bytes: record.bytes,
-                opened: record.what == What::Opened,
-                closed: record.what == What::Closed,
-                deciphered: record.deciphered,
-                client: record.peer,
-            };
-            decoder.spoken(&said, &mut count);
+            decoder.spoken(&spoken(record), &mut count);
             Ok::<(), TapError>(())
         });
         if let Err(error) = taken {

@@ -3,7 +3,6 @@
 //! What a capture writes nobody reads again soon. Left in the page cache it pushes out what the server reads, and once
 //! enough of it is dirty the kernel makes every writer wait, the server too.
 
-use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, PosixFadviseAdvice, fallocate, fcntl, posix_fadvise};
 use std::fs::File;
 use std::io::{self, Write};
@@ -73,6 +72,10 @@ impl DiskFile {
     /// # Errors
     /// Those of writing: no room, nobody reads the pipe any more.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // Nothing is written by no call, which tells nothing of the way.
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let written = self.try_to_write(bytes);
         match written {
             Ok(()) => {
@@ -119,6 +122,8 @@ impl DiskFile {
 
     /// Tries it with a block, which the file does not keep.
     fn goes_direct(&mut self) -> io::Result<()> {
+        // Without room set aside, what is staged might find none: then it would be neither written nor told of.
+        fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, self.length.cast_signed(), PIECE as i64)?;
         self.set_direct(true)?;
         self.staged = Staged::new(self.length);
         let tried = self.file.write_all_at(self.staged.first(ALIGNED), self.length);
@@ -255,7 +260,7 @@ impl Staged {
         if needed > self.reserved {
             let (at, length) = (self.reserved.cast_signed(), (needed - self.reserved).cast_signed());
             match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, at, length) {
-                Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => self.reserved = needed,
+                Ok(()) => self.reserved = needed,
                 Err(error) => return Err(error.into()),
             }
         }

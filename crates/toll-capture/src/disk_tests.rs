@@ -141,3 +141,15 @@ fn a_piece_past_the_cache_that_fails_is_forgotten_whole() {
     disk.finish().unwrap();
     assert!(std::fs::read(&place.0).unwrap() == vec![1; PIECE - 10]);
 }
+
+#[test]
+fn a_write_of_nothing_says_nothing_of_the_way() {
+    // In memory the first way is unknown.
+    let path = PathBuf::from(format!("/dev/shm/toll-disk-nothing-{}", std::process::id()));
+    let place = Place(path);
+    let mut disk = DiskFile::new(place.open()).unwrap();
+    disk.write(b"").unwrap();
+    disk.write(b"something").unwrap();
+    disk.finish().unwrap();
+    assert_eq!(std::fs::read(&place.0).unwrap(), b"something");
+}

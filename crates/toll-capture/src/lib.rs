@@ -12,6 +12,7 @@ mod clock;
 mod device;
 mod disk;
 mod filter;
+mod forbidden;
 mod listener;
 mod pace;
 mod replay;

@@ -133,7 +133,10 @@ pub fn replay(
         round += 1;
     }
     let due_ns = run.due_ns;
-    ended.lasted = Duration::from_nanos(now_ns() - start);
+    if ended.lasted.is_zero() {
+        // Not one was taken.
+        ended.lasted = Duration::from_nanos(now_ns() - start);
+    }
     ended.due = Duration::from_nanos(due_ns);
     Ok(ended)
 }
@@ -251,6 +254,7 @@ impl Run<'_> {
 
     fn account(&mut self, packets: &Packets, next: usize, taken: usize, recorded_ns: u64) {
         let at = now_ns() - self.start;
+        self.ended.lasted = Duration::from_nanos(at);
         let is_paced = self.asked.pace.rate() != Rate::TopSpeed;
         for i in next..next + taken {
             let bytes = packets.frame(i).len();

@@ -1,5 +1,6 @@
 //! How does a process that has opened what it needs go on with as little as possible?
 
+use crate::forbidden;
 use nix::unistd::{Gid, Uid, User, geteuid, initgroups, setgroups, setresgid, setresuid};
 use std::ffi::CString;
 use std::io;
@@ -35,7 +36,7 @@ struct Set {
 }
 
 /// Gives up every capability, and the user with them where another is named; nothing that is started later gets any
-/// back. Root that stays root keeps the right to write into others' directories. To be called before there are other
+/// back, and no other program can be started. Root that stays root keeps the right to write into others' directories. To be called before there are other
 /// threads: capabilities are each thread's own.
 ///
 /// # Errors
@@ -53,7 +54,8 @@ pub fn give_up_rights(user: Option<&str>) -> Result<(), RightsError> {
         }
     }
     nix::sys::prctl::set_no_new_privs().map_err(|error| failed("forbid new privileges")(error.into()))?;
-    keep(if geteuid().is_root() { DAC_OVERRIDE } else { 0 }).map_err(failed("give up capabilities"))
+    keep(if geteuid().is_root() { DAC_OVERRIDE } else { 0 }).map_err(failed("give up capabilities"))?;
+    forbidden::forbid().map_err(failed("forbid system calls that a capture has no use for"))
 }
 
 fn become_user(user: &User) -> io::Result<()> {
@@ -99,13 +101,16 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "it is not to start")]
     fn capabilities_that_were_given_up_are_gone() {
         // In a thread of its own, since they are each thread's own.
         let kept = std::thread::spawn(|| {
             give_up_rights(None).unwrap();
-            (status("CapEff"), status("CapPrm"), status("NoNewPrivs"))
+            let started = std::process::Command::new("/bin/true").status();
+            (status("CapEff"), status("CapPrm"), status("NoNewPrivs"), started)
         });
-        let (effective, permitted, no_new) = kept.join().unwrap();
+        let (effective, permitted, no_new, started) = kept.join().unwrap();
+        assert_eq!(started.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         let expected = if geteuid().is_root() { DAC_OVERRIDE } else { 0 };
         assert!(u64::from_str_radix(&effective, 16).unwrap() & !u64::from(expected) == 0, "{effective}");
         assert_eq!((permitted, no_new.as_str()), (effective, "1"));

@@ -181,6 +181,9 @@ pub struct Contrast {
     /// So many times `over`.
     #[serde(default = "one")]
     pub factor: f64,
+    /// The arm beyond which both are counted: the ratio is one of tolls. Absent: of the outcomes themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<String>,
 }
 
 fn one() -> f64 {

@@ -181,6 +181,9 @@ pub struct Arm {
     /// The artefact lies in memory, where no disk is in its way.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_memory: bool,
+    /// Its capture's filter leaves packets out: how many come to it nobody counts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub selects: bool,
     #[serde(default, skip_serializing_if = "Needs::is_nothing")]
     pub needs: Needs,
     /// Why this arm cannot run here; such an arm is in no round's order.
@@ -225,6 +228,9 @@ pub struct Treatment {
     /// Of the link to the far end, as `tc` writes rates; absent: as the rig says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub far_rate: Option<String>,
+    /// Settings of the kernel while the arm is on, in this order: names as `sysctl` has them, and values.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sysctl: Vec<(String, String)>,
 }
 
 impl Treatment {

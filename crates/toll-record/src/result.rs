@@ -286,9 +286,13 @@ pub struct ContrastResult {
     pub of: String,
     pub over: String,
     pub factor: f64,
+    /// The arm beyond which both are counted; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<String>,
     /// Rounds in which both arms have the outcome.
     pub pairs: u32,
-    /// The geometric mean of the rounds' ratios; absent where no round has one.
+    /// The geometric mean of the rounds' ratios, or the ratio of both tolls; absent where no round has one, or the toll below the line
+    /// may be none.
     pub ratio: Option<f64>,
     pub ci95: Option<[f64; 2]>,
     /// As an outcome's.

@@ -45,6 +45,9 @@ pub enum NoInterval {
     TooFewBlocks { have: usize, need: usize },
     #[error("{have} runs have no spread: pool at least {need}")]
     TooFewRuns { have: usize, need: usize },
+    /// A ratio over what may as well be nothing.
+    #[error("what stands below the line is not told from zero: run more rounds")]
+    Unbounded,
     /// A statistic came out as NaN or infinity.
     #[error("a value is not a finite number: look at the windows it came from")]
     NotFinite,

@@ -42,6 +42,7 @@ mod pairs;
 mod pooled;
 mod quantile_ratio;
 mod quantiles;
+mod ratio_of_means;
 mod rounds;
 mod sequence;
 mod signflip;
@@ -63,6 +64,7 @@ pub use quantile_ratio::{
     Blocks, QuantileRatio, WindowPair, block_quantiles, events_for_quantile, quantile_ratio,
 };
 pub use quantiles::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
+pub use ratio_of_means::ratio_of_means;
 pub use rounds::{jitters, rounds};
 pub use sequence::{SEQUENCE_ROUNDS, confidence_sequence};
 pub use signflip::{SignFlip, rounds_for_interval, sign_flip, simultaneous_sign_flips, smallest_p};

@@ -132,14 +132,14 @@ impl SignFlip {
 
 /// All sign vectors but the observed one, a bit for each round. A vector and its opposite make the same split, so
 /// half of them are enough where all are counted.
-struct SignVectors {
+pub(crate) struct SignVectors {
     /// `words` of each vector after those of the one before.
     bits: Vec<u64>,
     words: usize,
 }
 
 impl SignVectors {
-    fn of(rounds: usize, seed: u64) -> Self {
+    pub(crate) fn of(rounds: usize, seed: u64) -> Self {
         let words = rounds.div_ceil(64).max(1);
         if rounds <= EXACT_ROUNDS {
             let all = 1..(1_u64 << rounds.saturating_sub(1));
@@ -310,12 +310,12 @@ impl Splits {
 }
 
 /// Sums over any subset, eight members at a time.
-struct SubsetSums {
+pub(crate) struct SubsetSums {
     tables: Vec<[f64; 256]>,
 }
 
 impl SubsetSums {
-    fn new(x: &[f64]) -> Self {
+    pub(crate) fn new(x: &[f64]) -> Self {
         let table = |chunk: &[f64]| {
             let mut sums = [0.0; 256];
             for (bit, value) in chunk.iter().enumerate() {
@@ -328,7 +328,7 @@ impl SubsetSums {
         SubsetSums { tables: x.chunks(8).map(table).collect() }
     }
 
-    fn of_each(&self, vectors: &SignVectors) -> Vec<f64> {
+    pub(crate) fn of_each(&self, vectors: &SignVectors) -> Vec<f64> {
         vectors.each().map(|vector| self.of(vector)).collect()
     }
 

@@ -37,6 +37,7 @@ mod secrets;
 pub mod server;
 mod signals;
 mod stage;
+mod sysctl;
 mod throttle;
 mod treatment;
 mod workload;

@@ -9,7 +9,7 @@ mod lab;
 use lab::{Lab, arm, result_of, said};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 /// Packets of one time through the set: 2 s of 8 Mb/s in frames of 200 bytes, whose IP numbers count from 0.
 const PACKETS: u64 = 10_000;
@@ -193,14 +193,8 @@ fn packets_add_up_from_the_sender_to_the_file_and_what_takes_some_is_found_at_it
     lab.assert_nothing_left();
 }
 
-#[test]
-fn a_capture_that_ends_by_count_says_what_it_can() {
-    let lab = Lab::new();
-    if !is_root(&lab) {
-        return;
-    }
-    let out = lab.path("run");
-    let counted = r#"
+/// A capture that ends by itself beside a sender.
+const COUNTED: &str = r#"
 [[arm]]
 name = "counted"
 title = "counted"
@@ -213,7 +207,15 @@ ends = "closes-window"
 at_most = "60s"
 requires_root = true
 "#;
-    let scenario = lab.write("link.toml", &scenario(1, counted));
+
+#[test]
+fn a_capture_that_ends_by_count_says_what_it_can() {
+    let lab = Lab::new();
+    if !is_root(&lab) {
+        return;
+    }
+    let out = lab.path("run");
+    let scenario = lab.write("link.toml", &scenario(1, COUNTED));
     let run = lab.toll(&["run", &scenario, "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
     let result = result_of(&out);
@@ -229,6 +231,70 @@ requires_root = true
     let report = words(&lab.toll(&["report", &out]));
     assert!(report.contains("what was captured is not all that was sent"), "{report}");
     lab.assert_nothing_left();
+}
+
+/// Two namespaces of the test's own that stand for two hosts; gone when dropped.
+struct TwoHosts([String; 2]);
+
+impl TwoHosts {
+    fn new() -> Self {
+        let hosts = ["there", "here"].map(|host| format!("test-{}-{host}", std::process::id()));
+        let [there, here] = &hosts;
+        let ip = |arguments: &str| {
+            let done = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+            assert!(done.success(), "ip {arguments}");
+        };
+        ip(&format!("netns add {there}"));
+        ip(&format!("netns add {here}"));
+        ip(&format!("-n {there} link add wire0 type veth peer name wire0 netns {here}"));
+        for host in &hosts {
+            ip(&format!("-n {host} link set wire0 up"));
+        }
+        Self(hosts)
+    }
+}
+
+impl Drop for TwoHosts {
+    fn drop(&mut self) {
+        for host in &self.0 {
+            let _ = Command::new("ip").args(["netns", "delete", host]).status();
+        }
+    }
+}
+
+#[test]
+fn what_another_host_sends_is_captured_and_counted_from_the_device_on() {
+    let lab = Lab::new();
+    if !is_root(&lab) {
+        return;
+    }
+    let hosts = TwoHosts::new();
+    let [there, here] = &hosts.0;
+    let set = lab.path("set.pcap");
+    let made =
+        lab.toll(&["pcap", "make", "sized", "--size", "200", "--seconds", "2", "--mbps", "8", "-w", &set]);
+    assert!(made.status.success(), "{}", said(&made));
+    let sender = ["replay", &set, "-i", "wire0", "--mbps", "8", "--loop", "0", "--duration", "60s"];
+    let mut sender =
+        lab.in_namespace(there, &sender).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+
+    let (out, scenario) = (lab.path("run"), lab.write("link.toml", &scenario(1, COUNTED)));
+    let asked =
+        ["run", &scenario, "--receive-on", "wire0", "--arms", "counted", "--rounds", "2", "--out", &out];
+    let run = lab.in_namespace(here, &asked).output().unwrap();
+    sender.kill().unwrap();
+    sender.wait().unwrap();
+    assert!(run.status.success(), "{}", said(&run));
+    assert!(said(&run).contains("link: what another host sends to wire0"), "{}", said(&run));
+    let result = result_of(&out);
+    assert_eq!(trials_and_sums(&result, "counted"), [Some(2), Some(0), Some(2)]);
+    assert!(stage(&result, "counted", "received").0 >= 2_000);
+    assert_eq!(stage(&result, "counted", "written"), (2_000, Some(0), Some(0)));
+    lab.assert_nothing_left();
+
+    let missing = lab.in_namespace(here, &["run", &scenario, "--receive-on", "wire9", "--arms", "counted"]);
+    let missing = { missing }.output().unwrap();
+    assert!(said(&missing).contains("wire9"), "{}", said(&missing));
 }
 
 /// Namespaces that a toll of this process id made.

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 // uapi/linux/bpf.h
 const MAP_CREATE: libc::c_long = 0;
+const MAP_UPDATE: libc::c_long = 2;
 const PROGRAM_LOAD: libc::c_long = 5;
 const INFO_BY_DESCRIPTOR: libc::c_long = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
@@ -16,6 +17,7 @@ const MAP_HASH: u32 = 1;
 const MAP_ARRAY: u32 = 2;
 /// Forgets what was not used for longest.
 const MAP_RECENT: u32 = 9;
+const MAP_OF_MAPS: u32 = 12;
 const MAP_RING: u32 = 27;
 const MAP_MAPPED: u32 = 1 << 10;
 const TYPE_PROBE: u32 = 2;
@@ -51,6 +53,16 @@ struct CreateMap {
     inner: u32,
     node: u32,
     name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct UpdateMap {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
 }
 
 #[repr(C)]
@@ -181,6 +193,33 @@ pub fn ring(bytes: usize) -> io::Result<OwnedFd> {
         MAP_CREATE,
         &mut CreateMap { kind: MAP_RING, entries, name: named("toll_ring"), ..CreateMap::default() },
     )
+}
+
+/// A map in which each of `cpus` finds one of `rings`, which they share out among them.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn rings(rings: &[OwnedFd], cpus: usize) -> io::Result<OwnedFd> {
+    let inner = rings.first().map_or(0, |ring| ring.as_raw_fd() as u32);
+    let map = descriptor(
+        MAP_CREATE,
+        &mut CreateMap {
+            kind: MAP_OF_MAPS,
+            key_size: 4,
+            value_size: 4,
+            entries: cpus as u32,
+            inner,
+            name: named("toll_rings"),
+            ..CreateMap::default()
+        },
+    )?;
+    for (cpu, ring) in (0..cpus as u32).zip(rings.iter().cycle()) {
+        let ring = ring.as_raw_fd();
+        let (key, value) = (&raw const cpu as u64, &raw const ring as u64);
+        let map = map.as_raw_fd() as u32;
+        bpf(MAP_UPDATE, &mut UpdateMap { map, key, value, ..UpdateMap::default() })?;
+    }
+    Ok(map)
 }
 
 /// Has the kernel check a program and make it ready.
@@ -337,5 +376,6 @@ mod tests {
             (68, 108)
         );
         assert_eq!((size_of::<OpenTracepoint>(), size_of::<AskInfo>()), (16, 16));
+        assert_eq!(size_of::<UpdateMap>(), 32);
     }
 }

@@ -8,7 +8,7 @@ use super::program::{
     self, Abi, CALL, COUNTS, ENTRY, ROOM, Scene, View, at_begin_of_tls, at_return_of_tls, at_socket,
 };
 use super::record::{CLIENT, Keep, SERVER};
-use super::ring::Ring;
+use super::ring::Rings;
 use super::tls::Library;
 use super::uprobe::{self, Moment};
 use std::fmt;
@@ -72,7 +72,7 @@ pub struct Site<'a> {
     /// TCP ports on which it listens.
     pub ports: Vec<u16>,
     pub keep: Keep,
-    pub ring: &'a Ring,
+    pub rings: &'a Rings,
     pub options: &'a Options,
 }
 
@@ -226,7 +226,7 @@ impl Site<'_> {
             server: self.server as i32,
             keep: self.keep,
             entries: shared.entries,
-            ring: self.ring.fd.as_raw_fd(),
+            rings: self.rings.by_cpu.as_raw_fd(),
             rooms: rooms.fd.as_raw_fd(),
         };
         let code = write(scene).ok_or_else(|| {
@@ -249,7 +249,7 @@ fn descriptors_of(pid: u32) -> usize {
 }
 
 /// Places for CPUs: numbers of CPUs may have holes.
-fn cpus() -> usize {
+pub fn cpus() -> usize {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
     last.map_or(1024, |last| last + 1)

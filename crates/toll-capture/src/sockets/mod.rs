@@ -1,6 +1,6 @@
 //! What do clients and a server say to each other on its sockets, Unix sockets among them?
 //!
-//! Programs in the kernel (`program.rs`) look at the server's own calls and write records (`record.rs`) into a ring
+//! Programs in the kernel (`program.rs`) look at the server's own calls and write records (`record.rs`) into rings
 //! (`ring.rs`). No packet is involved, no symbol of the server, and nothing of it is changed. All of it goes when this
 //! process does, however it ends.
 
@@ -23,12 +23,12 @@ pub use record::{Record, What};
 
 use crate::clock::now_ns;
 use descriptors::Descriptors;
-use hooks::{Program, Site, Switched};
+use hooks::{Program, Site, Switched, cpus};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use program::{ABI, LISTENING, LOST, PASSED};
 use record::{Keep, PIECE};
-use ring::Ring;
+use ring::Rings;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -47,7 +47,7 @@ pub struct Options {
     pub keep_client: usize,
     /// Bytes kept of one call by which it sends, up to 32 KiB.
     pub keep_server: usize,
-    /// The ring, up to 1 GiB; rounded up to a power of two.
+    /// All rings together, 1 MiB to 1 GiB; rounded up to a power of two.
     pub buffer_bytes: usize,
     /// `None`: sockets, and system calls where these cannot be had.
     pub hooks: Option<Hooks>,
@@ -90,7 +90,7 @@ pub struct SocketTap {
     server: u32,
     keep: Keep,
     follows: Vec<String>,
-    ring: Ring,
+    rings: Rings,
     on: Switched,
     /// Becomes readable when the server ends.
     process: OwnedFd,
@@ -137,7 +137,7 @@ impl SocketTap {
             libc::RLIM_INFINITY,
             libc::RLIM_INFINITY,
         );
-        let ring = Ring::new(options.buffer_bytes).map_err(|error| match error.raw_os_error() {
+        let rings = Rings::new(options.buffer_bytes, cpus()).map_err(|error| match error.raw_os_error() {
             Some(libc::EINVAL) => {
                 TapError::NotHere("this kernel has no ring for programs: Linux 5.8 brought it".into())
             }
@@ -147,13 +147,13 @@ impl SocketTap {
             client: options.keep_client.clamp(1, MOST_KEPT).next_multiple_of(PIECE),
             server: options.keep_server.min(PIECE),
         };
-        let site = Site { abi, server: options.server, ports: found.ports, keep, ring: &ring, options };
+        let site = Site { abi, server: options.server, ports: found.ports, keep, rings: &rings, options };
         let on = site.switch_on()?;
         let mut tap = Self {
             server: options.server,
             keep,
             follows: found.follows,
-            ring,
+            rings,
             on,
             process,
             ended: false,
@@ -244,14 +244,14 @@ impl SocketTap {
             each(&none)?;
         }
         let (keep, to_unix_ns, taken) = (self.keep, self.to_unix_ns, &mut self.taken);
-        let drained = self.ring.drain(|bytes| {
+        let fullest = self.rings.drain(now_ns(), |bytes| {
             *taken += 1;
             Record::read(bytes, keep, to_unix_ns).map_or(Ok(()), |record| each(&record))
         })?;
-        // An eighth of the ring: twice as long may pass; a quarter: half as long.
-        if drained > self.ring.size() / 4 {
+        // Less than an eighth of a ring: twice as long may pass; more than a quarter: half as long.
+        if fullest > self.rings.size() / 4 {
             self.rest = (self.rest / 2).max(SHORTEST_REST);
-        } else if drained < self.ring.size() / 8 {
+        } else if fullest < self.rings.size() / 8 {
             self.rest = (self.rest * 2).min(LONGEST_REST);
         }
         Ok(())

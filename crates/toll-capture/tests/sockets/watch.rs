@@ -1,13 +1,14 @@
 //! A tap on a server with a decoder behind it, on a thread of its own.
 
+use crate::spoken::spoken;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toll_capture::sockets::{Counters, Options, Record, SocketTap, TapError, What};
-use toll_wire::decoder::{Config, Decoder, Limits, Said, Spoken};
+use toll_capture::sockets::{Counters, Options, SocketTap, TapError};
+use toll_wire::decoder::{Config, Decoder, Limits};
 use toll_wire::event::{CommandKind, Event, Sink};
 use toll_wire::ledger::Ledger;
 
@@ -96,22 +97,6 @@ pub struct Watch {
     thread: JoinHandle<Watched>,
 }
 
-pub fn spoken<'a>(record: &Record<'a>) -> Spoken<'a> {
-    Spoken {
-        time_ns: record.time_ns,
-        socket: record.socket,
-        by: if record.what == What::Server { Said::Server } else { Said::Client },
-        position: record.position,
-        after: record.after,
-        length: record.length,
-        bytes: record.bytes,
-        opened: record.what == What::Opened,
-        closed: record.what == What::Closed,
-        deciphered: record.deciphered,
-        client: record.peer,
-    }
-}
-
 impl Watch {
     pub fn begin(options: &Options) -> Self {
         Self::on(SocketTap::open(options).unwrap())
@@ -131,12 +116,13 @@ impl Watch {
                     // Once more, for what had been said until then.
                     tap.close();
                 }
-                let mut events = found.lock().unwrap();
+                // Those who ask what was seen must not wait for what is yet to come.
+                let mut new = Events::default();
                 let taken = tap.take(Duration::from_millis(5), |record| {
-                    decoder.spoken(&spoken(record), &mut *events);
+                    decoder.spoken(&spoken(record), &mut new);
                     Ok::<(), TapError>(())
                 });
-                drop(events);
+                found.lock().unwrap().0.append(&mut new.0);
                 if let Err(error) = taken {
                     ended = Some(error);
                 }

@@ -158,7 +158,9 @@ impl Statements {
         command.text_len = command.kept.len();
         let flags = fields.u8().unwrap_or_default();
         let _iterations = fields.u32();
+        let known = statement.types.len();
         statement.values(fields, flags, attributes, command, scene);
+        room_for_types(known, statement.types.len(), scene.room);
         command.params_len = command.kept.len() - command.text_len;
         room_for_long_data(statement, scene.room);
     }
@@ -178,13 +180,21 @@ impl Statements {
         command.text_len = command.kept.len();
         let flags = fields.u16().unwrap_or_default();
         if flags & SEND_TYPES != 0 {
+            let known = statement.types.len();
             statement.types = (0..statement.params).map_while(|_| fields.u16()).collect();
+            room_for_types(known, statement.types.len(), scene.room);
         }
         if statement.types.len() == usize::from(statement.params) && statement.params > 0 {
             bulk_rows(&statement.types, fields, command, scene);
         }
         command.params_len = command.kept.len() - command.text_len;
     }
+}
+
+/// What is given back with the statement was taken.
+fn room_for_types(before: usize, after: usize, room: &mut Room) {
+    room.give_back(before * 2);
+    room.take(after * 2);
 }
 
 fn room_for_long_data(statement: &mut Statement, room: &mut Room) {

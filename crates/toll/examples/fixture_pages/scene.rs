@@ -71,6 +71,7 @@ pub fn arms(shape: &Shape) -> Vec<Made> {
             workload: workload(),
             artefact: None,
             in_memory: false,
+            selects: false,
             against: None,
             judged_by: None,
             curve: None,

@@ -1,11 +1,11 @@
 //! How many times another arm's is one arm's outcome?
 //!
 //! As the plan's contrasts say; paired by rounds on the log scale, like every ratio of a run. Each interval stands for
-//! itself.
+//! itself. Or how many times another's is one arm's toll: both beyond the same third arm.
 
 use super::compare::ArmWindows;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Contrast, ContrastResult, Plan};
-use toll_stats::Zeros;
+use toll_stats::{PairError, Pairs, Zeros};
 
 /// All of the plan's, in its order.
 pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<ContrastResult> {
@@ -13,10 +13,12 @@ pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<ContrastResult> {
 }
 
 fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResult {
-    let values = |name: &str| {
+    let none = ArmWindows::default();
+    let of_arm = |name: &str| {
         let position = plan.arms.iter().position(|arm| arm.name == name);
-        position.map_or_else(Vec::new, |i| windows[i].values(&contrast.outcome))
+        position.map_or(&none, |i| &windows[i])
     };
+    let (upper, lower) = (of_arm(&contrast.of), of_arm(&contrast.over));
     let mut result = ContrastResult {
         name: contrast.name.clone(),
         title: contrast.title.clone(),
@@ -24,12 +26,17 @@ fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResul
         of: contrast.of.clone(),
         over: contrast.over.clone(),
         factor: contrast.factor,
+        beyond: contrast.beyond.clone(),
         pairs: 0,
         ratio: None,
         ci95: None,
         method: String::new(),
     };
-    let pairs = match toll_stats::log_ratios(&values(&contrast.of), &values(&contrast.over), Zeros::Refuse) {
+    if let Some(beyond) = &contrast.beyond {
+        return of_tolls(plan, upper, lower, of_arm(beyond), result);
+    }
+    let values = |arm: &ArmWindows| arm.values(&contrast.outcome);
+    let pairs = match toll_stats::log_ratios(&values(upper), &values(lower), Zeros::Refuse) {
         Ok(pairs) => pairs,
         Err(error) => return ContrastResult { method: format!("none: {error}"), ..result },
     };
@@ -46,6 +53,43 @@ fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResul
     result
 }
 
+/// Of tolls on the log scale, without the drift of the host, in the rounds in which all three arms have the outcome.
+fn of_tolls(
+    plan: &Plan,
+    upper: &ArmWindows,
+    lower: &ArmWindows,
+    beyond: &ArmWindows,
+    mut result: ContrastResult,
+) -> ContrastResult {
+    let outcome = result.outcome.as_str();
+    let rounds = plan.order.len();
+    let tolls = |arm: &ArmWindows| tolls(arm, beyond, outcome).map(|pairs| pairs.by_round(rounds));
+    let (a, b): (Vec<f64>, Vec<f64>) = match (tolls(upper), tolls(lower)) {
+        (Ok(upper), Ok(lower)) => upper.into_iter().zip(lower).filter_map(|(a, b)| Some((a?, b?))).unzip(),
+        (Err(error), _) | (_, Err(error)) => {
+            return ContrastResult { method: format!("none: {error}"), ..result };
+        }
+    };
+    result.pairs = a.len() as u32;
+    match toll_stats::ratio_of_means(&a, &b, plan.alpha, plan.seed) {
+        Ok((ratio, interval)) => {
+            result.ratio = Some(ratio / result.factor);
+            result.ci95 = Some([interval.low / result.factor, interval.high / result.factor]);
+            result.method = "ratio of means, sign-flip".into();
+        }
+        Err(reason) => result.method = format!("none: {reason}"),
+    }
+    result
+}
+
+fn tolls(arm: &ArmWindows, beyond: &ArmWindows, outcome: &str) -> Result<Pairs, PairError> {
+    let mut pairs = toll_stats::log_ratios(&arm.values(outcome), &beyond.values(outcome), Zeros::Refuse)?;
+    if let Some((of_arm, of_beyond)) = arm.drifts.get(outcome).zip(beyond.drifts.get(outcome)) {
+        pairs.without(of_arm, of_beyond);
+    }
+    Ok(pairs)
+}
+
 /// A row for each, for the page; `None` without any.
 pub fn chart(contrasts: &[ContrastResult]) -> Option<Chart> {
     let ends =
@@ -58,7 +102,10 @@ pub fn chart(contrasts: &[ContrastResult]) -> Option<Chart> {
             Some((i as f64, contrast.ratio?, low, high))
         })
         .collect();
-    let label = |c: &ContrastResult| format!("{} ({} over {})", c.title, c.of, multiple(c));
+    let label = |c: &ContrastResult| {
+        let tolls = c.beyond.as_ref().map_or_else(String::new, |beyond| format!(", both beyond {beyond}"));
+        format!("{} ({} over {}{tolls})", c.title, c.of, multiple(c))
+    };
     (!points.is_empty()).then(|| Chart {
         id: "contrasts".into(),
         title: "Arms as multiples of each other".into(),

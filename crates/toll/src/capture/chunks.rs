@@ -17,6 +17,8 @@ const SLACK: usize = 320 << 10;
 /// At the end, a destination that has taken nothing for so long is given up.
 const GIVE_UP: Duration = Duration::from_secs(10);
 const NEVER: u64 = u64::MAX;
+/// A panic; its message is on standard error.
+const NO_WRITER: &str = "the thread that writes has ended by itself";
 
 /// Where chunks go. Runs on a thread of its own.
 pub trait Destination: Send {
@@ -70,6 +72,8 @@ pub struct Chunks {
     patience: Duration,
     /// Since when the current chunk is known to wait.
     held_since_ns: Option<u64>,
+    /// When the items that were handed on were seen.
+    given_between: Option<(u64, u64)>,
     account: Account,
     shared: Arc<Shared>,
 }
@@ -91,8 +95,9 @@ enum Message {
 struct Shared {
     /// Chunks that the destination has dealt with.
     dealt_with: AtomicU64,
-    /// Items of these.
+    /// Items of these, and when the last of them was seen.
     items: AtomicU64,
+    dealt_with_ns: AtomicU64,
     bytes: AtomicU64,
     lost_disk: AtomicU64,
     lost_network: AtomicU64,
@@ -139,6 +144,7 @@ impl Chunks {
             chunk_bytes,
             patience,
             held_since_ns: None,
+            given_between: None,
             account,
             shared,
         })
@@ -169,7 +175,12 @@ impl Chunks {
     pub fn flush(&mut self, now_ns: u64) {
         if self.current.items == 0 {
             self.held_since_ns = None;
-        } else if now_ns.saturating_sub(*self.held_since_ns.get_or_insert(now_ns)) >= HELD_NS {
+            return;
+        }
+        // A clock that was set back begins anew.
+        let since_ns = self.held_since_ns.map_or(now_ns, |since_ns| since_ns.min(now_ns));
+        self.held_since_ns = Some(since_ns);
+        if now_ns - since_ns >= HELD_NS {
             self.hand_on();
         }
     }
@@ -212,6 +223,7 @@ impl Chunks {
         if self.current.items > 0 {
             let last = std::mem::take(&mut self.current);
             self.account.items += last.items;
+            self.give(last.first_ns, last.last_ns);
             self.send_patiently(Message::Chunk(last))?;
         }
         self.send_patiently(Message::End(tail.to_vec()))?;
@@ -219,8 +231,7 @@ impl Chunks {
         loop {
             match self.done.recv_timeout(Duration::from_millis(50)) {
                 Ok(()) => return self.check(),
-                // A panic; its message is on standard error.
-                Err(RecvTimeoutError::Disconnected) => bail!("the thread that writes has ended by itself"),
+                Err(RecvTimeoutError::Disconnected) => bail!(NO_WRITER),
                 Err(RecvTimeoutError::Timeout) if patience.is_over(&self.shared) => {
                     return Err(self.give_up());
                 }
@@ -234,7 +245,8 @@ impl Chunks {
         loop {
             message = match self.full.try_send(message) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => message,
+                Err(TrySendError::Full(message)) => message,
+                Err(TrySendError::Disconnected(_)) => bail!(NO_WRITER),
             };
             if patience.is_over(&self.shared) {
                 return Err(self.give_up());
@@ -248,6 +260,11 @@ impl Chunks {
         let dealt_with = self.shared.items.load(Ordering::Acquire);
         let waiting = (self.account.items - self.account.lost_queue).saturating_sub(dealt_with);
         self.account.lost_queue += waiting;
+        if let Some((first_ns, last_ns)) = self.given_between.filter(|_| waiting > 0) {
+            // Seen after what was dealt with last.
+            let dealt_with_ns = self.shared.dealt_with_ns.load(Ordering::Acquire);
+            self.account.note_loss(first_ns.max(dealt_with_ns), last_ns);
+        }
         anyhow!(
             "what was captured cannot be written: nothing was taken for {} s, and {waiting} packets still waited",
             self.patience.as_secs()
@@ -258,11 +275,17 @@ impl Chunks {
         self.held_since_ns = None;
         let Chunk { items, first_ns, last_ns, .. } = self.current;
         self.account.items += items;
+        self.give(first_ns, last_ns);
         if !self.swap_with_a_free_one() {
             self.account.lost_queue += items;
             self.account.note_loss(first_ns, last_ns);
             self.current.clear();
         }
+    }
+
+    fn give(&mut self, first_ns: u64, last_ns: u64) {
+        let (first, last) = self.given_between.unwrap_or((first_ns, last_ns));
+        self.given_between = Some((first, last.max(last_ns)));
     }
 
     /// False: there is none, or no room in the queue.
@@ -278,7 +301,14 @@ impl Chunks {
         let filled = std::mem::replace(&mut self.current, next);
         match self.full.try_send(Message::Chunk(filled)) {
             Ok(()) => true,
-            Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) => {
+            Err(error) => {
+                let message = match error {
+                    TrySendError::Full(message) => message,
+                    TrySendError::Disconnected(message) => {
+                        self.shared.fail(anyhow!(NO_WRITER));
+                        message
+                    }
+                };
                 // The spare one is given up again, the filled one is reused.
                 if let Message::Chunk(filled) = message {
                     self.current = filled;
@@ -306,6 +336,7 @@ impl Shared {
         Self {
             dealt_with: AtomicU64::new(0),
             items: AtomicU64::new(0),
+            dealt_with_ns: AtomicU64::new(0),
             bytes: AtomicU64::new(bytes),
             lost_disk: AtomicU64::new(0),
             lost_network: AtomicU64::new(0),
@@ -379,6 +410,7 @@ fn write(
         if date(tell_losses(destination, shared), first_ns, last_ns) < chunk.items {
             tell_bytes(destination, chunk.bytes.len(), shared);
         }
+        shared.dealt_with_ns.store(last_ns, Ordering::Release);
         shared.items.fetch_add(chunk.items, Ordering::AcqRel);
         shared.dealt_with.fetch_add(1, Ordering::AcqRel);
         chunk.clear();

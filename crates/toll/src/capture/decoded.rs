@@ -275,7 +275,8 @@ impl Output for Digesting {
     fn beat(&mut self, now_ns: u64) -> anyhow::Result<()> {
         self.printer.check()?;
         let Some(every_ns) = self.every_ns else { return Ok(()) };
-        if self.until_ns == 0 {
+        // The first time, or once the clock was set back.
+        if self.until_ns == 0 || self.until_ns.saturating_sub(now_ns) > every_ns {
             self.until_ns = next_edge(now_ns, every_ns);
         }
         // While nobody reads what was printed before, the stretch grows: nothing is lost, and nothing waits.

@@ -117,7 +117,7 @@ impl Ledger {
         }
         if let (Some(first), Some(last)) = (self.first_loss_ns, self.last_loss_ns) {
             more.push(format!("losses from {} to {}", clock_time(first), clock_time(last)));
-        } else {
+        } else if lost.kernel + lost.queue + lost.disk + lost.network + self.shed == 0 {
             more.push("nothing lost".into());
         }
         if self.waiting > 0 {

@@ -38,16 +38,30 @@ struct Told {
     classes: Vec<Class>,
 }
 
-impl Metrics {
-    /// Answers from now on. `address`: `ADDRESS:PORT`, or a port alone on 127.0.0.1.
+/// An address that is taken, at which nobody answers yet: the thread that does reads what strangers send, and is to be begun once
+/// rights are given up.
+pub struct Offer(TcpListener);
+
+impl Offer {
+    /// `address`: `ADDRESS:PORT`, or a port alone on 127.0.0.1.
     ///
     /// # Errors
     /// It cannot listen there.
-    pub fn listen(address: &str) -> Result<Self> {
+    pub fn at(address: &str) -> Result<Self> {
         let port = address.strip_prefix(':').unwrap_or(address).parse::<u16>();
         let whole = port.map_or_else(|_| address.to_owned(), |port| format!("{LOOPBACK}:{port}"));
         let listener = TcpListener::bind(&whole)
             .with_context(|| format!("cannot offer metrics at {whole}: write it as ADDRESS:PORT or PORT"))?;
+        Ok(Self(listener))
+    }
+}
+
+impl Metrics {
+    /// Answers from now on.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn answer(Offer(listener): Offer) -> Result<Self> {
         let address = listener.local_addr()?;
         let told = Arc::new(Mutex::new(Told::default()));
         let telling = Arc::clone(&told);
@@ -169,8 +183,8 @@ fn text(told: &Told) -> String {
     page.one(
         "toll_capture_items_total",
         "counter",
-        "Packets or calls that reached the output.",
-        account.items,
+        "Packets or calls that were written, printed or sent.",
+        account.items.saturating_sub(account.lost() + account.waiting),
     );
     if let Some(queries) = account.queries {
         page.one("toll_capture_queries_total", "counter", "Queries that were decoded.", queries);
@@ -179,7 +193,7 @@ fn text(told: &Told) -> String {
     page.one(
         "toll_capture_written_bytes_total",
         "counter",
-        "Bytes written, before they are compressed.",
+        "Bytes handed to the file, the printer or the stream.",
         written,
     );
     for (name, help, moment) in [
@@ -278,7 +292,7 @@ mod tests {
     }
 
     fn told() -> Metrics {
-        let metrics = Metrics::listen("0").unwrap();
+        let metrics = Metrics::answer(Offer::at("0").unwrap()).unwrap();
         assert!(metrics.address().ip().is_loopback());
         let seen = Seen { passed: 1_000, taken: 990, lost_kernel: 7 };
         let mut account =
@@ -347,9 +361,9 @@ mod tests {
         assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(&metrics, "GET /metrics?x=1 HTTP/1.0\n\n").contains("toll_capture_taken_total 990\n"));
         drop(silent);
-        assert!(Metrics::listen("nowhere:x").is_err());
+        assert!(Offer::at("nowhere:x").is_err());
         let taken = metrics.address().to_string();
-        let refused = Metrics::listen(&taken).err().unwrap();
+        let refused = Offer::at(&taken).err().unwrap();
         assert!(format!("{refused:#}").contains(&format!("cannot offer metrics at {taken}")), "{refused:#}");
     }
 }

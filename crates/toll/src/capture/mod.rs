@@ -14,6 +14,7 @@ pub mod output;
 mod packets;
 pub mod printing;
 mod sockets;
+mod spoken;
 pub mod stream;
 pub mod tap;
 
@@ -26,7 +27,7 @@ use chunks::{Chunks, Destination};
 use decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
 use files::{Asked, Files, Rotate};
 use ledger::Ledger;
-use metrics::Metrics;
+use metrics::{Metrics, Offer};
 use output::Output;
 use packets::{Packets, Statistics};
 use printing::How;
@@ -109,12 +110,18 @@ pub enum Goal {
 /// It could not begin, or something was lost for a reason that somebody must know of.
 pub fn capture(options: &Options) -> anyhow::Result<()> {
     refuse_what_is_not_here(options)?;
-    let metrics = options.metrics.as_deref().map(Metrics::listen).transpose()?;
+    let offer = options.metrics.as_deref().map(Offer::at).transpose()?;
     // The user who goes on may have no right to read it.
     let key = stream_key(options)?;
+    // Before anything comes: to reach somebody takes a while, and nothing is taken from the kernel meanwhile.
+    let stream = match &options.goal {
+        Goal::Stream(to) => Some(Stream::connect(to, &key)?),
+        _ => None,
+    };
     let (mut tap, link_number) = open_tap(options)?;
     give_up_rights(options.user.as_deref())?;
-    let (output, fill) = open_output(options, link_number, &key)?;
+    let metrics = offer.map(Metrics::answer).transpose()?;
+    let (output, fill) = open_output(options, link_number, stream)?;
     let mut output = match options.cpu_share {
         Some(share) => Box::new(Budgeted::new(output, share, &options.ports)),
         None => output,
@@ -191,7 +198,7 @@ fn stream_key(options: &Options) -> anyhow::Result<Key> {
 fn open_output(
     options: &Options,
     link_number: u16,
-    key: &Key,
+    stream: Option<Stream>,
 ) -> anyhow::Result<(Box<dyn Output>, Option<Fill>)> {
     match &options.goal {
         Goal::Packets(path) => {
@@ -212,7 +219,7 @@ fn open_output(
         }
         // What sockets give has no packets: it goes as queries.
         Goal::Stream(to) => {
-            let stream = Stream::connect(to, key)?;
+            let stream = stream.with_context(|| format!("{to} was not reached: a fault of toll's"))?;
             let fill = stream.fill();
             if options.source == Source::Sockets {
                 return Ok((queries(options, Box::new(stream))?, Some(fill)));
@@ -300,7 +307,11 @@ impl Capture<'_> {
         self.seen = self.tap.counters()?;
         self.output.seen(&self.seen, wall_ns());
         if let Some(metrics) = &self.metrics {
-            metrics.say(&self.seen, &self.output.account());
+            let mut account = self.output.account();
+            if let Some((first_ns, last_ns)) = self.tap.lost_between() {
+                account.note_loss(first_ns, last_ns);
+            }
+            metrics.say(&self.seen, &account);
             if let Some((used, room)) = self.fill.as_ref().map(Fill::bytes) {
                 metrics.say_buffer(used, room);
             }

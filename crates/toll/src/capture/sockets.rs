@@ -1,13 +1,13 @@
 //! Which server's sockets are looked at, and what do their calls become? Leaves the looking to `toll-capture`.
 
 use super::output::Output;
+use super::spoken::spoken;
 use super::tap::{Seen, Tap};
 use crate::clock::wall_us;
 use crate::server::Local;
 use anyhow::{Context, anyhow, bail};
 use std::time::Duration;
-use toll_capture::sockets::{Options, Record, SocketTap, TapError, What};
-use toll_wire::decoder::{Said, Spoken};
+use toll_capture::sockets::{Options, SocketTap, TapError};
 
 /// What to do where sockets cannot be looked at.
 const WAY_OUT: &str =
@@ -125,22 +125,6 @@ fn in_words(error: TapError) -> anyhow::Error {
     }
 }
 
-fn spoken<'a>(record: &Record<'a>) -> Spoken<'a> {
-    Spoken {
-        time_ns: record.time_ns,
-        socket: record.socket,
-        by: if record.what == What::Server { Said::Server } else { Said::Client },
-        position: record.position,
-        after: record.after,
-        length: record.length,
-        bytes: record.bytes,
-        opened: record.what == What::Opened,
-        closed: record.what == What::Closed,
-        deciphered: record.deciphered,
-        client: record.peer,
-    }
-}
-
 /// Servers of this host: process, and by what they are told apart.
 fn servers() -> Vec<(u32, String)> {
     let pid = |server: &Local| u32::try_from(server.process.pid).ok();
@@ -178,6 +162,8 @@ fn only_server(servers: &[(u32, String)]) -> anyhow::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use toll_capture::sockets::{Record, What};
+    use toll_wire::decoder::Said;
 
     #[test]
     fn one_server_is_taken_and_several_are_listed() {

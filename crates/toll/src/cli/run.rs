@@ -22,7 +22,8 @@ pub struct Run {
     /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
         "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
-        "table_rows", "scale", "threads", "rates", "sweep", "seed", "early_stop", "server_bin",
+        "table_rows", "scale", "threads", "rates", "sweep", "receive_on", "seed", "early_stop",
+        "server_bin",
     ])]
     plan: Option<PathBuf>,
     /// How long: quick (minutes), standard (half an hour), faithful (windows and rounds as documented)
@@ -79,6 +80,10 @@ pub struct Run {
     #[arg(long, value_name = "10,50,90", value_delimiter = ',', num_args = 0.., require_equals = true,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     sweep: Option<Vec<u32>>,
+    /// Capture on this device what another host sends (`toll replay` there), in the place of a link of the run's own: one
+    /// arm, by --arms
+    #[arg(long, value_name = "DEVICE")]
+    receive_on: Option<String>,
     /// Seed of order, jitter and draws [default: from the clock, and written down]
     #[arg(long)]
     seed: Option<u64>,
@@ -129,6 +134,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         scale: arguments.scale,
         sweep: arguments.sweep.map(|given| if given.is_empty() { sweep_percents() } else { given }),
         rates: arguments.rates.unwrap_or_default(),
+        receive_on: arguments.receive_on,
         seed: arguments.seed,
         early_stop: arguments.early_stop,
     };

@@ -51,7 +51,7 @@ impl Real<'_> {
         }
         if self.rehearsal.is_some() {
             // Counted for the time that it takes.
-            self.let_go(treatment);
+            treatment.discard(&self.stage.journal);
             return;
         }
         if self.keep_artefacts {
@@ -73,7 +73,13 @@ impl Real<'_> {
         if !is_alone {
             return None;
         }
-        pcap::survey(&self.treatment.artefact_files()).ok()
+        match pcap::survey(&self.treatment.artefact_files()) {
+            Ok(survey) => Some(survey),
+            Err(error) => {
+                self.progress.say(&format!("the capture of arm {} cannot be read: {error:#}", arm.name));
+                None
+            }
+        }
     }
 
     /// Sets a stretch of the artefact aside for pt-query-digest, and lets the rest go.

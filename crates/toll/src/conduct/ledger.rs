@@ -16,11 +16,13 @@ pub struct Counted<'a> {
     pub after: LinkCounters,
     /// What the capture file holds.
     pub held: Option<Held>,
+    /// The capture's filter leaves packets out: what it was offered is another number than what came.
+    pub selects: bool,
 }
 
 /// In the order of the way, as far as each was counted.
 pub fn stages(counted: &Counted<'_>) -> Vec<Stage> {
-    let Counted { processes, before, after, held } = counted;
+    let Counted { processes, before, after, held, selects } = counted;
     let mut stages = Vec::new();
     let mut stage = |name: &str, packets: u64, lost: Option<u64>| {
         stages.push(Stage { name: name.to_owned(), packets, lost });
@@ -29,22 +31,34 @@ pub fn stages(counted: &Counted<'_>) -> Vec<Stage> {
     if let Some(sent) = &sent {
         stage("sent", sent.packets, None);
     }
-    let refused = after.sender.sent_dropped.saturating_sub(before.sender.sent_dropped);
-    // Refused, and offered again, it is not lost yet.
-    let lost = sent.map(|sent| refused.saturating_sub(sent.again));
-    stage("transmitted", after.sender.sent_packets.saturating_sub(before.sender.sent_packets), lost);
+    let refused = match (before.sender, after.sender) {
+        (Some(before), Some(after)) => {
+            let refused = after.sent_dropped.saturating_sub(before.sent_dropped);
+            // Refused, and offered again, it is not lost yet.
+            let lost = sent.map(|sent| refused.saturating_sub(sent.again));
+            stage("transmitted", after.sent_packets.saturating_sub(before.sent_packets), lost);
+            Some(refused)
+        }
+        _ => None,
+    };
+    let dropped = after.receiver.received_dropped.saturating_sub(before.receiver.received_dropped);
     // What one end of a veth pair has transmitted the other has received.
     let received = after.receiver.received_packets.saturating_sub(before.receiver.received_packets);
-    stage("received", received, Some(0));
+    if refused.is_none() {
+        // Of another host's, what the device itself had no room for is lost first.
+        stage("arrived", received + dropped, None);
+    }
+    stage("received", received, Some(refused.map_or(dropped, |_| 0)));
+    let refused = refused.unwrap_or(0);
     let mut captures = processes.iter().filter_map(|process| Some((process, process.packets?)));
     // The counts of several are counts of the same packets, and no stages of one way.
     if let (Some((capture, said)), None) = (captures.next(), captures.next()) {
         let saw_all = saw_all(capture, processes);
         // A full backlog is told by both ends of the pair: the sender's device has refused it already.
-        let dropped = after.receiver.received_dropped.saturating_sub(before.receiver.received_dropped);
         // One that ended first has left packets in its ring, which it neither caught nor lost.
         let seen = if saw_all { said.received } else { said.captured + said.dropped };
-        stage("seen", seen, saw_all.then(|| dropped.saturating_sub(refused)));
+        let is_of_all = saw_all && !selects;
+        stage("seen", seen, is_of_all.then(|| dropped.saturating_sub(refused)));
         stage("captured", said.captured, Some(said.dropped));
         if let Some(held) = held {
             stage("written", held.packets, Some(0));
@@ -100,7 +114,7 @@ mod tests {
 
     fn link(sent: u64, refused: u64) -> LinkCounters {
         LinkCounters {
-            sender: Counters { sent_packets: sent, sent_dropped: refused, ..Counters::default() },
+            sender: Some(Counters { sent_packets: sent, sent_dropped: refused, ..Counters::default() }),
             receiver: Counters { received_packets: sent, received_dropped: refused, ..Counters::default() },
         }
     }
@@ -116,7 +130,7 @@ mod tests {
         let held = Some(Held { packets: 90, ..Held::default() });
         let (before, after) = (link(5, 1), link(105, 6));
         let processes = [process(0, 90, None, Some(SAID)), process(10, 50, Some(102), None)];
-        let found = stages(&Counted { processes: &processes, before, after, held });
+        let found = stages(&Counted { processes: &processes, before, after, held, selects: false });
         let expected = [
             ("sent", 102, None),
             // Five were refused, three of them offered again.
@@ -127,6 +141,9 @@ mod tests {
             ("written", 90, Some(0)),
         ];
         assert_eq!(told(&found), expected);
+
+        let found = stages(&Counted { processes: &processes, before, after, held, selects: true });
+        assert_eq!(told(&found)[3], ("seen", 100, None), "what a filter leaves out is not lost");
     }
 
     #[test]
@@ -135,7 +152,7 @@ mod tests {
         let (before, after) = (link(0, 0), link(500, 0));
         let said = PacketCounts { received: 130, ..SAID };
         let processes = [process(0, 40, None, Some(said)), process(10, 50, Some(500), None)];
-        let found = stages(&Counted { processes: &processes, before, after, held });
+        let found = stages(&Counted { processes: &processes, before, after, held, selects: false });
         let expected = [("seen", 100, None), ("captured", 90, Some(10)), ("written", 90, Some(0))];
         assert_eq!(told(&found)[3..], expected);
     }
@@ -143,11 +160,28 @@ mod tests {
     #[test]
     fn what_nobody_counted_is_no_stage() {
         let (before, after) = (link(0, 0), link(7, 0));
-        let none = stages(&Counted { processes: &[process(0, 1, None, None)], before, after, held: None });
+        let none = stages(&Counted {
+            processes: &[process(0, 1, None, None)],
+            before,
+            after,
+            held: None,
+            selects: false,
+        });
         assert_eq!(told(&none), [("transmitted", 7, None), ("received", 7, Some(0))]);
+        let here = |counters: LinkCounters| LinkCounters { sender: None, ..counters };
+        let from_elsewhere = stages(&Counted {
+            processes: &[process(0, 9, None, Some(SAID))],
+            before: here(before),
+            after: here(after),
+            held: None,
+            selects: false,
+        });
+        let expected =
+            [("arrived", 7, None), ("received", 7, Some(0)), ("seen", 100, None), ("captured", 90, Some(10))];
+        assert_eq!(told(&from_elsewhere), expected);
         let two =
             [process(0, 9, None, Some(SAID)), process(0, 9, None, Some(SAID)), process(1, 2, Some(7), None)];
-        let found = stages(&Counted { processes: &two, before, after, held: None });
+        let found = stages(&Counted { processes: &two, before, after, held: None, selects: false });
         assert_eq!(found.len(), 3, "{found:?}");
     }
 }

@@ -13,7 +13,7 @@ use crate::pcap::Survey;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use crate::stage::rig::LinkCounters;
-use crate::treatment::{Bench, NotPutBack, Pausable, Reading, Treatment};
+use crate::treatment::{Bench, KernelStaysOn, NotPutBack, Pausable, Reading, Treatment};
 use crate::workload::{Counter, Driver, Feed, Ground, Live, WindowLoad};
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -228,6 +228,7 @@ impl World for Real<'_> {
             }
             Err(error) => match error.downcast::<NotPutBack>() {
                 Ok(not) => Err(self.stays_on(arm, not)),
+                Err(error) if error.is::<KernelStaysOn>() => Err(error.context(StaysOn)),
                 Err(error) => Err(error),
             },
         }
@@ -259,7 +260,8 @@ impl World for Real<'_> {
         let bench = bench(self.stage, arm, self.rehearsal.as_deref());
         let stopped = self.treatment.stop(&mut Bench { load, ..bench });
         self.record_output();
-        let not_put_back = stopped.not_put_back.map(|not| self.stays_on(arm, not));
+        let kernel = stopped.kernel_not_put_back.map(|error| error.context(StaysOn));
+        let not_put_back = stopped.not_put_back.map(|not| self.stays_on(arm, not)).or(kernel);
         Off { notes: stopped.notes, processes: stopped.processes, not_put_back }
     }
 
@@ -269,7 +271,7 @@ impl World for Real<'_> {
         match self.link_counters(arm) {
             Ok(Some(after)) => {
                 let held = self.survey.as_ref().map(|survey| survey.held);
-                ledger::stages(&Counted { processes, before, after, held })
+                ledger::stages(&Counted { processes, before, after, held, selects: arm.selects })
             }
             Ok(None) => Vec::new(),
             Err(error) => {

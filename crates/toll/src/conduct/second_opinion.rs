@@ -11,6 +11,7 @@ use crate::artefacts;
 use crate::child;
 use crate::digest::count::{self, CountWindow};
 use crate::journal::Journal;
+use crate::pcap;
 use crate::plan::no_program;
 use crate::signals;
 use anyhow::Context;
@@ -117,16 +118,16 @@ impl Cut {
             return Ok(None);
         }
         let file = dir.join(format!("{}.cut", line.arm));
-        let source = File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()))?;
+        let source = || File::open(artefact).with_context(|| format!("cannot read {}", artefact.display()));
         let target = BufWriter::new(File::create(&file)?);
         let whole = match (line.kind, stretch) {
             (ArtefactKind::Pcap, Stretch::Wall { begin_us, end_us, .. }) => {
-                cut_pcap(source, target, begin_us, end_us)?
+                pcap::cut(artefact, target, &(begin_us * 1_000..end_us * 1_000), MOST_BYTES)?
             }
             (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us, .. }) => {
-                cut_text(source, target, begin_us, end_us)?
+                cut_text(source()?, target, begin_us, end_us)?
             }
-            (_, Stretch::Bytes { begin, end }) => cut_bytes(source, target, begin, end)?,
+            (_, Stretch::Bytes { begin, end }) => cut_bytes(source()?, target, begin, end)?,
             _ => false,
         };
         if !whole {
@@ -188,43 +189,6 @@ fn pt_filter(since_us: u64, end_us: u64) -> anyhow::Result<String> {
         "$event->{{cmd}} eq 'Query' && $event->{{ts}} ge '{since}' && $event->{{ts}} lt '{end}' \
          && (!defined $event->{{Statement_id}} || $event->{{arg}} =~ m/^EXECUTE /)"
     ))
-}
-
-/// Little-endian microsecond pcap, as tcpdump writes on the machines toll runs on; others: false.
-fn cut_pcap(source: File, mut target: impl Write, begin_us: u64, end_us: u64) -> anyhow::Result<bool> {
-    let mut source = BufReader::with_capacity(1 << 20, source);
-    let mut header = [0u8; 24];
-    if source.read_exact(&mut header).is_err() || header[..4] != [0xd4, 0xc3, 0xb2, 0xa1] {
-        return Ok(false);
-    }
-    target.write_all(&header)?;
-    let mut record = [0u8; 16];
-    let mut packet = Vec::new();
-    let mut written = 0u64;
-    while source.read_exact(&mut record).is_ok() {
-        let word = |i: usize| {
-            u64::from(u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]))
-        };
-        let time_us = word(0) * 1_000_000 + word(4);
-        let len = word(8);
-        if len > 1 << 20 {
-            return Ok(false);
-        }
-        packet.resize(len as usize, 0);
-        if source.read_exact(&mut packet).is_err() || time_us >= end_us {
-            break;
-        }
-        if time_us >= begin_us {
-            written += 16 + len;
-            if written > MOST_BYTES {
-                return Ok(false);
-            }
-            target.write_all(&record)?;
-            target.write_all(&packet)?;
-        }
-    }
-    target.flush()?;
-    Ok(written > 0)
 }
 
 /// `-tttt` text: a packet begins with its local date and time, its bytes follow indented.

@@ -6,6 +6,7 @@ use super::cgroup;
 use super::process::{self, Ending, ProcessId};
 use super::server::{self, Credentials, ServerRef};
 use crate::child;
+use crate::sysctl;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,8 @@ pub enum Undo {
     Link { name: String },
     /// A root queueing discipline was set on an interface.
     Qdisc { device: String },
+    /// Settings of the kernel were changed: names and the values that bring the old ones back, in this order.
+    Sysctl { settings: Vec<(String, String)> },
 }
 
 /// How long a sandbox server may take to write its pages back before it is killed.
@@ -71,7 +74,8 @@ impl Undo {
             | Self::Schema { .. }
             | Self::Netns { .. }
             | Self::Link { .. }
-            | Self::Qdisc { .. } => 2,
+            | Self::Qdisc { .. }
+            | Self::Sysctl { .. } => 2,
             Self::Sandbox { .. } => 3,
             Self::Path { .. } => 4,
         }
@@ -108,9 +112,13 @@ impl Undo {
             Self::Sandbox { leader, what } if same_boot => {
                 ended(what, process::end_group(*leader, run_id, Signal::SIGTERM, SANDBOX_GRACE))
             }
-            // Neither processes nor network devices outlive the kernel that made them.
+            // Neither processes nor network devices nor settings outlive the kernel that had them.
             Self::ProcessGroup { .. } | Self::Sandbox { .. } => Ok(None),
-            Self::Netns { .. } | Self::Link { .. } | Self::Qdisc { .. } | Self::Cgroup { .. }
+            Self::Netns { .. }
+            | Self::Link { .. }
+            | Self::Qdisc { .. }
+            | Self::Cgroup { .. }
+            | Self::Sysctl { .. }
                 if !same_boot =>
             {
                 Ok(None)
@@ -153,6 +161,13 @@ impl Undo {
                 let gone = run("tc", &["qdisc", "del", "dev", device, "root"])?;
                 Ok(gone.is_none().then(|| format!("removed the queueing discipline of {device}")))
             }
+            Self::Sysctl { settings } => {
+                // One that cannot be had any more must not keep the others.
+                let written: Vec<_> =
+                    settings.iter().map(|(name, value)| sysctl::write(name, value)).collect();
+                written.into_iter().collect::<Result<()>>()?;
+                Ok(Some(format!("put back {}", told(settings))))
+            }
         }
     }
 }
@@ -173,8 +188,14 @@ impl std::fmt::Display for Undo {
             Self::Netns { name } => write!(f, "network namespace {name}"),
             Self::Link { name } => write!(f, "network interface {name}"),
             Self::Qdisc { device } => write!(f, "queueing discipline of {device}"),
+            Self::Sysctl { settings } => write!(f, "settings of the kernel: {}", told(settings)),
         }
     }
+}
+
+fn told(settings: &[(String, String)]) -> String {
+    let told: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    told.join(", ")
 }
 
 fn ended(what: &str, ending: Ending) -> Result<Option<String>> {

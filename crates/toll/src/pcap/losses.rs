@@ -11,6 +11,14 @@ const BIN_US: u64 = 10_000;
 /// A capture of a minute; what comes later counts in the last one.
 const MOST_BINS: usize = 6_000;
 
+/// More in one gap are no loss, but another sender's numbers.
+const LARGEST_GAP: u64 = 10_000_000;
+
+/// The bin of a moment so long after the first.
+fn bin_of(after_ns: u64) -> usize {
+    usize::try_from(after_ns / 1_000 / BIN_US).unwrap_or(usize::MAX).min(MOST_BINS - 1)
+}
+
 /// Follows a capture packet by packet.
 #[derive(Debug, Default)]
 pub struct Dating {
@@ -29,27 +37,54 @@ impl Dating {
             return;
         };
         let first_ns = *self.first_ns.get_or_insert(stamp.sent_ns);
-        let bin =
-            |ns: u64| usize::try_from(ns.saturating_sub(first_ns) / 1_000 / BIN_US).unwrap_or(usize::MAX);
+        let bin = |ns: u64| bin_of(ns.saturating_sub(first_ns));
         let unstamped = std::mem::take(&mut self.unstamped);
         let (after, since_ns) = match self.last {
+            // Handed over late, by a card of several queues: it was taken for lost.
+            Some(last) if stamp.number <= last.number => {
+                let bin = bin(stamp.sent_ns);
+                self.count(bin, 1 + unstamped, 0);
+                if let Some(lost @ 1..) = self.losses.lost.get_mut(bin) {
+                    *lost -= 1;
+                    self.losses.sent[bin] -= 1;
+                }
+                return;
+            }
             // A reader may have begun late: what was sent before its first packet is no loss of a trial's that it saw.
             None => (stamp.number.saturating_sub(unstamped), stamp.sent_ns),
             Some(last) => (last.number + 1, last.sent_ns),
         };
         let lost = stamp.number.saturating_sub(after).saturating_sub(unstamped);
-        let gap_ns = stamp.sent_ns.saturating_sub(since_ns);
-        for n in 1..=lost {
-            let at = since_ns + (u128::from(gap_ns) * u128::from(n) / u128::from(lost + 1)) as u64;
-            self.count(bin(at), 1, 1);
+        if lost <= LARGEST_GAP {
+            self.spread(lost, since_ns, stamp.sent_ns.max(since_ns), first_ns);
         }
         self.count(bin(stamp.sent_ns), 1 + unstamped, 0);
         self.last = Some(stamp);
     }
 
+    /// So many were lost between two moments, evenly, as far as is known.
+    fn spread(&mut self, lost: u64, since_ns: u64, until_ns: u64, first_ns: u64) {
+        let gap_ns = u128::from(until_ns - since_ns);
+        let (first_bin, last_bin) =
+            (bin_of(since_ns.saturating_sub(first_ns)), bin_of(until_ns.saturating_sub(first_ns)));
+        let mut before = 0;
+        for bin in first_bin..=last_bin {
+            let end_ns = u128::from(first_ns) + (bin as u128 + 1) * u128::from(BIN_US * 1_000);
+            // The n-th was sent at since + n gap / (lost + 1); so many of them before the bin's end.
+            let reached = match (bin == last_bin, end_ns.saturating_sub(u128::from(since_ns))) {
+                (true, _) => lost,
+                (false, part_ns) => {
+                    let upto = (part_ns * u128::from(lost + 1)).div_ceil(gap_ns.max(1)).saturating_sub(1);
+                    u64::try_from(upto).unwrap_or(lost).min(lost)
+                }
+            };
+            self.count(bin, reached - before, reached - before);
+            before = reached;
+        }
+    }
+
     fn count(&mut self, bin: usize, sent: u64, lost: u64) {
         let Losses { sent: all_sent, lost: all_lost, .. } = &mut self.losses;
-        let bin = bin.min(MOST_BINS - 1);
         if bin >= all_sent.len() {
             all_sent.resize(bin + 1, 0);
             all_lost.resize(bin + 1, 0);
@@ -93,5 +128,20 @@ mod tests {
         assert_eq!(dated(&[None, None]), None);
         // A second sender's numbers, which begin anew, are no loss of the first's.
         assert_eq!(dated(&[Some((5, 0)), Some((0, 1))]).unwrap().lost, [0]);
+    }
+
+    #[test]
+    fn numbers_that_nobody_can_have_sent_are_no_loss_and_take_no_time() {
+        let losses = dated(&[Some((0, 0)), Some((u64::MAX, 1)), Some((3, 2))]).unwrap();
+        assert_eq!((losses.sent, losses.lost), (vec![3], vec![0]));
+        let far = dated(&[Some((0, 0)), Some((LARGEST_GAP, 3_600_000))]).unwrap();
+        assert_eq!(far.lost.iter().sum::<u64>(), LARGEST_GAP - 1);
+        assert_eq!(far.lost.len(), MOST_BINS);
+    }
+
+    #[test]
+    fn what_comes_late_is_not_lost() {
+        let losses = dated(&[Some((5, 0)), Some((7, 2)), Some((6, 1)), Some((8, 3))]).unwrap();
+        assert_eq!((losses.sent, losses.lost), (vec![4], vec![0]));
     }
 }

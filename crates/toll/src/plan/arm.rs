@@ -44,9 +44,10 @@ pub fn resolved(
         treatment,
         artefact: written.artefact,
         in_memory: written.in_memory,
+        selects: written.selects,
         needs: Needs {
             programs: written.requires.clone(),
-            root: written.requires_root,
+            root: written.requires_root || !written.sysctl.0.is_empty(),
             variables: written.requires_variable.clone(),
             rig: Vec::new(),
         },
@@ -91,6 +92,7 @@ fn treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
         fresh_sessions: written.fresh_sessions,
         remote_port: written.remote_port,
         far_rate: written.far_rate.clone(),
+        sysctl: written.sysctl.0.clone(),
     })
 }
 
@@ -185,6 +187,10 @@ pub fn shown(arm: &Arm, fill: &Fill) -> String {
         .collect();
     if !settings.is_empty() {
         texts.push(format!("SET GLOBAL {}", settings.join(", ")));
+    }
+    if !treatment.sysctl.is_empty() {
+        let settings = treatment.sysctl.iter().map(|(name, value)| format!("{name}={value}"));
+        texts.push(format!("sysctl -w {}", settings.collect::<Vec<_>>().join(" ")));
     }
     let mut commands: Vec<(String, usize)> = Vec::new();
     for process in &treatment.processes {

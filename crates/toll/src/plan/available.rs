@@ -3,6 +3,7 @@
 use super::arm::is_written_by_server;
 use crate::secrets;
 use crate::server::program::on_path;
+use crate::sysctl;
 use crate::treatment::Fill;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -58,6 +59,11 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     for name in arm.treatment.processes.iter().flat_map(|process| &process.env) {
         if std::env::var_os(name).is_none() {
             return Some(no_variable(name));
+        }
+    }
+    for (name, _) in &arm.treatment.sysctl {
+        if !sysctl::path(name).is_some_and(|path| path.exists()) {
+            return Some(format!("this kernel has no setting {name}"));
         }
     }
     if arm.needs.root && !facts.is_root {

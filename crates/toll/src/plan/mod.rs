@@ -52,7 +52,10 @@ pub struct Settled {
 const JITTER: f64 = 0.2;
 
 impl Settled {
-    pub fn new(scenario: Scenario, wishes: &Wishes) -> anyhow::Result<Self> {
+    pub fn new(mut scenario: Scenario, wishes: &Wishes) -> anyhow::Result<Self> {
+        if let Some(device) = &wishes.receive_on {
+            scenario.receive_on(device, wishes.arms.as_deref())?;
+        }
         let profile_name = wishes.profile.clone().unwrap_or_else(|| default_profile(&scenario));
         let mut profile = scenario.profile.get(&profile_name).cloned().with_context(|| {
             let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
@@ -157,11 +160,13 @@ impl Settled {
         Ok(())
     }
 
-    /// Those of which both arms are in this run.
+    /// Those of which all arms are in this run.
     fn contrasts(&self, arms: &[toll_record::Arm]) -> Vec<Contrast> {
         let runs = |name: &String| arms.iter().any(|arm| arm.name == *name && arm.unavailable.is_none());
-        let both = |contrast: &&Contrast| runs(&contrast.of) && runs(&contrast.over);
-        self.scenario.contrasts.iter().filter(both).cloned().collect()
+        let all = |contrast: &&Contrast| {
+            runs(&contrast.of) && runs(&contrast.over) && contrast.beyond.as_ref().is_none_or(runs)
+        };
+        self.scenario.contrasts.iter().filter(all).cloned().collect()
     }
 
     /// What it means when an arm's commands end by themselves.
@@ -336,8 +341,7 @@ fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyho
     };
     for name in names {
         if !scenario.arms.iter().any(|a| a.name == *name) {
-            let known: Vec<_> = scenario.arms.iter().map(|a| a.name.as_str()).collect();
-            bail!("{} has no arm `{name}`: it has {}", scenario.name, known.join(", "));
+            bail!("{} has no arm `{name}`: it has {}", scenario.name, some(&scenario.arms));
         }
     }
     let chosen = |arm: &Arm| names.contains(&arm.name);
@@ -346,6 +350,16 @@ fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyho
         arm.name == scenario.baseline || scenario.arms.iter().any(by)
     };
     Ok(scenario.arms.iter().filter(|arm| chosen(arm) || needed(arm)).cloned().collect())
+}
+
+/// Their names, so far as one reads on.
+fn some(arms: &[Arm]) -> String {
+    const MOST: usize = 30;
+    let names: Vec<_> = arms.iter().take(MOST).map(|arm| arm.name.as_str()).collect();
+    match arms.len().saturating_sub(MOST) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more (`toll list arms` has them all)", names.join(", ")),
+    }
 }
 
 /// An arm whose counterpart cannot run here has nothing to be compared with.

@@ -25,6 +25,8 @@ pub struct Wishes {
     pub table_rows: Option<u64>,
     /// Of the size of the recipe's data.
     pub scale: Option<f64>,
+    /// The device on which another host's packets come in.
+    pub receive_on: Option<String>,
     pub seed: Option<u64>,
     pub early_stop: bool,
     /// Every arm again at these percents of capacity.

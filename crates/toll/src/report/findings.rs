@@ -18,8 +18,9 @@ fn told(contrast: &ContrastResult) -> String {
         (Some(ratio), None) => format!("{ratio:.2} (no interval)"),
         (None, _) => "not known".to_owned(),
     };
+    let tolls = contrast.beyond.as_ref().map_or_else(String::new, |beyond| format!(", both beyond {beyond}"));
     format!(
-        "{}: {found}, {} of {} over {}, {}",
+        "{}: {found}, {} of {} over {}{tolls}, {}",
         contrast.title,
         contrast.outcome,
         contrast.of,
@@ -93,7 +94,7 @@ pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
         (true, "nothing lost from the sender to the file"),
         (
             false,
-            "nothing lost while captures were on, which ended before what was sent: what was captured is not all that was sent",
+            "nothing lost where both sides were counted; captures ended first, or their filter left packets out: what was captured is not all that was sent",
         ),
     ] {
         let alike: Vec<_> =

@@ -44,6 +44,9 @@ pub struct Arm {
     /// Rows of tables while the arm is on; put back afterwards.
     #[serde(default)]
     pub update: Vec<RowUpdate>,
+    /// Settings of the kernel while the arm is on, by their names as `sysctl` has them; put back afterwards.
+    #[serde(default)]
+    pub sysctl: InOrder<String>,
     /// Statements when the arm goes on, and off.
     #[serde(default)]
     pub on: Vec<String>,
@@ -58,6 +61,9 @@ pub struct Arm {
     /// The artefact lies in memory, where no disk is in its way.
     #[serde(default)]
     pub in_memory: bool,
+    /// Its capture's filter leaves packets out.
+    #[serde(default)]
+    pub selects: bool,
     /// Programs needed beyond those of the commands, and files (with a slash).
     #[serde(default)]
     pub requires: Vec<String>,
@@ -141,7 +147,7 @@ impl Arm {
     pub fn how(&self) -> &'static str {
         match (self.members().as_slice(), self.artefact.map(artefacts::of)) {
             ([], Some(row)) if row.writer == Writer::Server => "log",
-            ([], _) if !self.has_statements() => "none",
+            ([], _) if !self.has_statements() && self.sysctl.0.is_empty() => "none",
             ([], _) => "settings",
             ([one], _) if one.copies.is_none() && one.stages.is_none() => "command",
             ([one], _) if one.copies.is_none() => "pipeline",

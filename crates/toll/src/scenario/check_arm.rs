@@ -4,6 +4,7 @@ use super::check::{FLAVOURS, LONGEST_S};
 use super::{Arm, Define, Ends, Percent, Until};
 use crate::artefacts::{self, Shape, Writer};
 use crate::stage::rig::link_bits_per_s;
+use crate::sysctl;
 use crate::treatment::{BUILT_IN, Definitions};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
@@ -30,6 +31,16 @@ impl Arm {
         ensure!(self.remote_port != Some(0), "remote_port = 0: a listener needs a port of 1 to 65535");
         if let Some(rate) = &self.far_rate {
             link_bits_per_s(rate).with_context(|| format!("far_rate = {rate:?}"))?;
+        }
+        for (name, value) in &self.sysctl.0 {
+            ensure!(
+                !value.contains(['{', '}']),
+                "sysctl = {{ {name:?} = {value:?} }}: of what stands in braces only `each` is put in there"
+            );
+            ensure!(
+                sysctl::path(name).is_some(),
+                "sysctl = {name:?} is no name of a kernel setting: write it as sysctl does, vm.dirty_bytes"
+            );
         }
         for name in &self.env {
             let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -115,6 +126,14 @@ impl Arm {
                     .artefact
                     .is_some_and(|kind| artefacts::of(kind).writer == Writer::Tool && self.writes_file()),
             "`in_memory` is where the file of a tool lies: give its kind as `artefact`"
+        );
+        ensure!(
+            !(self.in_memory && self.artefact == Some(ArtefactKind::Directory)),
+            "`in_memory` is for files: a directory stays where it is"
+        );
+        ensure!(
+            !self.selects || self.artefact == Some(ArtefactKind::Pcap),
+            "`selects` is about a capture: it goes with `artefact = \"pcap\"`"
         );
         ensure!(
             self.remote_port.is_none() || self.writes_file(),
@@ -261,6 +280,8 @@ mod tests {
                 "`stdout` and `keep_stdout` say two things",
             ),
             ("process = [{ command = \"cat\", drain = 1e6 }]", "drain = 1000000 s"),
+            ("command = \"cat\"\nsysctl = { \"../x\" = \"1\" }", "is no name of a kernel setting"),
+            ("command = \"cat\"\nselects = true", "`selects` is about a capture"),
         ] {
             let said = scenario(arm).unwrap_err();
             assert!(said.contains(expected), "{arm}: {said}");

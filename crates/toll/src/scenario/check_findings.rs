@@ -18,7 +18,7 @@ impl Scenario {
                 contrast.name
             );
             check_contrast(contrast, &outcomes).with_context(place)?;
-            for arm in [&contrast.of, &contrast.over] {
+            for arm in [&contrast.of, &contrast.over].into_iter().chain(&contrast.beyond) {
                 ensure!(self.arms.iter().any(|a| a.name == *arm), "{}: there is no arm `{arm}`", place());
             }
         }
@@ -64,6 +64,10 @@ fn check_contrast(contrast: &Contrast, outcomes: &[Definition]) -> anyhow::Resul
         outcome.name
     );
     ensure!(contrast.of != contrast.over, "`of` and `over` are the same arm: name two");
+    ensure!(
+        contrast.beyond.as_ref().is_none_or(|beyond| *beyond != contrast.of && *beyond != contrast.over),
+        "`beyond` is a third arm, that both are compared with"
+    );
     ensure!(
         contrast.factor.is_finite() && contrast.factor > 0.0,
         "factor = {}: it must be above 0",
@@ -121,6 +125,8 @@ mod tests {
             ("outcome = \"p99\"\nof = \"five\"\nover = \"one\"", "\"p99\" is no outcome"),
             ("outcome = \"load_1\"\nof = \"five\"\nover = \"one\"", "is not compared as a ratio"),
             (&format!("{good}\nfactor = 0.0"), "factor = 0: it must be above 0"),
+            (&format!("{good}\nbeyond = \"one\""), "`beyond` is a third arm"),
+            (&format!("{good}\nbeyond = \"six\""), "there is no arm `six`"),
             (&format!("{good}\ncolour = 1"), "unknown field `colour`"),
         ] {
             let said = with(keys).expect_err(keys);

@@ -7,6 +7,7 @@ mod check_charts;
 mod check_findings;
 mod duration;
 mod each;
+mod elsewhere;
 mod in_order;
 #[cfg(test)]
 mod page;

@@ -6,6 +6,7 @@
 mod artefact;
 mod entry;
 mod fill;
+mod kernel;
 mod member;
 mod pause;
 mod process;
@@ -16,6 +17,7 @@ mod words;
 
 pub use artefact::LogPlace;
 pub use fill::{BUILT_IN, Definitions, Fill, OF_SERVER, is_name};
+pub use kernel::KernelStaysOn;
 pub use pause::Pausable;
 pub use process::{Group, Place};
 pub use proctree::{cpu_of_process_us, resident_bytes};
@@ -26,6 +28,7 @@ use crate::journal::Journal;
 use crate::stage::rig::FarEnd;
 use anyhow::Context;
 use artefact::ArtefactFile;
+use kernel::Kernel;
 use member::Member;
 use std::path::{Path, PathBuf};
 use toll_record::{Arm, OutputSample, PacketCounts, ProcessEnd};
@@ -68,6 +71,7 @@ pub struct Treatment {
     /// The link to the far end has another rate than the rig's.
     reshaped: bool,
     switched: Option<Switched>,
+    kernel: Option<Kernel>,
     count: Option<String>,
     artefact: Option<ArtefactFile>,
     /// In the run.
@@ -91,6 +95,8 @@ pub struct Stopped {
     pub processes: Vec<ProcessEnd>,
     /// The server still has settings of this treatment: nothing can be measured on it.
     pub not_put_back: Option<NotPutBack>,
+    /// So has the kernel; they wait in the journal.
+    pub kernel_not_put_back: Option<anyhow::Error>,
 }
 
 impl Treatment {
@@ -126,7 +132,8 @@ impl Treatment {
                 let stopped = treatment.stop(bench);
                 treatment.discard(bench.journal);
                 // That it stays on weighs more than that it did not come on.
-                Err(stopped.not_put_back.map_or(error, anyhow::Error::new))
+                let stays = stopped.not_put_back.map(anyhow::Error::new).or(stopped.kernel_not_put_back);
+                Err(stays.unwrap_or(error))
             }
         }
     }
@@ -148,6 +155,9 @@ impl Treatment {
         if let Some(rate) = &arm.treatment.far_rate {
             bench.far_end.context("the rig has no far end")?.shape(Some(rate))?;
             self.reshaped = true;
+        }
+        if !arm.treatment.sysctl.is_empty() {
+            self.kernel = Some(Kernel::switch_on(&arm.treatment.sysctl, bench.journal)?);
         }
         if arm.treatment.has_statements() {
             let journal = bench.journal;
@@ -246,6 +256,9 @@ impl Treatment {
         for member in &mut self.members {
             stopped.notes.extend(member.finish(bench));
             stopped.processes.extend(member.end());
+        }
+        if let Some(kernel) = self.kernel.take() {
+            stopped.kernel_not_put_back = kernel.switch_off(bench.journal).err();
         }
         if let (Some(switched), Some(admin)) = (self.switched.take(), bench.admin.as_deref_mut()) {
             stopped.not_put_back = admin.switch_off(switched, bench.journal).err();

@@ -137,27 +137,32 @@ impl Group {
         let mut input = Stdio::null();
         for (i, words) in stages.iter().enumerate() {
             let last = i + 1 == stages.len();
-            let output = match (last, stdout) {
-                (false, _) => Stdio::piped(),
-                (true, Some(path)) => {
-                    File::create(path).with_context(|| format!("cannot write {}", path.display()))?.into()
-                }
-                (true, None) => Stdio::null(),
+            let ready = || -> anyhow::Result<Command> {
+                let output = match (last, stdout) {
+                    (false, _) => Stdio::piped(),
+                    (true, Some(path)) => {
+                        let file = File::create(path);
+                        file.with_context(|| format!("cannot write {}", path.display()))?.into()
+                    }
+                    (true, None) => Stdio::null(),
+                };
+                let mut command = group.command(words)?;
+                command.stdin(input).stdout(output).stderr(errors.try_clone()?);
+                command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+                Ok(command)
             };
-            let mut command = group.command(words)?;
-            command.stdin(input).stdout(output).stderr(errors.try_clone()?);
-            command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-            let spawned = if i == 0 {
-                let what = format!("{} of {stem}", words[0]);
-                bench.journal.spawn(&mut command, &what, Some(stop), PATIENCE).map(|(child, undo)| {
+            let spawned = ready().and_then(|mut command| {
+                if i == 0 {
+                    let what = format!("{} of {stem}", words[0]);
+                    let (child, undo) = bench.journal.spawn(&mut command, &what, Some(stop), PATIENCE)?;
                     group.pgid = child.id() as i32;
                     group.undo = Some(undo);
-                    child
-                })
-            } else {
-                let joined = command.env(MARKER, bench.journal.run_id()).process_group(group.pgid).spawn();
-                joined.map_err(anyhow::Error::new)
-            };
+                    return Ok(child);
+                }
+                command.env(MARKER, bench.journal.run_id()).process_group(group.pgid);
+                Ok(command.spawn()?)
+            });
+            // What runs of it already must not outlive one that cannot be started.
             let mut child = match spawned {
                 Ok(child) => child,
                 Err(error) => {

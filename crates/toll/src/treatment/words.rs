@@ -58,8 +58,16 @@ fn tcpdump_counts(said: &str) -> Option<PacketCounts> {
     Some(PacketCounts {
         captured: number_before(said, "captured")?,
         received: number_before(said, "received by filter")?,
-        dropped: number_before(said, "dropped by kernel")?,
+        dropped: number_before(said, "dropped by kernel")? + lost_later(said),
     })
+}
+
+/// What toll's own capture lost after it had it from the kernel, by its last words.
+fn lost_later(said: &str) -> u64 {
+    let places = [" lost in the queue to the writer", " lost on the disk", " lost in the network"];
+    let last = said.lines().rev().find(|line| line.contains("dropped by kernel")).unwrap_or_default();
+    let number = |place: &str| last.split_once(place)?.0.rsplit(' ').next()?.parse::<u64>().ok();
+    places.into_iter().filter_map(number).sum()
 }
 
 /// The number of the last `N packet(s) WHAT`.
@@ -108,6 +116,9 @@ mod tests {
             tcpdump: 5 packets captured, 7 packets received by filter, 0 packets dropped by kernel\n\
             100 packets captured\n250 packets received by filter\n1 packet dropped by kernel\n";
         assert_eq!(packet_counts(said), Some(PacketCounts { captured: 100, received: 250, dropped: 1 }));
+        let said = "toll: 600 packets captured, 1000 packets received by filter, 300 packets dropped by kernel; 1.0 MB written \
+            in 2 s, 90 lost in the queue to the writer, 10 lost on the disk, losses from 10:00 to 10:01\n";
+        assert_eq!(packet_counts(said), Some(PacketCounts { captured: 600, received: 1000, dropped: 400 }));
     }
 
     #[test]

@@ -87,11 +87,20 @@ fn a_file_is_written_over_where_that_is_said() {
     assert_eq!(read(&file).0.len() as u64, captured);
 }
 
-/// The line of a process's status.
+/// The line of a process's status, which is that of each of its threads.
 fn status(pid: u32, field: &str) -> String {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
-    line.trim_start_matches(':').split_whitespace().next().unwrap().to_owned()
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let found: Vec<(String, String)> = threads
+        .filter_map(|thread| {
+            let read = |name: &str| std::fs::read_to_string(thread.path().join(name)).ok();
+            let (name, status) = (read("comm")?, read("status")?);
+            let line = status.lines().find_map(|line| line.strip_prefix(field))?.trim_start_matches(':');
+            Some((name, line.split_whitespace().next()?.to_owned()))
+        })
+        .collect();
+    assert!(found.len() > 1, "it has threads: {found:?}");
+    assert!(found.iter().all(|(_, value)| *value == found[0].1), "{field} differs by thread: {found:?}");
+    found[0].1.clone()
 }
 
 #[test]
@@ -105,7 +114,8 @@ fn once_it_listens_it_has_no_rights_left_and_is_the_user_that_was_named() {
     std::fs::create_dir(&place).unwrap();
     let (file, port) = (format!("{place}/a.pcapng"), free_port("127.0.0.1"));
     let port_text = port.to_string();
-    let arguments = ["-w", &file, "--port", &port_text, "--user", "nobody"];
+    // Strangers speak to the thread that gives metrics.
+    let arguments = ["-w", &file, "--port", &port_text, "--user", "nobody", "--metrics", "0"];
     // Into a place that is not the user's nothing is written.
     let refused = crate::live::command(&[], &arguments).stdin(Stdio::null()).output().unwrap();
     assert_says(&refused, 1, &format!("cannot write {file}"));
@@ -114,9 +124,9 @@ fn once_it_listens_it_has_no_rights_left_and_is_the_user_that_was_named() {
     let capture = Live::start(&arguments);
     let pid = capture.pid();
     chat(port, b"question");
-    let found = ["CapEff", "CapPrm", "NoNewPrivs", "Uid", "Gid"].map(|field| status(pid, field));
+    let found = ["CapEff", "CapPrm", "NoNewPrivs", "Seccomp", "Uid", "Gid"].map(|field| status(pid, field));
     let (uid, gid) = (nobody.uid.to_string(), nobody.gid.to_string());
-    assert_eq!(found, ["0000000000000000", "0000000000000000", "1", &uid, &gid]);
+    assert_eq!(found, ["0000000000000000", "0000000000000000", "1", "2", &uid, &gid]);
     assert!(capture.end().assert_whole() > 0);
     let meta = std::fs::metadata(&file).unwrap();
     assert_eq!((meta.uid(), meta.mode() & 0o777), (nobody.uid.as_raw(), 0o600));

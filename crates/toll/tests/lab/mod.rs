@@ -55,6 +55,16 @@ impl Lab {
         self.command(arguments).output().unwrap()
     }
 
+    /// Inside a network namespace.
+    pub fn in_namespace(&self, namespace: &str, arguments: &[&str]) -> Command {
+        let toll = self.command(arguments);
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(toll.get_program()).args(toll.get_args());
+        command.envs(toll.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(self.dir.path()).stdin(Stdio::null());
+        command
+    }
+
     pub fn toll_with(&self, environment: &[(&str, &str)], arguments: &[&str]) -> Output {
         self.command(arguments).envs(environment.iter().copied()).output().unwrap()
     }

@@ -33,6 +33,7 @@ fn contrast(of: &str, over: &str, factor: f64) -> Contrast {
         of: of.into(),
         over: over.into(),
         factor,
+        beyond: None,
     }
 }
 
@@ -58,6 +59,26 @@ fn a_contrast_is_the_ratio_of_paired_windows_over_its_factor() {
     assert!(markdown(&run).contains("### Contrasts"));
     let chart = run.charts.iter().find(|chart| chart.id == "contrasts").unwrap();
     assert_eq!(chart.series[0].points[0], (0.0, plain.ratio.unwrap(), Some(low), Some(high)));
+}
+
+#[test]
+fn a_contrast_beyond_a_third_arm_is_the_ratio_of_both_tolls() {
+    let arms = vec![treatment("B", 1.12), treatment("K", 1.6), treatment("idle", 1.0)];
+    let mut recorded = record(&Synthetic::with(4, 24, arms));
+    let beyond = |of: &str, over: &str| Contrast { beyond: Some("none".into()), ..contrast(of, over, 1.0) };
+    recorded.plan.contrasts = vec![beyond("B", "K"), beyond("K", "idle")];
+    let run = analyse::analyse(&recorded);
+    let [found, without_end] = &run.contrasts[..] else { panic!("{:?}", run.contrasts) };
+    let truth = 1.12_f64.ln() / 1.6_f64.ln();
+    let [low, high] = found.ci95.unwrap();
+    assert!(low < truth && truth < high && high - low < 0.2, "{found:?}");
+    assert!(low < found.ratio.unwrap() && found.ratio.unwrap() < high);
+    assert_eq!((found.pairs, found.method.as_str()), (24, "ratio of means, sign-flip"));
+    let shown = text(&run, Ink::Plain);
+    assert!(shown.contains("latency_us_mean of B over K, both beyond none, 24 rounds"), "{shown}");
+    // What costs nothing is no measure of anything.
+    assert_eq!((without_end.ratio, without_end.ci95), (None, None), "{without_end:?}");
+    assert!(without_end.method.contains("is not told from zero"), "{}", without_end.method);
 }
 
 #[test]

@@ -185,6 +185,7 @@ impl Synthetic {
                     curve: None,
                     artefact: arm.caught.map(|_| ArtefactKind::Pcap),
                     in_memory: false,
+                    selects: false,
                     unavailable: arm.unavailable.map(String::from),
                     burn_share: arm.burn_share,
                     settle_s: self.settle_s,

@@ -58,6 +58,7 @@ const FIRST: i16 = -40;
 const KEPT_HERE: i16 = -48;
 const CPU: i16 = -56;
 const REGISTERS: i16 = -136;
+const LONG: i16 = -144;
 
 /// Where this machine's system calls have their arguments (struct pt_regs), and their numbers.
 #[derive(Debug)]
@@ -113,9 +114,9 @@ pub struct Scene<'a> {
     pub abi: &'a Abi,
     pub server: i32,
     pub keep: Keep,
-    /// Descriptors of the maps: what is kept of connections, and the ring.
+    /// Descriptors of the maps: what is kept of connections, and the rings by CPU.
     pub entries: i32,
-    pub ring: i32,
+    pub rings: i32,
     /// And of the one with a room for each CPU, this program's own: it may be interrupted by another.
     pub rooms: i32,
 }
@@ -396,19 +397,27 @@ impl Writer<'_> {
         self.put();
     }
 
-    /// The record in the room (r7), with r3 bytes after its head, into the ring.
+    /// The record in the room (r7), with r3 bytes after its head, into the ring of the CPU in the frame.
     fn put(&mut self) {
+        let rings = self.scene.rings;
         let asm = &mut self.asm;
-        let done = asm.label();
+        let (done, lost) = (asm.label(), asm.label());
         asm.load(Eight, R1, R7, PASSED_BEFORE);
         asm.compute(Op::Add, R1, 1);
         asm.store(Eight, R7, PASSED_BEFORE, R1);
         asm.compute(Op::Add, R3, i32::from(DATA));
-        asm.map(R1, self.scene.ring);
+        asm.store(Eight, Frame, LONG, R3);
+        asm.address(R2, Frame, i32::from(CPU));
+        asm.map(R1, rings);
+        asm.call(Helper::MapLookup);
+        asm.jump_if(When::Equal, R0, 0, lost);
+        asm.copy(R1, R0);
         asm.copy(R2, R7);
+        asm.load(Eight, R3, Frame, LONG);
         asm.set(R4, NO_WAKEUP);
         asm.call(Helper::RingOutput);
         asm.jump_if(When::Equal, R0, 0, done);
+        asm.place(lost);
         asm.load(Eight, R1, R7, LOST_BEFORE);
         asm.compute(Op::Add, R1, 1);
         asm.store(Eight, R7, LOST_BEFORE, R1);

@@ -58,12 +58,18 @@ pub(super) fn run(shared: &Arc<Shared>, holds: Holds, opening: &[u8], mut link: 
             }),
         };
         let ended = reached.and_then(|link| {
-            converse(shared, holds, opening, Arc::new(link), || {
-                pauses.begin_anew();
-                if trouble.take().is_some() {
+            let told = trouble.is_some();
+            let (ended, took) = converse(shared, holds, opening, Arc::new(link), || {
+                if told {
                     tell!("toll: the stream to {} goes on", shared.target);
                 }
-            })
+            });
+            // One that welcomes and then takes nothing (its disk may be full) is asked less and less often.
+            if took {
+                pauses.begin_anew();
+                trouble = None;
+            }
+            ended
         });
         let Err(error) = ended else { return };
         let said = format!("{error:#}");
@@ -78,20 +84,37 @@ pub(super) fn run(shared: &Arc<Shared>, holds: Holds, opening: &[u8], mut link: 
     }
 }
 
-/// One connection, until it breaks (an error) or everything is said and done.
+/// One connection, until it breaks (an error) or everything is said and done; and whether the other end took anything of what was
+/// kept, or all was taken before. `took`: is called when that shows.
 fn converse(
     shared: &Shared,
     holds: Holds,
     opening: &[u8],
     link: Arc<Link>,
-    welcomed: impl FnOnce(),
+    took: impl FnOnce() + Send,
+) -> (Result<()>, bool) {
+    let mut took = Some(took);
+    let ended = talk(shared, holds, opening, &link, || {
+        if let Some(took) = took.take() {
+            took();
+        }
+    });
+    (ended, took.is_none())
+}
+
+fn talk(
+    shared: &Shared,
+    holds: Holds,
+    opening: &[u8],
+    link: &Arc<Link>,
+    mut took: impl FnMut() + Send,
 ) -> Result<()> {
-    let first = shared.attach(&link);
+    let first = shared.attach(link);
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let hello =
         Hello { stream: shared.stream, holds, begun_ns: shared.begun_ns, first, host: host.trim(), opening };
     link.say(&Message::Hello(hello)).context("the connection broke")?;
-    let mut hearing = Hearing::of(&link);
+    let mut hearing = Hearing::of(link);
     match hearing.next(ANSWERS_WITHIN, LONGEST_GREETING)? {
         Heard::Message(Message::Welcome { next }) => shared.resume(next)?,
         Heard::Message(Message::Refused { why }) => bail!("it says: {}", printable(why)),
@@ -99,15 +122,17 @@ fn converse(
         Heard::HungUp => bail!("it hung up on the greeting"),
         Heard::Nothing => bail!("it does not answer the greeting"),
     }
-    welcomed();
+    if shared.has_nothing_kept() {
+        took();
+    }
     std::thread::scope(|scope| {
         let listener = scope.spawn(|| {
-            let heard = listen(shared, &mut hearing);
+            let heard = listen(shared, &mut hearing, &mut took);
             if let Err(error) = heard {
                 shared.breaks(error);
             }
         });
-        let sent = send(shared, &link);
+        let sent = send(shared, link);
         link.close();
         // It panics no more than it hears; then the connection counts as broken.
         let _ = listener.join();
@@ -137,10 +162,14 @@ fn send(shared: &Shared, link: &Link) -> Result<()> {
     }
 }
 
-fn listen(shared: &Shared, hearing: &mut Hearing<'_>) -> Result<()> {
+fn listen(shared: &Shared, hearing: &mut Hearing<'_>, took: &mut impl FnMut()) -> Result<()> {
     loop {
         match hearing.next(STILL, LONGEST_GREETING)? {
-            Heard::Message(Message::Acknowledged { below }) => shared.acknowledged(below)?,
+            Heard::Message(Message::Acknowledged { below }) => {
+                if shared.acknowledged(below)? {
+                    took();
+                }
+            }
             Heard::Message(Message::Done) => return shared.done(),
             Heard::Message(Message::Refused { why }) => bail!("it says: {}", printable(why)),
             Heard::Message(_) => bail!("it does not speak as a receiver does"),
@@ -195,19 +224,25 @@ impl Shared {
         Ok(())
     }
 
-    fn acknowledged(&self, below: u64) -> Result<()> {
+    /// Whether something was.
+    fn acknowledged(&self, below: u64) -> Result<bool> {
         let mut state = self.lock();
         let first = state.kept.first();
         state.heard = Instant::now();
         if !state.kept.acknowledged(below) {
             bail!("it speaks of chunk {below}, which was never sent");
         }
-        if state.kept.first() > first {
+        let is_news = state.kept.first() > first;
+        if is_news {
             state.took = Instant::now();
         }
         drop(state);
         self.changed.notify_all();
-        Ok(())
+        Ok(is_news)
+    }
+
+    fn has_nothing_kept(&self) -> bool {
+        self.lock().kept.is_empty()
     }
 
     fn done(&self) -> Result<()> {

@@ -30,6 +30,7 @@ fn an_arm(name: &str) -> Arm {
         },
         artefact: (name != "none").then_some(ArtefactKind::Pcap),
         in_memory: false,
+        selects: false,
         against: None,
         judged_by: None,
         curve: None,

@@ -1,7 +1,7 @@
 //! What is a link by itself, with nothing of this host on it?
 //!
 //! Two network namespaces joined by a veth pair: whatever one end sends arrives at the other, and nothing
-//! else does.
+//! else does. Where another host sends, the receiving end is a device of this one.
 
 use super::{Kind, ip, key};
 use crate::journal::Undo;
@@ -15,7 +15,7 @@ use toll_record::RigStep;
 
 pub const KIND: Kind = Kind {
     name: "link",
-    keys: &[("receive_cpu", "")],
+    keys: &[("receive_cpu", ""), (RECEIVE_ON, "")],
     transports: &[],
     needs_server: false,
     serves: |need| need.mentions(&GIVEN),
@@ -23,6 +23,8 @@ pub const KIND: Kind = Kind {
     open,
 };
 
+/// The device of this host on which another one's packets come in.
+pub const RECEIVE_ON: &str = "receive_on";
 /// Placeholders for commands.
 const GIVEN: [&str; 3] = ["link_device", "link_receive", "link_send"];
 /// The device at either end; each end has a namespace of its own.
@@ -34,14 +36,23 @@ const NAMESPACES: &str = "/run/netns";
 /// A link that stands.
 #[derive(Debug, Clone)]
 pub struct Link {
-    send: String,
-    receive: String,
+    /// `None`: another host sends.
+    send: Option<End>,
+    receive: End,
+}
+
+/// A device, and the name of the namespace in which it is.
+#[derive(Debug, Clone)]
+struct End {
+    namespace: String,
+    device: String,
 }
 
 /// What both ends of a link have counted so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    pub sender: Counters,
+    /// `None`: it is another host's.
+    pub sender: Option<Counters>,
     pub receiver: Counters,
 }
 
@@ -49,8 +60,8 @@ impl Link {
     /// # Errors
     /// A namespace or a device is gone.
     pub fn counters(&self) -> anyhow::Result<LinkCounters> {
-        let of = |namespace: &str| inside(namespace, || Ok(Counters::of(DEVICE)?));
-        Ok(LinkCounters { sender: of(&self.send)?, receiver: of(&self.receive)? })
+        let of = |end: &End| inside(&end.namespace, || Ok(Counters::of(&end.device)?));
+        Ok(LinkCounters { sender: self.send.as_ref().map(of).transpose()?, receiver: of(&self.receive)? })
     }
 }
 
@@ -76,13 +87,18 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
         "a link in namespaces of its own needs root: run toll with sudo"
     );
     let id = std::process::id();
+    // Absent in plans of older versions.
+    let here = step.keys.get(RECEIVE_ON).map_or("", String::as_str);
+    if !here.is_empty() {
+        return open_here(here, &format!("toll-{id}-receive"), stage);
+    }
     let [send, receive] = ["send", "receive"].map(|end| format!("toll-{id}-{end}"));
     for namespace in [&send, &receive] {
         stage.journal.record(Undo::Netns { name: namespace.clone() })?;
         ip(&["netns", "add", namespace])?;
         // The kernel would speak by itself: neighbours and routers are asked for as soon as a device is up.
-        let quiet = "net.ipv6.conf.default.disable_ipv6=1";
-        ip(&["netns", "exec", namespace, "sysctl", "-q", "-w", quiet])?;
+        let quiet = "f=/proc/sys/net/ipv6/conf/default/disable_ipv6; [ ! -e $f ] || echo 1 >$f";
+        ip(&["netns", "exec", namespace, "sh", "-c", quiet])?;
     }
     ip(&["-n", &send, "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", &receive])?;
     for namespace in [&send, &receive] {
@@ -95,9 +111,22 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     stage.give("link_device", DEVICE);
     stage.give("link_send", &send);
     stage.give("link_receive", &receive);
-    stage.rig.link = Some(Link { send: send.clone(), receive: receive.clone() });
+    let end = |namespace: &String| End { namespace: namespace.clone(), device: DEVICE.to_owned() };
+    stage.rig.link = Some(Link { send: Some(end(&send)), receive: end(&receive) });
     let on = if cpu.is_empty() { String::new() } else { format!(", packets received on CPU {cpu}") };
     Ok(format!("link: a veth pair between the namespaces {send} and {receive}{on}"))
+}
+
+/// Gives this host's own namespace a name, so that what is run "at the receiving end" runs here.
+fn open_here(device: &str, name: &str, stage: &mut Stage) -> anyhow::Result<String> {
+    Counters::of(device).with_context(|| format!("--receive-on {device}"))?;
+    stage.journal.record(Undo::Netns { name: name.to_owned() })?;
+    ip(&["netns", "attach", name, &std::process::id().to_string()])?;
+    stage.give("link_device", device);
+    stage.give("link_receive", name);
+    let receive = End { namespace: name.to_owned(), device: device.to_owned() };
+    stage.rig.link = Some(Link { send: None, receive });
+    Ok(format!("link: what another host sends to {device}"))
 }
 
 /// Lets another CPU than the sender's carry packets up from the device (receive packet steering), as a network card's
@@ -121,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_namespace_that_is_not_there_is_named() {
-        let link = Link { send: "toll-none-send".into(), receive: "toll-none-receive".into() };
+        let end = |namespace: &str| End { namespace: namespace.to_owned(), device: DEVICE.to_owned() };
+        let link = Link { send: Some(end("toll-none-send")), receive: end("toll-none-receive") };
         let said = format!("{:#}", link.counters().unwrap_err());
         assert!(said.contains("cannot open /run/netns/toll-none-send"), "{said}");
     }

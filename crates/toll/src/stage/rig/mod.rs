@@ -9,7 +9,7 @@ mod packets;
 mod ssh;
 
 pub use far_end::{FarEnd, link_bits_per_s};
-pub use link::{Link, LinkCounters};
+pub use link::{Link, LinkCounters, RECEIVE_ON};
 
 use super::Stage;
 use crate::child;
