@@ -11,6 +11,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use thiserror::Error;
 
+/// linux/if_packet.h
+const IGNORE_OUTGOING: libc::c_int = 23;
 /// After this time the kernel hands over a block that is not full, ms.
 const RETIRE_MS: u32 = 200;
 /// Blocks handed on by one call at most, so that its caller gets to do other things too.
@@ -28,6 +30,9 @@ pub enum RingError {
         "cannot make a ring of {mib} MiB for packets: {source}; ask for a smaller --buffer, or free memory"
     )]
     NoRoom { mib: usize, source: io::Error },
+    /// This kernel cannot leave departures out.
+    #[error("this kernel shows what leaves a device too: Linux 4.20 can leave it out")]
+    ShowsAll,
     #[error("cannot {what}: {source}")]
     Failed { what: &'static str, source: io::Error },
 }
@@ -42,6 +47,14 @@ pub(crate) struct Counted {
     /// What the filter let pass, dropped ones included.
     pub passed: u64,
     pub dropped: u64,
+}
+
+/// What of a device's packets a socket for everything is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shown {
+    All,
+    /// Not what leaves it.
+    Arrivals,
 }
 
 /// How much memory, in which pieces.
@@ -90,6 +103,7 @@ impl Ring {
     pub fn open(
         device: u32,
         protocol: u16,
+        shown: Shown,
         program: &[Instruction],
         shape: Shape,
     ) -> Result<Self, RingError> {
@@ -106,6 +120,13 @@ impl Ring {
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let failed = |what: &'static str| move |source| RingError::Failed { what, source };
         filter::attach(socket.as_fd(), program).map_err(failed("set the filter of a packet socket"))?;
+        if shown == Shown::Arrivals {
+            let yes: libc::c_int = 1;
+            set(&socket, IGNORE_OUTGOING, &yes).map_err(|source| match source.raw_os_error() {
+                Some(libc::ENOPROTOOPT) => RingError::ShowsAll,
+                _ => RingError::Failed { what: "leave out what leaves the device", source },
+            })?;
+        }
         let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         set(&socket, libc::PACKET_VERSION, &version).map_err(failed("use rings of version 3 (Linux 3.2)"))?;
         let request = libc::tpacket_req3 {

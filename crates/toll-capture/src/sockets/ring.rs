@@ -1,6 +1,7 @@
 //! What has the kernel put into the rings? Reads records in place, in the order of their times, and gives them back.
 //!
-//! CPUs have rings of their own as far as there is memory for: of one for all, each record would take a lock that all CPUs want.
+//! Four CPUs share a ring, as far as there is memory for more than one: of one for all, each record would take a lock that all CPUs
+//! want, and of one for each, reading in the order of time costs more than that lock does among four.
 //! Source: the kernel's Documentation/bpf/ringbuf.rst.
 
 use super::bpf::{Mapping, page, ring, rings};
@@ -17,6 +18,7 @@ const HEADER: usize = 8;
 /// A smaller ring would not hold what comes while it is left alone.
 const LEAST: usize = 1 << 20;
 const MOST: usize = 1 << 30;
+const CPUS_OF_A_RING: usize = 4;
 
 /// The reading end of all rings.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ impl Rings {
     pub fn new(bytes: usize, cpus: usize) -> io::Result<Self> {
         let there = std::thread::available_parallelism().map_or(1, usize::from);
         let bytes = bytes.clamp(LEAST, MOST).next_power_of_two();
-        let count = there.next_power_of_two().min(bytes / LEAST);
+        let count = there.div_ceil(CPUS_OF_A_RING).next_power_of_two().min(bytes / LEAST);
         let size = bytes / count;
         let made = (0..count).map(|_| Ring::new(size)).collect::<io::Result<Vec<_>>>()?;
         let (fds, rings_made): (Vec<OwnedFd>, Vec<Ring>) = made.into_iter().unzip();

@@ -4,9 +4,10 @@ use crate::live::{Dir, Live, Packet, lacks, packets_in, read, reads};
 use crate::printed::digest;
 use crate::server::Server;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use toll_wire::frame::{FIN, SYN};
 
 /// What both captures must agree on, by fingerprint: how often, and how often with an error.
 fn classes(digest: &Value) -> Vec<(String, u64)> {
@@ -44,6 +45,29 @@ fn by_pt_query_digest(file: &Path, port: u16) -> BTreeMap<String, u64> {
         (fingerprint.to_owned(), count.as_u64().unwrap())
     };
     found["classes"].as_array().unwrap().iter().map(of_class).collect()
+}
+
+/// Server's packets that acknowledge what no packet before them has brought.
+fn answers_before_their_questions(packets: &[Packet], port: u16) -> usize {
+    let mut heard: HashMap<u16, u32> = HashMap::new();
+    let mut early = 0;
+    for packet in packets {
+        let segment = packet.segment();
+        if segment.to == port {
+            let begins = segment.flags & SYN != 0;
+            // What begins and what ends a connection has a number too.
+            let bare = u32::from(begins) + u32::from(segment.flags & FIN != 0);
+            let end = segment.seq.wrapping_add(segment.length as u32 + bare);
+            let known = heard.entry(segment.from).or_insert(end);
+            if begins || end.wrapping_sub(*known) < u32::MAX / 2 {
+                *known = end;
+            }
+            continue;
+        }
+        let beyond = heard.get(&segment.to).map_or(0, |heard| segment.ack.wrapping_sub(*heard));
+        early += usize::from(beyond > 0 && beyond < u32::MAX / 2);
+    }
+    early
 }
 
 #[test]
@@ -85,6 +109,7 @@ fn the_same_queries_as_in_tcpdumps_in_a_fifth_of_its_bytes() {
         let (theirs, _) = packets_in(&theirs);
         assert!(theirs.iter().any(Packet::is_bare), "{case}: tcpdump saw no bare acknowledgement either");
         assert!(!ours.iter().any(Packet::is_bare), "{case}");
+        assert_eq!(answers_before_their_questions(&ours, port), 0, "{case}");
 
         for (program, arguments) in [("tcpdump", &["-nn", "-r"][..]), ("tshark", &["-n", "-r"])] {
             if !lacks(program) {

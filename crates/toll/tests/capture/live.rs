@@ -158,6 +158,7 @@ pub struct Segment {
     pub from: u16,
     pub to: u16,
     pub seq: u32,
+    pub ack: u32,
     pub flags: u8,
     /// As captured, and its length on the wire.
     pub payload: Vec<u8>,
@@ -169,9 +170,9 @@ impl Packet {
         let Self { time_ns, link, wire_len, bytes } = self;
         let frame = toll_wire::pcap::Frame { time_ns: *time_ns, link: *link, wire_len: *wire_len, bytes };
         let found = frame::parse(&frame).unwrap();
-        let frame::Segment { seq, flags, payload, payload_len, .. } = found.segment;
+        let frame::Segment { seq, ack, flags, payload, payload_len } = found.segment;
         let (from, to) = (found.source_port, found.destination_port);
-        Segment { from, to, seq, flags, payload: payload.to_vec(), length: payload_len as usize }
+        Segment { from, to, seq, ack, flags, payload: payload.to_vec(), length: payload_len as usize }
     }
 
     /// An acknowledgement and nothing else.
