@@ -111,6 +111,8 @@ pub fn brief(outcome: &Outcome) -> String {
     match estimate(outcome) {
         Some((Measure::Percent, toll, _)) => percent(toll),
         Some((Measure::Difference, effect, _)) => signed(effect, &outcome.unit),
+        // Of what is told as a median that, and not the mean beside the median's interval.
+        Some((Measure::Absolute, effect, _)) => absolute(effect, &outcome.unit),
         _ => absolute(outcome.mean, &outcome.unit),
     }
 }
