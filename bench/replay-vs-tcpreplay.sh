@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Is the rate of toll replay the one that was asked, beside tcpreplay's, and which of them is faster at top speed?
 #
-# Between two network namespaces of its own. Each rate is sent by both in turn, and measured at the receiver: what
-# tcpdump writes to memory (a ring of 64 MiB, 40 bytes of each packet), by the kernel's time stamps: the average from
-# first to last packet, and the largest deviation from it within whole windows of 100 ms. Top speed is counted by the
-# receiving device, without a capture.
+# Between two network namespaces of its own, the sender on a CPU of its own: packets are carried up on another, as a
+# network card's interrupt would, and captured on a third where there is one. Each rate is sent by both in turn, and
+# measured at the receiver: what tcpdump writes to memory (a ring of 64 MiB, 40 bytes of each packet), by the kernel's
+# time stamps: the average from first to last packet, and the largest deviation from it within whole windows of 100 ms.
+# Top speed is counted by the receiving device, without a capture.
 #
 # Usage: bench/replay-vs-tcpreplay.sh [SECONDS] [ROUNDS] [MBPS...]
 #   TOLL: the program.
@@ -15,7 +16,7 @@ rates=("${@:3}")
 [ ${#rates[@]} -gt 0 ] || rates=(1 10 100 200 300 400 500 600 700 800 900)
 toll=$(realpath "${TOLL:-target/release/toll}")
 source bench/server.bash
-need tcpreplay tcpdump ip python3
+need tcpreplay tcpdump ip python3 taskset
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: namespaces need root"; exit 0; }
 [ -x "$toll" ] || { echo "SKIPPED: build toll first (make build)"; exit 0; }
 
@@ -29,18 +30,21 @@ for ns in $send $receive; do
 done
 ip -n $send link add $device type veth peer name $device netns $receive
 for ns in $send $receive; do ip -n $ns link set $device up; done
+[ "$(nproc)" -ge 2 ] || { echo "SKIPPED: sender and receiver need a CPU each"; exit 0; }
+last=$(($(nproc) - 1))
+ip netns exec $receive sh -c "echo 2 > /sys/class/net/$device/queues/rx-0/rps_cpus" # CPU 1
 
 "$toll" pcap make http --seconds 20 --mbps 20 -w "$scratch/http.pcap" >/dev/null
 packets=$(tcpdump -r "$scratch/http.pcap" 2>/dev/null | wc -l)
 bytes=$(($(stat -c %s "$scratch/http.pcap") - 24 - 16 * packets))
 
 # by_toll RATE-OPTION... / by_tcpreplay: for so many seconds.
-by_toll() { ip netns exec $send "$toll" replay "$scratch/http.pcap" -i $device --loop 0 --duration "${seconds}s" "$@" >"$scratch/said" 2>&1 || true; }
-by_tcpreplay() { ip netns exec $send timeout --signal=INT "$seconds" tcpreplay -K -i $device --loop 1000000 "$@" "$scratch/http.pcap" >"$scratch/said" 2>&1 || true; }
+by_toll() { ip netns exec $send taskset -c 0 "$toll" replay "$scratch/http.pcap" -i $device --loop 0 --duration "${seconds}s" "$@" >"$scratch/said" 2>&1 || true; }
+by_tcpreplay() { ip netns exec $send taskset -c 0 timeout --signal=INT "$seconds" tcpreplay -K -i $device --loop 1000000 "$@" "$scratch/http.pcap" >"$scratch/said" 2>&1 || true; }
 
 # measured COMMAND...: average Mb/s at the receiver, and the largest deviation within 100 ms, percent.
 measured() {
-  ip netns exec $receive tcpdump -i $device -B 65536 -s 40 -w "$memory/got.pcap" 2>"$scratch/tcpdump" &
+  ip netns exec $receive taskset -c $last tcpdump -i $device -B 65536 -s 40 -w "$memory/got.pcap" 2>"$scratch/tcpdump" &
   local capture=$!
   until grep -q listening "$scratch/tcpdump"; do sleep 0.02; done
   "$@"

@@ -36,8 +36,8 @@ struct Set {
 }
 
 /// Gives up every capability, and the user with them where another is named; nothing that is started later gets any
-/// back, and no other program can be started. Root that stays root keeps the right to write into others' directories. To be called before there are other
-/// threads: capabilities are each thread's own.
+/// back, and no other program can be started. Root that stays root keeps the right to write into others' directories. To
+/// be called before there are other threads: capabilities are each thread's own.
 ///
 /// # Errors
 /// No such user, not root, or the kernel refuses: then nothing may be taken for given up.

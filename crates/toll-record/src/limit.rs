@@ -49,3 +49,10 @@ pub struct LimitResult {
     /// Rounds that ended their ladder at its top, or at a rung that was not reached: their limit lies higher.
     pub open: u32,
 }
+
+impl LimitResult {
+    /// No round found the limit: it lies at these values or above.
+    pub fn is_open(&self) -> bool {
+        self.open as usize >= self.values.len()
+    }
+}

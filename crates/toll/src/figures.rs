@@ -197,6 +197,8 @@ fn three(value: f64) -> String {
     match value.abs() {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
+        // Nothing has no sign.
+        v if v < 0.005 => format!("{v:.2}"),
         _ => format!("{value:.2}"),
     }
 }

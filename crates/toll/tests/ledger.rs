@@ -377,15 +377,17 @@ fn a_ladder_of_rates_has_a_limit_and_a_rate_is_told_as_asked_reported_and_measur
         return;
     }
     let out = lab.path("ladder");
-    let run = lab.toll(&["run", "zero-loss", "--arms", "sized-512-100", "--rounds", "1", "--out", &out]);
+    let run = lab.toll(&["run", "zero-loss", "--arms", "idle-sized-512-100", "--rounds", "1", "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
     let result = result_of(&out);
     // The baseline comes with every choice; sized-64 has but one rung here.
     let limits = result["limits"].as_array().unwrap();
-    let of = |set: &str| limits.iter().find(|limit| limit["of"][0][1] == set).unwrap();
+    let of = |set: &str| limits.iter().find(|limit| limit["of"][1][1] == set).unwrap();
     assert_eq!(of("sized-512")["rungs"], serde_json::json!([50.0, 100.0]));
     assert_eq!(of("sized-512")["values"].as_array().unwrap().len(), 1);
-    assert!(words(&run).contains("highest rate without a loss, sized-512: "), "{}", said(&run));
+    assert!(words(&run).contains("highest rate without a loss, idle, sized-512: "), "{}", said(&run));
+    let answer = result["answer"].as_str().unwrap();
+    assert!(answer.starts_with("Highest rate without a loss, in every round: idle sized-64 "), "{answer}");
 
     let out = lab.path("rate");
     let arms = "toll-100,tcpreplay-100";

@@ -5,6 +5,7 @@
 use super::charts;
 use super::doses;
 use super::doubt::MOST_CAUGHT;
+use super::limits;
 use crate::catalogue;
 use crate::figures::{self, told, word};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict};
@@ -20,7 +21,7 @@ const SAID: usize = 6;
 const SAID_WITH_INTERVALS: usize = 3;
 
 /// A sentence on the scenario's question, and one on the curves where arms were swept; where only doses are asked for, what
-/// was found of them.
+/// was found of them; where arms are ladders, how far up these hold.
 pub fn answer(run: &RunResult, plan: &Plan) -> String {
     let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
@@ -30,6 +31,9 @@ pub fn answer(run: &RunResult, plan: &Plan) -> String {
         Some(missed) => format!("{}; but {missed}.", tolls(run, &asked).trim_end_matches('.')),
         None => tolls(run, &asked),
     };
+    if let Some(limits) = limits::told(&run.limits) {
+        return limits;
+    }
     let doses = doses::told(&run.doses);
     if asked.is_empty() && !doses.is_empty() {
         let missed = missed.map_or_else(String::new, |missed| format!(" But {missed}."));
@@ -94,8 +98,12 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
     ] {
         let arms = of(verdict);
         if !arms.is_empty() {
-            let names: Vec<String> = arms.iter().map(|(arm, _)| in_words(run, arm)).collect();
-            parts.push(format!("{says}: {}", names.join(", ")));
+            let names: Vec<String> = arms.iter().take(SAID).map(|(arm, _)| in_words(run, arm)).collect();
+            let more = match arms.len() - names.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            parts.push(format!("{says}: {}{more}", names.join(", ")));
         }
     }
     format!("{heading}: {}.", parts.join("; "))
@@ -311,7 +319,9 @@ fn stalled(run: &RunResult) -> Option<String> {
     (!arms.is_empty()).then(|| format!("Stalls: {} (baseline: {}).", arms.join("; "), baseline.stalls.count))
 }
 
+/// What is captured of a server's queries; packets that a scenario sent through a link of its own are nobody's to ship.
 fn links(run: &RunResult) -> Option<String> {
+    run.server.as_ref()?;
     let needs = |link: f64| -> Vec<String> {
         let beyond = run.arms.iter().filter_map(|arm| {
             let need = arm.artefact.as_ref()?.link_mbit_per_s;

@@ -4,6 +4,7 @@
 //! as RFC 2544 finds a throughput (section 26.1). A search that goes where the last trial sent it would have no rounds, and
 //! no interval but by being repeated.
 
+use super::advice::capitalised;
 use super::compare::ArmWindows;
 use toll_record::{Limit, LimitResult, Plan};
 
@@ -13,6 +14,27 @@ const REACHED_WITHIN: f64 = 0.01;
 /// What all ladders of the plan came to, in its order.
 pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<LimitResult> {
     plan.limits.iter().flat_map(|limit| of_limit(plan, limit, windows)).collect()
+}
+
+/// How far up each ladder held in every round, a sentence a kind of limit; absent without ladders.
+pub fn told(limits: &[LimitResult]) -> Option<String> {
+    let of_kind = |kind: &[LimitResult]| {
+        let ladders: Vec<String> = kind.iter().map(in_every_round).collect();
+        format!("{}, in every round: {}.", capitalised(&kind[0].title), ladders.join(", "))
+    };
+    let told: Vec<String> = limits.chunk_by(|a, b| a.name == b.name).map(of_kind).collect();
+    (!told.is_empty()).then(|| told.join(" "))
+}
+
+fn in_every_round(limit: &LimitResult) -> String {
+    let of: Vec<&str> = limit.of.iter().map(|(_, value)| value.as_str()).collect();
+    let space = if of.is_empty() { "" } else { " " };
+    let held = match limit.rungs.first() {
+        Some(lowest) if limit.in_all <= 0.0 => format!("below {lowest} {}", limit.unit),
+        _ => format!("{} {}", limit.in_all, limit.unit),
+    };
+    let or_more = if limit.is_open() { " or more" } else { "" };
+    format!("{}{space}{held}{or_more}", of.join(" "))
 }
 
 /// Arms that have all but the rung in common.
@@ -146,5 +168,32 @@ mod tests {
         ];
         let found = climbed(&RUNGS, &values, None, 0.0);
         assert_eq!(found, Climbed { limits: vec![100.0, 200.0], open: 1 });
+    }
+
+    #[test]
+    fn what_held_in_every_round_is_said_of_each_ladder() {
+        let limit = |set: &str, values: [f64; 2], open| LimitResult {
+            name: "zero-loss".into(),
+            title: "highest rate without a loss".into(),
+            outcome: "lost_pct".into(),
+            over: "mbps".into(),
+            unit: "Mb/s".into(),
+            at_most: 0.0,
+            of: vec![("set".into(), set.into())],
+            rungs: RUNGS.into(),
+            in_all: values[0].min(values[1]),
+            median: 0.0,
+            ci95: None,
+            open,
+            values: values.into(),
+        };
+        assert_eq!(told(&[]), None);
+        let ladders = [
+            limit("http", [400.0, 400.0], 2),
+            limit("mixed", [200.0, 400.0], 1),
+            limit("skype", [0.0, 400.0], 1),
+        ];
+        let said = "Highest rate without a loss, in every round: http 400 Mb/s or more, mixed 200 Mb/s, skype below 100 Mb/s.";
+        assert_eq!(told(&ladders).as_deref(), Some(said));
     }
 }

@@ -3,6 +3,9 @@
 use super::windows::Window;
 use toll_record::Arm;
 
+/// From this share of the mean on.
+const SPREAD: f64 = 0.2;
+
 /// A sentence for the arm's notes; absent for an arm whose command lasts.
 pub fn note(arm: &Arm, windows: &[&Window]) -> Option<String> {
     let runs: Vec<(u32, u64)> = windows.iter().filter_map(|window| window.runs).collect();
@@ -33,10 +36,14 @@ fn closed(runs: &[(u32, u64)], window_s: f64) -> String {
     if !ended.is_empty() {
         let low = ended.iter().copied().fold(f64::INFINITY, f64::min);
         let high = ended.iter().copied().fold(0.0, f64::max);
-        parts.push(format!(
-            "its windows lasted until the command ended: {:.2} s ({low:.2} to {high:.2})",
-            toll_stats::mean(&ended)
-        ));
+        let mean = toll_stats::mean(&ended);
+        // Two figures of each, and the spread where it is worth a word: alike arms then share the note.
+        let digits = 1 + usize::from(mean < 1.0);
+        let spread = match high - low > SPREAD * mean {
+            true => format!(" ({low:.digits$} to {high:.digits$})"),
+            false => String::new(),
+        };
+        parts.push(format!("its windows lasted until the command ended: {mean:.digits$} s{spread}"));
     }
     if stopped > 0 {
         parts.push(format!(
@@ -55,6 +62,8 @@ mod tests {
     fn the_note_says_how_long_and_how_often() {
         let short = closed(&[(1, 280_000), (1, 400_000), (1, 250_000)], 2.0);
         assert_eq!(short, "its windows lasted until the command ended: 0.31 s (0.25 to 0.40)");
+        let alike = [(1, 1_050_000), (1, 1_110_000)];
+        assert_eq!(closed(&alike, 2.0), "its windows lasted until the command ended: 1.1 s");
         assert!(
             closed(&[(0, 0), (1, 280_000)], 2.0)
                 .ends_with("in 1 of 2 windows it had not ended after 2 s and was stopped")

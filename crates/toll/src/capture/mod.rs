@@ -19,7 +19,7 @@ pub mod stream;
 pub mod tap;
 
 use crate::clock;
-use crate::say::{show, tell};
+use crate::say::{InBackground, show, tell};
 use crate::signals;
 use anyhow::{Context, bail};
 use budget::Budgeted;
@@ -120,6 +120,8 @@ pub fn capture(options: &Options) -> anyhow::Result<()> {
     };
     let (mut tap, link_number) = open_tap(options)?;
     give_up_rights(options.user.as_deref())?;
+    // Whoever does not read what is said must not hold up the ring.
+    let saying = InBackground::start().context("cannot start a thread to speak with")?;
     let metrics = offer.map(Metrics::answer).transpose()?;
     let (output, fill) = open_output(options, link_number, stream)?;
     let mut output = match options.cpu_share {
@@ -137,6 +139,7 @@ pub fn capture(options: &Options) -> anyhow::Result<()> {
     let ended = capture.go_on_until(&asked);
     let drained = capture.drain();
     let finished = capture.output.finish(wall_ns());
+    drop(saying);
     capture.say(true);
     ended.and(drained).and(finished)
 }

@@ -65,15 +65,17 @@ fn climbed(limit: &LimitResult) -> String {
         Some([low, high]) => format!(" [{}, {}]", rung(low), rung(high)),
         None => " (no interval)".to_owned(),
     };
+    let or_more = if limit.is_open() { " or more" } else { "" };
     let open = match limit.open {
         0 => String::new(),
+        _ if limit.is_open() => "; the ladder, or what the sender reaches, ends there".to_owned(),
         open => format!(
             "; in {open} of them it was not found: the ladder, or what the sender reaches, ends at {top} {}",
             limit.unit
         ),
     };
     format!(
-        "{}{}{}: {} in every one of {rounds}; the median round {}{interval}{open}",
+        "{}{}{}: {}{or_more} in every one of {rounds}; the median round {}{or_more}{interval}{open}",
         limit.title,
         if of.is_empty() { "" } else { ", " },
         of.join(", "),

@@ -72,7 +72,7 @@ mod tests {
         for (scenario, arms, expected) in [
             ("packet-loss", &["http-100", "http-500"][..], "takes one arm by --arms"),
             ("packet-loss", &["http-1"], "has no arm `http-1`"),
-            ("zero-loss", &["sized-64-50"], "is over when its sender is"),
+            ("zero-loss", &["idle-sized-64-50"], "is over when its sender is"),
             ("tcpdump-impact", &["B"], "such as packet-loss; tcpdump-impact has none"),
         ] {
             let said = received(scenario, arms).unwrap_err();

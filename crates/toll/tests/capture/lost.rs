@@ -1,10 +1,12 @@
 //! What cannot be kept up with, or written: is it counted where it was lost, and is the rest whole?
 
-use crate::live::{Dir, Live, chat, free_port, lacks, lacks_root, packets_in, read};
+use crate::live::{Dir, Live, chat, command, free_port, lacks, lacks_root, packets_in, read};
 use std::fs::File;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
@@ -48,6 +50,43 @@ fn a_slow_disk_loses_in_the_queue_and_the_ledger_adds_up() {
     let (packets, dropped) = packets_in(&reader.join().unwrap());
     assert_eq!(packets.len() as u64, ledger["captured"].as_u64().unwrap());
     assert_eq!(dropped, Some(queue + kernel));
+}
+
+#[test]
+fn nobody_reads_what_it_says_and_it_captures_all_the_same() {
+    if lacks_root() || lacks("mkfifo") {
+        return;
+    }
+    let dir = Dir::new();
+    let (file, words, port) = (dir.path("a.pcapng"), dir.path("words"), free_port("127.0.0.1"));
+    done("mkfifo", &[&words]);
+    // Both ends, so that neither opening waits.
+    let mut reader = BufReader::new(File::options().read(true).write(true).open(&words).unwrap());
+    let stderr = File::options().write(true).open(&words).unwrap();
+    let arguments = ["-w", &file, "--port", &port.to_string(), "--status", "--duration", "20s"];
+    let mut capture = command(&[], &arguments).stderr(stderr).spawn().unwrap();
+    let mut line = String::new();
+    while !line.contains("listening on") {
+        line.clear();
+        reader.read_line(&mut line).unwrap();
+    }
+    let mut filler =
+        File::options().write(true).custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits()).open(&words).unwrap();
+    while filler.write(b"x").is_ok() {}
+    // So that it has something to say, and nobody to say it to.
+    std::thread::sleep(Duration::from_secs(3));
+    chat(port, &[b'q'; 100_000]);
+    let is_written = || std::fs::metadata(&file).unwrap().len() > 100_000;
+    let waited = (0..100).any(|_| {
+        is_written() || {
+            std::thread::sleep(Duration::from_millis(100));
+            false
+        }
+    });
+    // The test's own end of the pipe; the capture may end now.
+    std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    assert!(capture.wait().unwrap().success());
+    assert!(waited, "it waited for its reader");
 }
 
 #[test]
