@@ -88,6 +88,11 @@ export function catches(page: Page): boolean {
   return page.runs.some(run => run.plan?.arms.some(arm => arm.artefact !== null) ?? true);
 }
 
+/** Is there a server, whose queries take time and may be caught? Without a result there is no saying that there is none. */
+export function serves(page: Page): boolean {
+  return page.runs.some(run => !run.result || Boolean(run.result.server));
+}
+
 /** What the runs of this page say of an outcome; the first that knows it speaks for all. */
 export function definition(page: Page, name: string): record.Definition | undefined {
   for (const { result } of analysed(page)) {

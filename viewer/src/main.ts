@@ -3,7 +3,7 @@
 // Text first, then the charts from top to bottom, a few milliseconds at a time: the page answers while it
 // is still being drawn. Marks on the performance timeline say when each was done.
 
-import { catches, readPage, type Page } from './data';
+import { catches, readPage, serves, type Page } from './data';
 import { choices, el } from './dom';
 import { figures } from './figure';
 import { answerSection } from './sections/answer';
@@ -48,13 +48,13 @@ function subject(page: Page): string {
 function ofRuns(page: Page): HTMLElement[] {
   return [
     answerSection(page),
-    catches(page) ? tradeoffSection(page) : null,
+    catches(page) && serves(page) ? tradeoffSection(page) : null,
     paretoSection(page),
     overlaySection(page),
     variedSection(page),
     forestSection(page),
     timelineSection(page),
-    latencySection(page),
+    serves(page) ? latencySection(page) : null,
     catches(page) ? artefactSection(page) : null,
     chartsSection(page),
     capturesSection(page),

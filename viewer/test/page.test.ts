@@ -481,6 +481,12 @@ const KEPT = [
     without: ['tradeoff', 'pareto', 'platforms', 'varied', 'artefacts', 'captures'],
     charts: ['tolls', 'throughput', 'latency', 'figure-load-latency-us-p99'],
   },
+  // Packets are captured, and no server's queries are among them.
+  {
+    run: 'zero-loss-busy',
+    without: ['tradeoff', 'pareto', 'platforms', 'latency'],
+    charts: ['tolls'],
+  },
 ];
 for (const { run, without, charts } of KEPT) {
   test(`the kept run ${run} opens with the sections that it has figures for`, { skip }, () =>

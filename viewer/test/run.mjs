@@ -1,6 +1,6 @@
 // How are the page's tests run?
 //
-// Makes the pages that they open (by toll's own code, from invented runs and from two that were kept), compiles
+// Makes the pages that they open (by toll's own code, from invented runs and from some that were kept), compiles
 // the tests, and hands them to node's test runner.
 
 import { build } from 'esbuild';
@@ -23,9 +23,14 @@ let status = 1;
 try {
   const cargo = (...args) => run('cargo', ['run', '--quiet', ...args], { cwd: here('../..') });
   status = cargo('-p', 'toll', '--example', 'fixture_pages', '--', pages);
-  for (const kept of ['quick', 'socket-vs-tcp']) {
+  const keptRuns = {
+    quick: '2026-11-21-2-core-vm',
+    'socket-vs-tcp': '2026-11-21-2-core-vm',
+    'zero-loss-busy': '2026-11-22-4-core-vm',
+  };
+  for (const [kept, host] of Object.entries(keptRuns)) {
     const page = join(pages, `kept-${kept}.html`);
-    const directory = here(`../../runs/2026-11-21-2-core-vm/${kept}`);
+    const directory = here(`../../runs/${host}/${kept}`);
     status ||= cargo('-p', 'toll', '--', 'report', directory, '--format', 'html', '-o', page);
   }
   if (status === 0) {
