@@ -51,7 +51,7 @@ fn each_process_of_a_set_has_a_begin_an_end_and_what_it_used_of_its_own() {
         assert_eq!(names, ["pipe", "nap", "nap 2", "nap 3", "beside"]);
         let first = at("pipe", "begin_mono_us");
         assert!(at("nap", "begin_mono_us") >= first + 290_000, "{all:#?}");
-        assert!(at("nap 3", "begin_mono_us") >= at("nap", "begin_mono_us") + 390_000, "{all:#?}");
+        assert!(at("nap 3", "begin_mono_us") >= first + 690_000, "{all:#?}");
         assert!(at("nap 3", "end_mono_us") >= at("nap 3", "begin_mono_us") + 300_000, "{all:#?}");
         // 40 MB through gzip take CPU time, sleeping takes none.
         assert!(at("pipe", "cpu_us") > 20_000 && at("nap", "cpu_us") < 20_000, "{all:#?}");
@@ -134,7 +134,9 @@ fn a_plan_is_repeated_in_the_same_order_with_the_same_jitter_and_statements() {
         // Drawn from the plan's seed: what one run asks for, the other does too.
         let (here, there) = (statements(out), statements(&first));
         let shared = here.iter().filter(|sql| there.binary_search(sql).is_ok()).count();
-        assert!(here.len() > 50 && shared * 2 > here.len(), "{shared} of {} statements", here.len());
+        // A host that is busy meanwhile gets through fewer of them.
+        let fewer = here.len().min(there.len());
+        assert!(fewer > 50 && shared * 2 > fewer, "{shared} of {} and {}", here.len(), there.len());
     }
     let refused = lab.toll(&["run", "--plan", &plan, "--rounds", "3"]);
     assert!(said(&refused).contains("cannot be used with"), "{}", said(&refused));

@@ -87,14 +87,13 @@ pub enum Doubt {
     HostSteal {
         pct: f64,
     },
-    /// Windows left out, of all; the arm that lost most of its own.
+    /// Windows left out, of all; the arm that lost most of its own, and those that keep theirs because most would go.
     CpuWithheld {
         windows: usize,
         of: usize,
         above_pct: f64,
-        arm: String,
-        most: usize,
-        of_arm: usize,
+        most: Option<OfArm>,
+        stay: Vec<OfArm>,
     },
     DriverShare {
         pct: f64,
@@ -178,6 +177,20 @@ pub const STEAL_PCT: f64 = 2.0;
 pub const DRIVER_SHARE_PCT: f64 = 40.0;
 /// Coefficient of variation of the baseline's own windows.
 pub const NOISY_CV_PCT: f64 = 15.0;
+
+/// Windows of an arm in which CPU was withheld, of all it has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfArm {
+    pub arm: String,
+    pub withheld: usize,
+    pub windows: usize,
+}
+
+impl std::fmt::Display for OfArm {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}: {} of {}", self.arm, self.withheld, self.windows)
+    }
+}
 
 impl Doubt {
     /// The stable name that documents and filters use.
@@ -325,10 +338,19 @@ impl Doubt {
             Doubt::HostSteal { pct } => {
                 format!("other guests took {pct:.1}% of this host's CPU time inside windows")
             }
-            Doubt::CpuWithheld { windows, of, above_pct, arm, most, of_arm } => format!(
-                "other guests took more than {above_pct:.0}% of this host's CPU time in {windows} of {of} windows, which are left out \
-                 (most of {arm}: {most} of {of_arm})"
-            ),
+            Doubt::CpuWithheld { windows, of, above_pct, most, stay } => {
+                let most = most
+                    .as_ref()
+                    .map(|most| format!("{windows} of {of} windows, which are left out (most of {most})"));
+                let stay: Vec<_> = stay.iter().map(OfArm::to_string).collect();
+                let stay = (!stay.is_empty())
+                    .then(|| format!("too many windows to leave out of {}", stay.join(", ")));
+                let which: Vec<_> = most.into_iter().chain(stay).collect();
+                format!(
+                    "other guests took more than {above_pct:.0}% of this host's CPU time in {}",
+                    which.join("; in ")
+                )
+            }
             Doubt::DriverShare { pct } => {
                 format!("the load driver takes {pct:.0}% of the CPU that is busy on this host")
             }
@@ -422,7 +444,7 @@ impl Doubt {
             },
             Doubt::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
             Doubt::CpuWithheld { .. } => {
-                "neighbours on the same machine were at work; where one arm loses many more windows than the others its own work may be what is withheld, and its toll is understated".into()
+                "neighbours on the same machine were at work; an arm that meets this in many more windows than the others may itself ask for what is withheld: measure it again".into()
             }
             Doubt::DriverShare { .. } => {
                 "its share dilutes every toll on this host: use prepared statements, a lighter driver, or drive from another host".into()

@@ -2,10 +2,10 @@
 //!
 //! Such a window is left out whatever was measured in it: the reason to leave it out is read from the host's clocks,
 //! never from its outcome. What a guest lost to others is no arm's doing, unless the host as a whole is short of CPU and the
-//! arm asks for more of it; the doubt names the arm that lost most windows, so that this can be seen.
+//! arm asks for more of it: an arm that would lose many of its windows keeps them, and both are named.
 
 use super::coverage::is_loaded;
-use super::doubt::Doubt;
+use super::doubt::{Doubt, OfArm};
 use super::recorded::Recorded;
 use super::windows::{Trials, Window};
 use std::collections::BTreeMap;
@@ -13,8 +13,21 @@ use std::collections::BTreeMap;
 /// Of all CPU time in a window. Load alone on an undisturbed guest loses a few tenths of a percent.
 const TOO_MUCH: f64 = 0.1;
 /// A host that takes from more of the baseline's windows than this is like that: leaving windows out would not show
-/// another one.
+/// another one. Where it takes from more of another arm's, the arm's own work may be the reason, and its windows stay.
 const AT_MOST: f64 = 0.34;
+
+/// Of one arm.
+#[derive(Default)]
+struct Share {
+    windows: usize,
+    withheld: usize,
+}
+
+impl Share {
+    fn is_too_much(&self) -> bool {
+        self.withheld as f64 > AT_MOST * self.windows as f64
+    }
+}
 
 /// Leaves them out. Not windows that last until a command has ended: those are few, long, and cannot be had again.
 pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Option<Doubt> {
@@ -27,28 +40,30 @@ pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Option<Doubt> {
             && stolen > TOO_MUCH * cpus * window.seconds()
     };
     let of = trials.windows.len();
-    let baseline = plan.arms.iter().position(|arm| arm.name == plan.baseline);
-    let share = {
-        let of_baseline = || trials.windows.iter().filter(|window| Some(window.arm) == baseline);
-        of_baseline().filter(|window| is_withheld(window)).count() as f64
-            / of_baseline().count().max(1) as f64
-    };
-    if share > AT_MOST {
+    let mut shares: BTreeMap<usize, Share> = BTreeMap::new();
+    for window in &trials.windows {
+        let share = shares.entry(window.arm).or_default();
+        share.windows += 1;
+        share.withheld += usize::from(is_withheld(window));
+    }
+    let (stay, go): (Vec<_>, Vec<_>) =
+        shares.iter().filter(|(_, share)| share.withheld > 0).partition(|(_, share)| share.is_too_much());
+    if stay.iter().any(|(arm, _)| plan.arms[**arm].name == plan.baseline) {
         return None;
     }
-    let mut tried: BTreeMap<usize, usize> = BTreeMap::new();
-    trials.windows.iter().for_each(|window| *tried.entry(window.arm).or_default() += 1);
-    let out = trials.leave_out(is_withheld);
-    let mut lost: BTreeMap<usize, usize> = BTreeMap::new();
-    out.iter().for_each(|window| *lost.entry(window.arm).or_default() += 1);
+    let out = trials.leave_out(|window| is_withheld(window) && !shares[&window.arm].is_too_much());
     trials.withheld.extend(out.iter().map(|window| (window.arm, window.round)));
-    let (arm, most) = lost.into_iter().max_by_key(|(_, count)| *count)?;
-    Some(Doubt::CpuWithheld {
+    let arm = |(arm, share): &(&usize, &Share)| OfArm {
+        arm: plan.arms[**arm].name.clone(),
+        withheld: share.withheld,
+        windows: share.windows,
+    };
+    let most = go.iter().max_by_key(|(_, share)| share.withheld).map(arm);
+    (!stay.is_empty() || most.is_some()).then(|| Doubt::CpuWithheld {
         windows: out.len(),
         of,
         above_pct: 100.0 * TOO_MUCH,
-        arm: plan.arms[arm].name.clone(),
         most,
-        of_arm: tried.get(&arm).copied().unwrap_or(most),
+        stay: stay.iter().map(arm).collect(),
     })
 }

@@ -381,3 +381,14 @@ fn a_host_that_is_always_short_of_cpu_keeps_its_windows() {
     assert!(warning(&run, "host-steal").is_some(), "{:#?}", run.warnings);
     assert_eq!((arm(&run, "K").windows, arm(&run, "none").windows), (9, 9));
 }
+
+#[test]
+fn an_arm_that_would_lose_many_windows_keeps_them_and_is_named() {
+    let mut recorded = a_record(9);
+    (0..5).for_each(|round| withhold(&mut recorded, "B", round, 0.3));
+    withhold(&mut recorded, "K", 6, 0.3);
+    let run = analyse::analyse(&recorded);
+    assert_eq!((arm(&run, "B").windows, arm(&run, "K").windows, arm(&run, "none").windows), (9, 8, 9));
+    let said = text(&run, "cpu-withheld");
+    assert!(said.ends_with("(most of K: 1 of 9); in too many windows to leave out of B: 5 of 9"), "{said}");
+}
