@@ -1,5 +1,6 @@
 // In what does a test open a page, and what must never happen while it does?
 
+import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -90,4 +91,18 @@ export function painted(page: Page, figure: string): Promise<boolean> {
 /** What a chart shows at this moment; equal pictures are equal strings. */
 export function picture(page: Page, figure: string): Promise<string> {
   return page.$eval(`${figure} canvas`, canvas => (canvas as HTMLCanvasElement).toDataURL());
+}
+
+/** Nothing failed, and nothing was asked of a network. */
+export function quiet({ errors, requests }: Opened): void {
+  assert.deepEqual(errors, []);
+  assert.deepEqual(requests, []);
+}
+
+/** Waits until a chart looks otherwise than before. */
+export async function changes(page: Opened['page'], figure: string, before: string): Promise<void> {
+  for (let tries = 0; tries < 100 && (await picture(page, figure)) === before; tries++) {
+    await page.waitForTimeout(50);
+  }
+  assert.notEqual(await picture(page, figure), before, `${figure} stood still`);
 }

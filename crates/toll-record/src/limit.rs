@@ -24,7 +24,7 @@ pub struct Limit {
 }
 
 /// What one ladder came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct LimitResult {
     pub name: String,

@@ -173,19 +173,14 @@ mod tests {
     #[test]
     fn what_held_in_every_round_is_said_of_each_ladder() {
         let limit = |set: &str, values: [f64; 2], open| LimitResult {
-            name: "zero-loss".into(),
             title: "highest rate without a loss".into(),
-            outcome: "lost_pct".into(),
-            over: "mbps".into(),
             unit: "Mb/s".into(),
-            at_most: 0.0,
             of: vec![("set".into(), set.into())],
             rungs: RUNGS.into(),
             in_all: values[0].min(values[1]),
-            median: 0.0,
-            ci95: None,
-            open,
             values: values.into(),
+            open,
+            ..LimitResult::default()
         };
         assert_eq!(told(&[]), None);
         let ladders = [
