@@ -1,6 +1,7 @@
 //! The same with MySQL, where its `mysqld` is (`scripts/mysqld`).
 
 use crate::lab::{Lab, said};
+use crate::s3::{PLACE, S3, toll_at};
 use crate::{fill, json, rows_of, succeeded, told_by};
 
 /// A private server of toll's own, with the option file that leads to it.
@@ -17,7 +18,7 @@ fn is_of_mysql(program: &str) -> bool {
 }
 
 #[test]
-fn a_mysql_server_restored_from_a_folder_or_from_git_equals_its_source() {
+fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_source() {
     let Ok(mysqld) = std::env::var("TOLL_TEST_MYSQLD") else {
         eprintln!("SKIPPED: TOLL_TEST_MYSQLD does not name a mysqld (scripts/mysqld does)");
         return;
@@ -39,10 +40,20 @@ fn a_mysql_server_restored_from_a_folder_or_from_git_equals_its_source() {
     let taken = take();
     assert_eq!((&taken["rows"], &taken["server"]["flavour"]), (&3005.into(), &"mysql".into()), "{taken}");
     assert_eq!(take()["git"]["unchanged"], true);
-    for from in [["--from", &store], ["--git", &git]] {
+    let s3 = S3::versitygw(&lab);
+    let toll = |arguments: &[&str]| match &s3 {
+        Some(s3) => toll_at(&lab, s3.port, arguments),
+        None => lab.toll(arguments),
+    };
+    let mut places = vec![["--from", &store], ["--git", &git]];
+    if s3.is_some() {
+        succeeded(toll(&["backup", "--server", &source, "--to", PLACE]));
+        places.push(["--from", PLACE]);
+    }
+    for from in places {
         let other = Lab::new();
         let onto = start(&other, &mysqld);
-        succeeded(lab.toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
+        succeeded(toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
         let restored = toll_load::Target::from_defaults_file(&onto).unwrap();
         assert_eq!(told_by(rows_of(&restored)), expected, "{from:?}");
         succeeded(other.toll(&["server", "stop"]));

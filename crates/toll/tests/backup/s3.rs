@@ -10,9 +10,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A server of S3's protocol, ended with the test; it has one bucket.
-struct S3 {
+pub struct S3 {
     child: Child,
-    port: u16,
+    pub port: u16,
 }
 
 const KEYS: [(&str, &str); 3] =
@@ -32,7 +32,7 @@ fn installed(name: &str) -> Option<PathBuf> {
 }
 
 impl S3 {
-    fn versitygw(lab: &Lab) -> Option<Self> {
+    pub fn versitygw(lab: &Lab) -> Option<Self> {
         let program = installed("versitygw")?;
         let folder = lab.path("gateway");
         std::fs::create_dir_all(format!("{folder}/bucket")).unwrap();
@@ -71,7 +71,7 @@ impl Drop for S3 {
     }
 }
 
-fn toll_at(lab: &Lab, port: u16, arguments: &[&str]) -> Output {
+pub fn toll_at(lab: &Lab, port: u16, arguments: &[&str]) -> Output {
     let endpoint = format!("http://127.0.0.1:{port}");
     lab.toll_with(&[&KEYS[..], &[("AWS_ENDPOINT_URL", endpoint.as_str())]].concat(), arguments)
 }
@@ -83,7 +83,7 @@ fn source(rows: u32) -> (Lab, Server) {
     (lab, source)
 }
 
-const PLACE: &str = "s3://bucket/some/prefix";
+pub const PLACE: &str = "s3://bucket/some/prefix";
 
 fn comes_back_from(s3: &S3, lab: &Lab, source: &Server) {
     let dsn = source.dsn();
