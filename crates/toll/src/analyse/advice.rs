@@ -86,7 +86,11 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
             })
             .collect();
         let more = costly.len() - shown.len();
-        let more = if more > 0 { format!("; {more} more lie between") } else { String::new() };
+        let more = match more {
+            0 => String::new(),
+            1 => "; one more lies between".to_owned(),
+            more => format!("; {more} more lie between"),
+        };
         parts.push(format!("costly are {}{more}", shown.join(", ")));
     }
     for (verdict, says) in [

@@ -102,10 +102,11 @@ impl Files {
             self.next_of_many()?
         } else {
             let path = self.asked.path.clone();
-            (named(&path, self.asked.overwrite).with_context(|| cannot_write(&path))?, path)
+            let name = path.display().to_string();
+            (named(&path, self.asked.overwrite).map_err(|error| told(error, &name))?, path)
         };
         let name = path.display().to_string();
-        let mut disk = DiskFile::new(file).with_context(|| cannot_write(&path))?;
+        let mut disk = DiskFile::new(file).map_err(|error| told(error, &name))?;
         disk.write(&self.header).map_err(|error| told(error, &name))?;
         self.open = Some(Open { disk, name, begun: Instant::now() });
         Ok(())
@@ -120,11 +121,12 @@ impl Files {
             self.number += 1;
             let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
             let path = path.with_file_name(format!("{stem}-{now}-{}{end}", self.number));
+            let cannot = |error: io::Error| told(error, &path.display().to_string());
             match create(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(|| cannot_write(&path)),
+                Err(error) => return Err(cannot(error)),
                 Ok(file) => {
-                    let meta = file.metadata().with_context(|| cannot_write(&path))?;
+                    let meta = file.metadata().map_err(cannot)?;
                     self.made.push_back(Made { path: path.clone(), device: meta.dev(), inode: meta.ino() });
                     return Ok((file, path));
                 }
@@ -218,20 +220,21 @@ fn in_words(way: Way) -> &'static str {
     }
 }
 
-fn cannot_write(path: &Path) -> String {
-    format!("cannot write {}", path.display())
-}
-
-/// What became of a write, and what to do.
-fn told(error: io::Error, name: &str) -> anyhow::Error {
-    let advice = match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+/// What became of a file, and what to do.
+fn told(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
+    let error = error.into();
+    let advice = match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
             "; what was written until then can be read: make room, or let --rotate and --keep bound it"
         }
-        ErrorKind::BrokenPipe => "; whoever read it has ended",
+        Some(ErrorKind::BrokenPipe) => "; whoever read it has ended",
+        Some(ErrorKind::NotFound) => "; make its directory first, or name another",
+        Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            "; name a file where you may write"
+        }
         _ => "",
     };
-    anyhow::anyhow!("cannot write {name}: {error}{advice}")
+    anyhow::anyhow!("cannot write {name}: {error:#}{advice}")
 }
 
 fn create(path: &Path) -> io::Result<File> {
@@ -339,6 +342,12 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ALONE);
         let said = format!("{:#}", written(asked(dir.path().into()), b"").unwrap_err());
         assert!(said.contains("it is a directory"), "{said}");
+        let nowhere = asked(dir.path().join("nowhere/a.pcapng"));
+        let rotated = Asked { rotate: Rotate { bytes: Some(8), every: None }, ..asked(nowhere.path.clone()) };
+        for asked in [nowhere, rotated] {
+            let said = written(asked, b"").unwrap_err().to_string();
+            assert!(said.contains("nowhere/a") && said.contains("make its directory first"), "{said}");
+        }
     }
 
     #[test]
