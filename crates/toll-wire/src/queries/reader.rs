@@ -91,6 +91,13 @@ impl Reader {
 
     /// Nothing follows.
     pub fn finish(&mut self) {
+        // What was kept because it began like a head may be known not to be one since.
+        while !self.partial.is_empty()
+            && let Found::Nothing(bytes) = self.find(&self.partial)
+        {
+            self.ledger.skipped_bytes += bytes as u64;
+            self.partial.drain(..bytes);
+        }
         self.ledger.unread_tail += self.partial.len() as u64;
         self.partial.clear();
     }

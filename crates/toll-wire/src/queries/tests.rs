@@ -1,5 +1,6 @@
 //! Do events come back as they were, from whole, cut and damaged files?
 
+use super::block::MAGIC;
 use super::*;
 use crate::event::{Asked, ErrorInfo, Event, Flags, Share, Sink};
 use crate::ledger::Ledger;
@@ -260,6 +261,15 @@ fn a_file_that_was_cut_is_read_up_to_its_last_whole_block() {
         assert_eq!(seen.events, events[..blocks_there * 10]);
         assert_eq!(ledger.unread_tail, (length - blocks[..blocks_there].concat().len()) as u64);
         assert_eq!((ledger.blocks_damaged, ledger.skipped_bytes), (0, 0));
+    }
+}
+
+#[test]
+fn what_began_like_a_head_and_is_none_is_skipped_however_it_comes() {
+    let start = [&[0; 9][..], &MAGIC[..1], b"\x80"].concat();
+    for piece in 1..=start.len() {
+        let (_, ledger) = read(&start, piece);
+        assert_eq!((ledger.skipped_bytes, ledger.unread_tail), (11, 0), "pieces of {piece}");
     }
 }
 
