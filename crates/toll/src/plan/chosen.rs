@@ -121,11 +121,25 @@ pub fn settle(plan: &mut Plan, times: &Times) {
     }
 }
 
+fn with_spare(rounds: u32) -> u32 {
+    rounds + (f64::from(rounds) * SPARE).ceil() as u32
+}
+
+fn without_spare(rounds: u32) -> u32 {
+    (0..=rounds).rev().find(|few| with_spare(*few) <= rounds).unwrap_or(rounds)
+}
+
+/// Rounds that a plan is likely to get through: of one with a time not the spare ones.
+pub fn likely_rounds(plan: &Plan) -> u32 {
+    let all = plan.order.len() as u32;
+    if plan.time_s.is_some() { without_spare(all) } else { all }
+}
+
 /// Puts what was chosen into the plan. `time_s`: what all trials are given; absent where rounds are as the user says.
 pub fn apply(plan: &mut Plan, choice: &Choice, time_s: Option<f64>) {
     let all = choice.all_rounds();
-    let spare = time_s.map_or(0, |_| (f64::from(all) * SPARE).ceil() as u32);
-    plan.rounds = (all + spare).min(crate::scenario::MOST_ROUNDS);
+    let rounds = if time_s.is_some() { with_spare(all) } else { all };
+    plan.rounds = rounds.min(crate::scenario::MOST_ROUNDS);
     plan.time_s = time_s;
     plan.window_s = choice.window_s;
     for arm in &mut plan.arms {
@@ -152,4 +166,17 @@ pub fn pilot_s(plan: &Plan, times: &Times) -> (f64, f64) {
     let all = times.time_s.map_or(USUAL_S, |time_s| time_s * SHARE).max(least);
     let baseline = (all * OF_BASELINE).clamp(least, MOST_OF_BASELINE_S.max(least));
     (baseline, all - baseline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_rounds_are_not_counted_on() {
+        for rounds in 1..=500 {
+            assert!(with_spare(rounds) > rounds);
+            assert_eq!(without_spare(with_spare(rounds)), rounds);
+        }
+    }
 }

@@ -18,7 +18,9 @@ mod wishes;
 
 pub use again::again;
 pub use available::{Facts, ServerFacts, no_program, no_variable, unavailable, unfit};
-pub use chosen::{apply, expected_round_s, expected_s, long_titles, noise_tells, pilot_s, question, settle};
+pub use chosen::{
+    apply, expected_round_s, expected_s, likely_rounds, long_titles, noise_tells, pilot_s, question, settle,
+};
 pub use hidden::{check_whole, hidden};
 pub use spread::spread;
 pub use times::{LONGEST_CHOSEN_S, Times};

@@ -1,6 +1,6 @@
 //! In which parts is a run laid out that is to say how far one hour differs from another?
 
-use super::expected_s;
+use super::{expected_s, likely_rounds};
 use crate::counted::counted;
 use crate::figures::duration_s;
 use anyhow::ensure;
@@ -32,7 +32,7 @@ pub fn check(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
 /// # Errors
 /// Too few rounds, or a time that the run itself takes.
 pub fn spread(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
-    let rounds = plan.order.len() as u32;
+    let rounds = likely_rounds(plan);
     let parts = (rounds / FEWEST_ROUNDS).min(MOST_PARTS);
     ensure!(
         parts >= FEWEST_PARTS,
@@ -42,6 +42,7 @@ pub fn spread(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
         counted(rounds.into(), "round")
     );
     check(over_s, expected_s(plan))?;
+    // Spare rounds, if there is time for any, belong to the last part.
     let begins = (1..parts).map(|part| part * rounds / parts).collect();
     plan.spread = Some(Spread { over_s, begins });
     Ok(())
