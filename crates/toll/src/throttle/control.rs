@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     fn desk() -> Arc<Desk> {
-        let wishes = Wishes { paused: false, max_toll: 0.1, ceiling: None, panic: false };
+        let wishes = Wishes { paused: false, max_toll: 0.1, ceiling: None, slowest: 1e5, panic: false };
         Arc::new(Desk { wishes: Mutex::new(wishes), status: Mutex::new("all is well".into()) })
     }
 

@@ -63,7 +63,18 @@ pub enum Meanwhile {
 pub struct Limits {
     /// Bytes a second; above 0.
     pub floor: f64,
+    /// The user asked for it, however much users feel: no pause is made longer because the promise is broken at it.
+    pub floor_is_asked: bool,
+    /// Bytes a second that keep the server from taking its reader for dead; no more than the floor.
+    pub trickle: f64,
     pub ceiling: Option<f64>,
     /// Then the server must get rid of something, lest it takes its reader for dead.
     pub longest_pause_s: f64,
+}
+
+impl Limits {
+    /// Bytes that set the server free to write, between two of the longest pauses.
+    pub fn frees_writer(&self) -> u64 {
+        (self.trickle * self.longest_pause_s) as u64
+    }
 }

@@ -238,10 +238,14 @@ impl Keeper {
     fn tell_of_trouble(&mut self, why: Why) {
         if why == Why::Unkept && !self.was_unkept {
             self.was_unkept = true;
-            self.progress.say(
+            let goes_on = match self.given.asked.min_rate {
+                Some(_) => "the dump goes on at --min-rate",
+                None => "the dump goes on at that rate, with pauses as long as the server bears",
+            };
+            self.progress.say(&format!(
                 "the promise cannot be kept even at the slowest rate: the host itself has become slow, or the \
-                 promise is smaller than what chance moves the p99 by; pausing as long as the server bears it",
-            );
+                 promise is smaller than what chance moves the p99 by; {goes_on}"
+            ));
         }
         if why == Why::Blind && !self.was_blind {
             self.was_blind = true;

@@ -29,6 +29,8 @@ mod question;
 mod simulated;
 mod sketch;
 mod steering;
+#[cfg(test)]
+mod steering_tests;
 
 pub use account::Account;
 pub use gate::{Gate, Throttled};
@@ -136,6 +138,7 @@ impl Throttle {
                 paused: false,
                 max_toll: asked.max_toll,
                 ceiling: asked.max_rate,
+                slowest: limits.floor,
                 panic: false,
             }),
             status: Mutex::new("listening to the canary before the dump".into()),
@@ -214,7 +217,8 @@ fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
             figures::megabytes(trickle)
         );
     }
-    Ok(Limits { floor, ceiling: asked.max_rate, longest_pause_s })
+    let floor_is_asked = asked.min_rate.is_some();
+    Ok(Limits { floor, floor_is_asked, trickle, ceiling: asked.max_rate, longest_pause_s })
 }
 
 /// What the canary is answered before the dump begins.

@@ -67,6 +67,8 @@ pub struct Wishes {
     pub paused: bool,
     pub max_toll: f64,
     pub ceiling: Option<f64>,
+    /// No order makes the rate smaller, bytes a second.
+    pub slowest: f64,
     pub panic: bool,
 }
 
@@ -78,7 +80,7 @@ impl Wishes {
             Order::Pause => self.paused = true,
             Order::Resume => self.paused = false,
             Order::MaxToll(max_toll) => self.max_toll = max_toll,
-            Order::Rate(ceiling) => self.ceiling = ceiling,
+            Order::Rate(ceiling) => self.ceiling = ceiling.map(|ceiling| ceiling.max(self.slowest)),
             Order::Panic => self.panic = true,
         }
         self.to_string()
@@ -93,6 +95,7 @@ impl fmt::Display for Wishes {
         let state = if self.paused { "paused" } else { "not paused" };
         write!(f, "{state}, max-p99-toll={}%, rate=", pct(self.max_toll))?;
         match self.ceiling {
+            Some(rate) if rate <= self.slowest => write!(f, "{rate:.0}, the slowest"),
             Some(rate) => write!(f, "{rate:.0}"),
             None => write!(f, "auto"),
         }
@@ -132,9 +135,14 @@ mod tests {
 
     #[test]
     fn orders_change_what_they_name_and_nothing_else() {
-        let mut wishes = Wishes { paused: false, max_toll: 0.1, ceiling: None, panic: false };
+        let mut wishes = Wishes { paused: false, max_toll: 0.1, ceiling: None, slowest: 1e5, panic: false };
         assert_eq!(wishes.obey(Order::Pause), "paused, max-p99-toll=10%, rate=auto");
         assert_eq!(wishes.obey(Order::MaxToll(0.025)), "paused, max-p99-toll=2.5%, rate=auto");
+        assert_eq!(wishes.obey(Order::Rate(Some(1e6))), "paused, max-p99-toll=2.5%, rate=1000000");
+        assert_eq!(
+            wishes.obey(Order::Rate(Some(10.0))),
+            "paused, max-p99-toll=2.5%, rate=100000, the slowest"
+        );
         assert_eq!(wishes.obey(Order::Rate(Some(1e6))), "paused, max-p99-toll=2.5%, rate=1000000");
         assert_eq!(wishes.obey(Order::Resume), "not paused, max-p99-toll=2.5%, rate=1000000");
         assert!(!wishes.panic);

@@ -17,6 +17,8 @@ const SURELY: f64 = 1.645;
 pub struct Promise {
     answers: Sketch,
     in_window: u64,
+    /// The dump's begin: what was asked before it is none of its windows'.
+    first_s: f64,
     begun_s: f64,
     windows: Windows,
     /// Sum over windows of the chance that an undisturbed one would have been kept.
@@ -44,14 +46,16 @@ impl Promise {
         Self {
             answers: Sketch::new(f64::INFINITY),
             in_window: 0,
+            first_s: now_s,
             begun_s: now_s,
             windows: Windows { length_s: WINDOW_S, ..Windows::default() },
             by_chance: 0.0,
         }
     }
 
+    /// Counts in the window in which it comes, however long ago it was asked: the slowest answers are the last to come.
     pub fn answered(&mut self, sent_s: f64, latency_us: f64) {
-        if sent_s >= self.begun_s {
+        if sent_s >= self.first_s {
             self.answers.add(sent_s, latency_us.max(1e-3).ln());
             self.in_window += 1;
         }
@@ -135,6 +139,24 @@ mod tests {
         assert_eq!((windows.judged, windows.kept, windows.broken_surely), (4, 2, 2));
         assert_eq!(windows.kept_pct, Some(50.0));
         assert_eq!(windows.kept_undisturbed_pct, Some(100.0));
+    }
+
+    #[test]
+    fn what_a_server_that_stood_still_answers_late_counts_in_the_window_in_which_it_comes() {
+        let mut baseline = Baseline::default();
+        let before: Vec<Answer> = evenly(10_000, 6.0).map(|ln_us| Answer { sent_s: 0.0, ln_us }).collect();
+        baseline.learn(&before);
+        let mut promise = Promise::begin(0.0);
+        // Asked before the dump: of no window.
+        evenly(500, 15.0).for_each(|ln| promise.answered(-1.0, ln.exp()));
+        evenly(500, 6.0).for_each(|ln| promise.answered(2.0, ln.exp()));
+        promise.look(10.0, &baseline, 0.10);
+        // Asked in the first window, answered in the second.
+        evenly(500, 15.0).for_each(|ln| promise.answered(7.0, ln.exp()));
+        evenly(500, 6.0).for_each(|ln| promise.answered(16.0, ln.exp()));
+        promise.look(20.0, &baseline, 0.10);
+        let windows = promise.windows();
+        assert_eq!((windows.judged, windows.kept, windows.broken_surely), (2, 1, 1));
     }
 
     #[test]

@@ -184,7 +184,8 @@ fn simulate(world: World, tuning: Tuning) -> Found {
         before.extend(ask(now_s, 0.0, sky.factor(now_s)));
         now_s += STEP_S;
     }
-    let limits = Limits { floor: 100e3, ceiling: None, longest_pause_s: 20.0 };
+    let limits =
+        Limits { floor: 105e3, floor_is_asked: false, trickle: 105e3, ceiling: None, longest_pause_s: 20.0 };
     let mut steering = Steering::begin(tuning, limits, max_toll, &before, now_s);
     let (mut moved, mut oracle, mut rate) = (0.0, 0.0, 0.0);
     let (mut windows, mut kept, mut still_s) = (0u32, 0u32, 0.0);

@@ -134,6 +134,10 @@ pub struct Steering {
     looked_s: f64,
     look_in_s: f64,
     broken_at_floor: u32,
+    /// The pause that goes on is as long as the server bears.
+    long: bool,
+    /// What had passed when the last pause ended that may have been as long.
+    moved_at_pause: u64,
     answered_s: f64,
     ticked_s: f64,
     moved_at_tick: u64,
@@ -164,6 +168,8 @@ impl Steering {
             looked_s: now_s,
             look_in_s: tuning.look_every_s,
             broken_at_floor: 0,
+            long: false,
+            moved_at_pause: 0,
             answered_s: now_s,
             ticked_s: now_s,
             moved_at_tick: 0,
@@ -189,9 +195,10 @@ impl Steering {
     /// `None`: no limit but the promise.
     pub fn set_ceiling(&mut self, ceiling: Option<f64>) {
         self.limits.ceiling = ceiling;
+        self.set_pace(self.pace);
     }
 
-    /// From now on the dump is as fast as it goes.
+    /// From now on the dump is as fast as it goes, and as its ceiling allows.
     pub fn free(&mut self) {
         self.freed = true;
     }
@@ -228,33 +235,36 @@ impl Steering {
         let why = self.why(now_s, moved, waiting_us, held);
         self.last_why = why;
         let allow = match why {
-            Why::Freed => Allow::Open,
-            Why::Blind | Why::Trickling => Allow::Rate(self.limits.floor),
-            Why::Looking | Why::ByHand | Why::Unkept => Allow::Still,
+            Why::Freed => self.limits.ceiling.map_or(Allow::Open, Allow::Rate),
+            Why::Trickling => Allow::Rate(self.limits.trickle),
+            Why::Blind => Allow::Rate(self.limits.floor),
+            Why::Looking | Why::ByHand => Allow::Still,
+            Why::Unkept if self.phase == Phase::Looking => Allow::Still,
             _ => Allow::Rate(self.pace.exp()),
         };
         Decision { allow, why }
     }
 
     fn why(&mut self, now_s: f64, moved: u64, waiting_us: f64, held: bool) -> Why {
-        if self.freed {
-            return Why::Freed;
-        }
         match (self.phase, held) {
             (Phase::Held, true) => self.learn_while_held(),
             (_, true) => self.enter(Phase::Held, now_s, moved),
+            (Phase::Looking, false) if self.freed => self.enter(Phase::Moving, now_s, moved),
             (Phase::Held, false) => {
                 self.learn(now_s);
                 self.enter(Phase::Moving, now_s, moved);
             }
             _ => {}
         }
+        if self.freed && !held {
+            return Why::Freed;
+        }
         let still_s = now_s - self.since_s;
         match self.phase {
             Phase::Held if still_s >= self.limits.longest_pause_s => Why::Trickling,
             Phase::Held => Why::ByHand,
             Phase::Looking if !self.has_seen_enough(still_s) => {
-                if self.is_unkept() {
+                if self.long {
                     Why::Unkept
                 } else {
                     Why::Looking
@@ -274,6 +284,9 @@ impl Steering {
     }
 
     fn enter(&mut self, phase: Phase, now_s: f64, moved: u64) {
+        if self.phase == Phase::Held || std::mem::take(&mut self.long) {
+            self.moved_at_pause = moved;
+        }
         self.phase = phase;
         self.since_s = now_s;
         self.ticked_s = now_s;
@@ -281,7 +294,7 @@ impl Steering {
     }
 
     fn has_seen_enough(&self, still_s: f64) -> bool {
-        if self.is_unkept() {
+        if self.long {
             return still_s >= self.limits.longest_pause_s;
         }
         let longest_s = LOOK_LONGEST_S.min(self.limits.longest_pause_s);
@@ -383,12 +396,25 @@ impl Steering {
 
     fn brake(&mut self, now_s: f64, moved: u64) -> Why {
         self.end_start();
-        if self.is_at_floor() || self.unbraked.is_some() && now_s - self.looked_s >= LOOK_APART_S {
+        let may_look = now_s - self.looked_s >= LOOK_APART_S;
+        if self.is_at_floor() || self.unbraked.is_some() && may_look {
             // Slower does not help, or has not helped: is it the dump at all?
             self.broken_at_floor += u32::from(self.is_at_floor());
             self.braked_s = now_s;
-            self.enter(Phase::Looking, now_s, moved);
-            return if self.is_unkept() { Why::Unkept } else { Why::Looking };
+            if self.is_unkept() {
+                // Between two long pauses the server gets rid of enough not to take its reader for dead.
+                let freed = moved.saturating_sub(self.moved_at_pause) >= self.limits.frees_writer();
+                if freed && !self.limits.floor_is_asked {
+                    self.enter(Phase::Looking, now_s, moved);
+                    self.long = true;
+                }
+                return Why::Unkept;
+            }
+            if may_look {
+                self.enter(Phase::Looking, now_s, moved);
+                return Why::Looking;
+            }
+            return Why::Braking;
         }
         self.unbraked.get_or_insert(self.pace);
         self.braked_s = now_s;
