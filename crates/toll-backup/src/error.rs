@@ -15,7 +15,11 @@ pub enum Error {
     Interrupted,
     #[error("the dump is not whole: {0}")]
     Incomplete(String),
-    #[error("piece {name} in the store is damaged ({reason}): verify older backups, and back up anew")]
+    // As long as it lies there, every backup relies on it.
+    #[error(
+        "piece {name} in the store is damaged ({reason}): remove {object} there and back up anew, which mends all \
+         backups that hold the piece while its rows are in the database", object = crate::upload::object_named(name)
+    )]
     Damaged { name: String, reason: String },
     #[error("the backup {id} is damaged: {reason}")]
     Mismatch { id: String, reason: String },

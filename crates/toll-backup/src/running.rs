@@ -152,8 +152,17 @@ impl Running {
     /// To be asked right before the manifest is put, or anything is removed: an error where the marker was not
     /// renewed for so long that others may have taken this run for dead.
     pub fn still_believed(&self) -> Result<()> {
+        self.believed_for(BELIEVED_FOR / 2)
+    }
+
+    /// To be asked right after the manifest was put: an error where others may have taken this run for dead before.
+    pub fn was_believed(&self) -> Result<()> {
+        self.believed_for(BELIEVED_FOR)
+    }
+
+    fn believed_for(&self, most: Duration) -> Result<()> {
         let since = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).age();
-        if since < BELIEVED_FOR / 2 {
+        if since < most {
             return Ok(());
         }
         Err(Error::Busy(format!(

@@ -224,8 +224,11 @@ impl Shared {
 
 /// `pieces/ab/abcdef...`: folders of a few thousand files each, where the store is a folder.
 pub(crate) fn object(name: &Name) -> String {
-    let name = name.to_string();
-    format!("{FOLDER}/{}/{name}", &name[..2])
+    object_named(&name.to_string())
+}
+
+pub(crate) fn object_named(name: &str) -> String {
+    format!("{FOLDER}/{}/{name}", name.get(..2).unwrap_or_default())
 }
 
 /// Every piece in the store, with the bytes that it takes there.

@@ -7,6 +7,8 @@ use anyhow::{Context, bail};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
 
 /// True from the first signal on.
 pub static RAISED: AtomicBool = AtomicBool::new(false);
@@ -34,6 +36,31 @@ pub fn listen() -> anyhow::Result<()> {
         }
     });
     Ok(())
+}
+
+/// Does `work`, and calls `end` at the first signal meanwhile: for work that waits for somebody else, whom `end` ends.
+pub fn ended_by<T>(end: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+    const LOOK: Duration = Duration::from_millis(50);
+    struct Over<'a>(&'a AtomicBool, &'a Thread);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+            self.1.unpark();
+        }
+    }
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if RAISED.load(Ordering::Relaxed) {
+                    return end();
+                }
+                std::thread::park_timeout(LOOK);
+            }
+        });
+        let _over = Over(&over, watch.thread());
+        work()
+    })
 }
 
 /// Whoever was started with HUP ignored (nohup) is meant to outlive its terminal:

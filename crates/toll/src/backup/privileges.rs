@@ -1,34 +1,58 @@
 //! What does the account that dumps not see?
 //!
 //! A server shows nobody what he may not read: tables, triggers and routines of others are not refused to a dump, they
-//! are not there. So what is granted is asked beforehand, and what lacks is a warning. Knows no roles of MySQL,
-//! which names them and not what they grant: then nothing is said.
+//! are not there. So what is granted is asked beforehand, and what lacks is a warning.
 
 use super::source::{column, named};
 use crate::server::Flavour;
 use toll_load::Connection;
 
-/// In sentences; none where everything is seen, or where the server does not say.
-pub fn missing(connection: &mut Connection, flavour: Flavour, schemas: &[String]) -> Vec<String> {
+/// In sentences; none where everything is seen, or where the server does not say. `all`: the schemas are all that the
+/// account sees, since none was asked for by name.
+pub fn missing(connection: &mut Connection, flavour: Flavour, schemas: &[String], all: bool) -> Vec<String> {
     let (Ok(grants), Ok(account)) =
-        (column(connection, "SHOW GRANTS"), column(connection, "SELECT CURRENT_USER()"))
+        (grants(connection, flavour), column(connection, "SELECT CURRENT_USER()"))
     else {
         return Vec::new();
     };
-    told(&grants, flavour, schemas, &account.concat())
+    told(&grants, flavour, schemas, &account.concat(), all)
 }
 
-fn told(grants: &[String], flavour: Flavour, schemas: &[String], account: &str) -> Vec<String> {
-    let read: Vec<Grant> = grants.iter().filter_map(|line| Grant::parse(line)).collect();
-    if flavour != Flavour::Mariadb && read.len() < grants.len() {
-        return Vec::new();
+/// What roles that are on grant is among them: MariaDB says so by itself, MySQL where it is told the roles.
+fn grants(connection: &mut Connection, flavour: Flavour) -> anyhow::Result<Vec<String>> {
+    if flavour != Flavour::Mariadb {
+        // Before 8.0 there are none.
+        let roles = column(connection, "SELECT CURRENT_ROLE()").unwrap_or_default().concat();
+        if !roles.is_empty() && roles != "NONE" {
+            return column(connection, &format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}"));
+        }
     }
+    column(connection, "SHOW GRANTS")
+}
+
+fn told(grants: &[String], flavour: Flavour, schemas: &[String], account: &str, all: bool) -> Vec<String> {
+    let read: Vec<Grant> = grants.iter().filter_map(|line| Grant::parse(line, "GRANT ", " TO ")).collect();
+    // Of MySQL (partial_revokes): what is granted everywhere is not in these schemas.
+    let revoked: Vec<Grant> =
+        grants.iter().filter_map(|line| Grant::parse(line, "REVOKE ", " FROM ")).collect();
     let without = |privilege: &str| -> Vec<String> {
-        let is_granted =
-            |schema: &str| read.iter().any(|grant| grant.allows(privilege) && grant.covers(schema));
+        let is_granted = |schema: &str| {
+            let is_revoked = revoked.iter().any(|grant| grant.allows(privilege) && grant.covers(schema));
+            let counts = |grant: &&Grant| grant.on != "*.*" || !is_revoked;
+            read.iter().filter(counts).any(|grant| grant.allows(privilege) && grant.covers(schema))
+        };
         schemas.iter().filter(|schema| !is_granted(schema)).cloned().collect()
     };
     let mut told = Vec::new();
+    let sees_schemas = |grant: &Grant| {
+        grant.on == "*.*" && ["SHOW DATABASES", "SELECT"].iter().any(|privilege| grant.allows(privilege))
+    };
+    if all && !read.iter().any(sees_schemas) {
+        told.push(format!(
+            "{account} sees no schemas but those that it has rights on: others, if there are any, are not in the \
+             backup; GRANT SHOW DATABASES ON *.*, or say with --schema what is to be backed up"
+        ));
+    }
     let tables = without("SELECT");
     if !tables.is_empty() {
         told.push(format!(
@@ -67,11 +91,11 @@ struct Grant {
 }
 
 impl Grant {
-    /// None for a role that is granted, and for a proxy.
-    fn parse(line: &str) -> Option<Self> {
-        let (privileges, rest) = line.strip_prefix("GRANT ")?.split_once(" ON ")?;
+    /// None for a role that is granted. `word` begins the line, `before` stands before the account.
+    fn parse(line: &str, word: &str, before: &str) -> Option<Self> {
+        let (privileges, rest) = line.strip_prefix(word)?.split_once(" ON ")?;
         // An account's name may hold anything, but stands last.
-        let end = object_end(rest)?;
+        let end = object_end(rest, before)?;
         let privileges = privileges.split(',').map(|word| word.trim().to_ascii_uppercase()).collect();
         Some(Self { privileges, on: rest[..end].to_owned() })
     }
@@ -97,12 +121,12 @@ impl Grant {
     }
 }
 
-/// Where what a grant is on ends: before ` TO `, outside of quoted names.
-fn object_end(text: &str) -> Option<usize> {
+/// Where what a grant is on ends: before ` TO ` or ` FROM `, outside of quoted names.
+fn object_end(text: &str, before: &str) -> Option<usize> {
     let mut quoted = false;
     text.char_indices().find_map(|(at, char)| {
         quoted ^= char == '`';
-        (!quoted && text[at..].starts_with(" TO ")).then_some(at)
+        (!quoted && text[at..].starts_with(before)).then_some(at)
     })
 }
 
@@ -126,8 +150,11 @@ mod tests {
     fn words(grants: &[&str], flavour: Flavour) -> Vec<&'static str> {
         let grants: Vec<String> = grants.iter().map(|line| (*line).to_owned()).collect();
         let schemas = ["shop".to_owned(), "a_b".to_owned()];
-        let all = told(&grants, flavour, &schemas, "b@%").join("; ");
-        ["may not read", "triggers", "procedures"].into_iter().filter(|word| all.contains(word)).collect()
+        let all = told(&grants, flavour, &schemas, "b@%", true).join("; ");
+        ["no schemas but", "may not read", "triggers", "procedures"]
+            .into_iter()
+            .filter(|word| all.contains(word))
+            .collect()
     }
 
     #[test]
@@ -144,22 +171,32 @@ mod tests {
                     "GRANT SELECT, TRIGGER ON `a\\_b`.* TO `b`@`%`",
                     "GRANT SELECT ON `mysql`.`proc` TO `b`@`%`",
                 ],
-                &[],
+                &["no schemas but"],
             ),
-            (&["GRANT SELECT, TRIGGER ON `%`.* TO `b`@`%`"], &["procedures"]),
-            (&["GRANT SELECT ON `shop`.`t TO x` TO `b`@`%`"], &["may not read", "triggers", "procedures"]),
+            (&["GRANT SHOW DATABASES ON *.* TO `b`@`%`"], &["may not read", "triggers", "procedures"]),
+            (&["GRANT SELECT, TRIGGER ON `%`.* TO `b`@`%`"], &["no schemas but", "procedures"]),
+            (
+                &["GRANT SELECT ON `shop`.`t TO x` TO `b`@`%`"],
+                &["no schemas but", "may not read", "triggers", "procedures"],
+            ),
         ] {
             assert_eq!(words(grants, Flavour::Mariadb), expected, "{grants:?}");
         }
     }
 
     #[test]
-    fn what_a_role_of_mysql_grants_is_not_known_and_nothing_is_said() {
+    fn a_granted_role_silences_nothing_and_what_is_revoked_is_not_there() {
+        let lacks = ["no schemas but", "may not read", "triggers", "procedures"];
         let grants = ["GRANT USAGE ON *.* TO `b`@`%`", "GRANT `r`@`%` TO `b`@`%`"];
-        assert_eq!(words(&grants, Flavour::Mysql), [""; 0]);
-        assert_eq!(words(&grants[..1], Flavour::Mysql), ["may not read", "triggers", "procedures"]);
-        let enough = ["GRANT SHOW_ROUTINE ON *.* TO `b`@`%`", "GRANT SELECT, TRIGGER ON `%`.* TO `b`@`%`"];
+        assert_eq!(words(&grants, Flavour::Mysql), lacks);
+        assert_eq!(words(&grants[..1], Flavour::Mysql), lacks);
+        let enough = [
+            "GRANT SHOW DATABASES, SHOW_ROUTINE ON *.* TO `b`@`%`",
+            "GRANT SELECT, TRIGGER ON `%`.* TO `b`@`%`",
+        ];
         assert_eq!(words(&enough, Flavour::Mysql), [""; 0]);
+        let partly = ["GRANT SELECT, TRIGGER ON *.* TO `b`@`%`", "REVOKE SELECT ON `shop`.* FROM `b`@`%`"];
+        assert_eq!(words(&partly, Flavour::Mysql), ["may not read"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use super::cost::{Used, Watch};
 use crate::child;
 use crate::journal::{Journal, Undo, UndoId};
+use crate::signals;
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
@@ -185,9 +186,12 @@ impl Repository {
         let mut command = self.git(&REPACK);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut child, id) = journal.spawn(&mut command, "git repack", None, GRACE)?;
-        let (status, used) = Watch::of(child.id()).wait(&mut child)?;
+        let watch = Watch::of(child.id());
+        let (status, used) = signals::ended_by(|| drop(journal.undo(id)), || watch.wait(&mut child))?;
         journal.done(id)?;
         if !status.success() {
+            signals::check()
+                .context("git repack was broken off; the backup is committed, and the next one repacks")?;
             bail!(
                 "git repack failed ({status}); the backup is committed: run git repack -a -d by hand to see why"
             );

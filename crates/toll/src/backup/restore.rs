@@ -234,14 +234,20 @@ pub(super) fn feed(
         let _ = stderr.read_to_end(&mut said);
         String::from_utf8_lossy(&said).into_owned()
     });
-    let fed = copy(origin, &mut stdin, seen, tap);
-    drop(stdin);
-    if signals::check().is_err() {
-        journal.undo(id)?;
-    }
-    let status = child.wait().context("cannot wait for the client that restores")?;
+    // A client that waits for a lock reads nothing, and whoever writes to it waits with it.
+    let end = || drop(journal.undo(id));
+    let (fed, ended) = signals::ended_by(end, || {
+        let fed = copy(origin, &mut stdin, seen, tap);
+        drop(stdin);
+        (fed, child.wait())
+    });
+    let status = ended.context("cannot wait for the client that restores")?;
     journal.done(id)?;
     let said = complaints.join().unwrap_or_default();
+    if status.success() && fed.is_ok() {
+        // A signal that came after the last byte has broken nothing off.
+        return Ok(());
+    }
     signals::check()?;
     // A client that has ended early reads no more: why is in its own words.
     if !status.success() {

@@ -58,7 +58,8 @@ impl Source {
         );
         let estimated = connection.query(&sizes).context("cannot ask how large the tables are")?;
         let mut warnings = warnings(&mut connection, &among)?;
-        warnings.extend(privileges::missing(&mut connection, server.flavour(), &schemas));
+        let all = asked.is_empty();
+        warnings.extend(privileges::missing(&mut connection, server.flavour(), &schemas, all));
         let definers = definers(&mut connection, &among)?;
         let (versioned, beyond_mariadb) = match server.flavour() {
             Flavour::Mariadb => (versioned(&mut connection, &among)?, Vec::new()),

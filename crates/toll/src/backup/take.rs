@@ -353,9 +353,14 @@ impl ToStore {
         prune::put_index(&store, &sealing, &manifest.id, manifest.pieces().map(|piece| piece.name()))?;
         // After a signal there is to be no backup that the user thinks broken off.
         signals::check()?;
-        running.still_believed()?;
         sealing.check_key(&store)?;
+        running.still_believed()?;
         let listed = manifest.put(&store, &sealing)?;
+        // The store may have been asked for it again and again: meanwhile a prune may have taken this backup for dead.
+        if let Err(doubt) = running.was_believed() {
+            store.delete(&listed.object)?;
+            return Err(doubt.into());
+        }
         let stage = Stage {
             time_s: since(begun),
             cpu_s: (cost::own_cpu_s()? - cpu_before_s - cpu_of_others_s).max(0.0),

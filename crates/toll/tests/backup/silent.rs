@@ -149,6 +149,58 @@ fn what_an_account_may_not_see_is_missing_from_its_backup_and_that_is_told() {
     let dsn = source.dsn().replace("root@", "c@");
     let taken = json(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--json"]));
     assert_eq!(taken["warnings"], serde_json::json!([]), "{taken}");
+    // A server hides whole schemas, too.
+    source.run("CREATE USER d@localhost");
+    source.run("GRANT ALL ON shop.* TO d@localhost");
+    source.run("GRANT SELECT ON mysql.proc TO d@localhost");
+    let dsn = source.dsn().replace("root@", "d@");
+    let taken = json(lab.toll(&["backup", "--server", &dsn, "--to", &store, "--json"]));
+    assert_eq!(taken["warnings"].as_array().unwrap().len(), 1, "{taken}");
+    assert!(taken["warnings"].to_string().contains("sees no schemas but those"), "{taken}");
+    let named = ["backup", "--server", &dsn, "--to", &store, "--schema", "shop", "--json"];
+    assert_eq!(json(lab.toll(&named))["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn what_is_said_of_a_damaged_piece_mends_the_backups_that_hold_it() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(2_000, |sql| source.run(sql));
+    let (store, dsn) = (lab.path("store"), source.dsn());
+    let (backup, verify) =
+        (["backup", "--server", &dsn, "--to", &store], ["backup", "verify", "--from", &store]);
+    succeeded(lab.toll(&backup));
+    let pieces = files(&Path::new(&store).join("pieces"));
+    std::fs::write(&pieces[pieces.len() / 2], b"rotten").unwrap();
+    let told = said(&lab.toll(&verify));
+    let object = told.split("remove ").nth(1).and_then(|rest| rest.split(' ').next()).expect("what to do");
+    std::fs::remove_file(Path::new(&store).join(object)).unwrap();
+    succeeded(lab.toll(&backup));
+    // Both, the older one by name.
+    succeeded(lab.toll(&verify));
+    let listed = json(lab.toll(&["backup", "list", "--from", &store, "--json"]));
+    assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
+    let oldest = listed[0]["id"].as_str().unwrap();
+    succeeded(lab.toll(&["backup", "verify", "--from", &store, oldest]));
+}
+
+#[test]
+fn a_restore_that_waits_for_a_lock_is_ended_by_a_signal() {
+    let lab = Lab::new();
+    let source = lab.server();
+    fill(30_000, |sql| source.run(sql));
+    let (store, words) = (lab.path("store"), lab.path("words"));
+    succeeded(lab.toll(&["backup", "--server", &source.dsn(), "--to", &store]));
+    let mut other = toll_load::Connection::connect(&target(&source)).unwrap();
+    for sql in ["START TRANSACTION", "SELECT COUNT(*) FROM shop.empty", "SELECT COUNT(*) FROM shop.orders"] {
+        other.query(sql).unwrap();
+    }
+    let restore = ["backup", "restore", "--from", &store, "--server", &source.dsn(), "--overwrite"];
+    let mut child = lab.spawn_saying(&restore, &words);
+    until("it waits for the lock", || has(&source, "state LIKE '%metadata lock%'"));
+    lab.signal(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{}", std::fs::read_to_string(&words).unwrap());
+    lab.assert_nothing_left();
 }
 
 #[test]
