@@ -558,7 +558,7 @@ of: Array<[string, string]>,
  */
 rungs: Array<number>, 
 /**
- * Of each round that has windows of the ladder: the highest rung up to which it and all below it stay within the
+ * Of each round that tells it, all rungs below its limit having been measured: the highest rung up to which it and all below it stay within the
  * bound; 0: not even the lowest.
  */
 values: Array<number>, 
@@ -571,7 +571,7 @@ in_all: number, median: number,
  */
 ci95?: [number, number] | null, 
 /**
- * Rounds that ended their ladder at its top, or at a rung that was not reached: their limit lies higher.
+ * Rounds that ended their ladder at its top, or at a rung that the sender did not reach: their limit lies higher.
  */
 open: number, };
 

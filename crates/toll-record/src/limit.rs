@@ -37,7 +37,7 @@ pub struct LimitResult {
     pub of: Vec<(String, String)>,
     /// In rising order.
     pub rungs: Vec<f64>,
-    /// Of each round that has windows of the ladder: the highest rung up to which it and all below it stay within the
+    /// Of each round that tells it, all rungs below its limit having been measured: the highest rung up to which it and all below it stay within the
     /// bound; 0: not even the lowest.
     pub values: Vec<f64>,
     /// The highest that holds in every round; 0: none does.
@@ -46,7 +46,7 @@ pub struct LimitResult {
     /// Of the median, by order statistics; absent with too few rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ci95: Option<[f64; 2]>,
-    /// Rounds that ended their ladder at its top, or at a rung that was not reached: their limit lies higher.
+    /// Rounds that ended their ladder at its top, or at a rung that the sender did not reach: their limit lies higher.
     pub open: u32,
 }
 

@@ -117,6 +117,15 @@ impl Plan {
         self.spread.as_ref().map_or(0, |spread| spread.begins.partition_point(|begin| *begin <= round))
     }
 
+    /// Parts that are apart in time.
+    pub fn parts(&self) -> usize {
+        self.spread.as_ref().map_or(1, |spread| spread.begins.len() + 1)
+    }
+
+    pub fn is_of_last_part(&self, round: u32) -> bool {
+        self.part_of(round) + 1 == self.parts()
+    }
+
     /// Whether windows of this round are the longer ones.
     pub fn is_long(&self, round: u32) -> bool {
         self.long.as_ref().is_some_and(|long| long.rounds.contains(&round))

@@ -4,17 +4,17 @@
 
 use serde_json::{Value, json};
 
-/// Brings a plan to the current format; one that is current, or newer, stays as it is.
+/// Brings a plan to the current format; one that is current, or newer, stays as it is, and so does what has not the shape
+/// of a plan: whoever reads it says what is wrong.
 pub fn plan(mut plan: Value) -> Value {
-    if plan["format"] == json!(1) {
-        let window_s = plan["window_s"].as_f64().unwrap_or(0.0);
-        for arm in plan["arms"].as_array_mut().into_iter().flatten() {
+    let (format, window_s, settle_s) =
+        (plan["format"].clone(), plan["window_s"].as_f64().unwrap_or(0.0), plan["settle_s"].clone());
+    let arms = plan.get_mut("arms").and_then(Value::as_array_mut);
+    for arm in arms.into_iter().flatten().filter(|arm| arm.is_object()) {
+        if format == json!(1) {
             from_1(arm, window_s);
         }
-    }
-    // Arms settled all alike once.
-    let settle_s = plan["settle_s"].clone();
-    for arm in plan["arms"].as_array_mut().into_iter().flatten() {
+        // Arms settled all alike once.
         if arm["settle_s"].is_null() {
             arm["settle_s"] = settle_s.clone();
         }
@@ -53,6 +53,22 @@ mod tests {
         assert_eq!(of(1), (&json!("done"), &json!("none")));
         assert_eq!(of(2), (&json!("done"), &json!("driver")));
         assert_eq!(plan["arms"][3]["treatment"]["again"], true);
+    }
+
+    #[test]
+    fn what_is_no_plan_stays_what_it_is() {
+        let format_1 = json!({"format": 1, "arms": ["none", null, 7]});
+        for odd in [
+            json!([]),
+            json!("x"),
+            json!(1),
+            json!(null),
+            json!({"arms": ["none"]}),
+            json!({"arms": {}}),
+            format_1,
+        ] {
+            assert_eq!(plan(odd.clone()), odd);
+        }
     }
 
     #[test]

@@ -187,13 +187,17 @@ pub fn harm(outcome: &Outcome) -> f64 {
 }
 
 fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    // Of those at several loads, or over several ways, those that are held against the run's own baseline.
+    let own = |arm: &ArmResult| arm.against.as_ref().is_none_or(|against| *against == run.baseline);
+    let several = against_different(asked);
+    let asked: Vec<_> = asked.iter().copied().filter(|(arm, _)| !several || own(arm)).collect();
     let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
     let title = |arm| title(run, judged_by(run, arm));
     if let Some((arm, outcome)) =
         asked.iter().find(|(arm, _)| FULL <= caught(arm) && caught(arm) <= MOST_CAUGHT)
     {
-        let heading = match cheapest(asked) {
-            Some((least, _)) if least.name == arm.name => "Full picture and least cost",
+        let heading = match cheapest(&asked) {
+            Some((least, _)) if !several && least.name == arm.name => "Full picture and least cost",
             _ => "Full picture",
         };
         return Some(format!(
@@ -217,10 +221,15 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
     ))
 }
 
+/// Arms that are held against different ones (at other loads, over other ways) are no choice of each other.
+fn against_different(asked: &[(&ArmResult, &Outcome)]) -> bool {
+    asked.windows(2).any(|pair| pair[0].0.against != pair[1].0.against)
+}
+
 /// The first, that is cheapest, arm that catches anything; where nothing is to be caught, simply the
-/// first. None: arms that are held against different ones are no choice of each other.
+/// first. None: they are held against different ones.
 fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
-    if asked.windows(2).any(|pair| pair[0].0.against != pair[1].0.against) {
+    if against_different(asked) {
         return None;
     }
     let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
@@ -242,7 +251,8 @@ fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Strin
     Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run, judged_by(run, arm)), told(outcome)))
 }
 
-/// Arms that cost more than another and catch less, both beyond their intervals.
+/// Arms that cost more than another and catch less, both beyond their intervals, held against the same baseline and judged
+/// by the same outcome.
 fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     let worse: Vec<String> = asked
         .iter()
@@ -250,7 +260,9 @@ fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
         .filter_map(|(arm, outcome)| {
             let ratio = arm.captured_ratio?;
             let better = asked.iter().find(|(other, o)| {
-                other.captured_ratio.is_some_and(|r| r > ratio + 0.01) && apart(o, outcome)
+                other.captured_ratio.is_some_and(|r| r > ratio + 0.01)
+                    && (&other.against, &other.judged_by) == (&arm.against, &arm.judged_by)
+                    && apart(o, outcome)
             })?;
             Some(format!("{} ({} does more for less)", arm.name, better.0.name))
         })

@@ -229,7 +229,7 @@ fn line(plan: &Plan, kind: DoseKind, given: &[Given]) -> Option<DoseLine> {
     let slopes = slopes(&of_kind);
     let test = toll_stats::sign_flip(&slopes, plan.alpha, plan.seed);
     let interval: Option<Interval> = test.interval.ok();
-    let is_told = |dose: &&&Dose| dose.ci95_pct.is_some_and(|[low, high]| low > 0.0 || high < 0.0);
+    let is_told = |dose: &&&Dose| dose.ci95_pct.is_some_and(|[low, _]| low > 0.0);
     Some(DoseLine {
         kind,
         outcome,

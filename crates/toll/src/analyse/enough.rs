@@ -7,13 +7,17 @@
 use super::judged;
 use toll_record::{Role, RunResult, Verdict};
 
-/// True once every treatment's toll is told apart from zero, or known to lie inside the margin.
+/// True once every treatment's toll is told apart from zero, or known to lie inside the margin. Never where no treatment
+/// has a toll to be told: there is nothing to wait for, and nothing that says when to stop.
 pub fn enough(result: &RunResult) -> bool {
-    // What is compared with nothing has no verdict to wait for.
-    let decided = |verdict| {
-        matches!(verdict, Verdict::Costly | Verdict::Cheaper | Verdict::NoEffect | Verdict::NotCompared)
-    };
-    let mut treatments =
+    let decided = |verdict| matches!(verdict, Verdict::Costly | Verdict::Cheaper | Verdict::NoEffect);
+    let treatments =
         result.arms.iter().filter(|arm| arm.role == Role::Treatment && arm.unavailable.is_none());
-    treatments.all(|arm| judged(result, arm).is_some_and(|outcome| decided(outcome.verdict)))
+    let verdicts: Vec<Option<Verdict>> =
+        treatments.map(|arm| judged(result, arm).map(|outcome| outcome.verdict)).collect();
+    // What is compared with nothing has no verdict to wait for.
+    let open = |verdict: &Option<Verdict>| {
+        verdict.is_none_or(|verdict| verdict != Verdict::NotCompared && !decided(verdict))
+    };
+    verdicts.iter().flatten().any(|verdict| decided(*verdict)) && !verdicts.iter().any(open)
 }

@@ -61,9 +61,13 @@ fn of_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResu
     ladders.into_iter().filter_map(|ladder| result(plan, limit, ladder, windows)).collect()
 }
 
-/// `None`: no round has a window of it.
+/// `None`: no round tells of it.
 fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]) -> Option<LimitResult> {
     ladder.rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // A rung that never could be measured is where the ladder ends.
+    let is_measured =
+        |&(_, arm): &(f64, usize)| windows[arm].values(&limit.outcome).iter().any(Option::is_some);
+    ladder.rungs.truncate(ladder.rungs.iter().take_while(|rung| is_measured(rung)).count());
     let values =
         |name: &str| -> ByRung { ladder.rungs.iter().map(|rung| windows[rung.1].values(name)).collect() };
     let numbers: Vec<f64> = ladder.rungs.iter().map(|rung| rung.0).collect();
@@ -90,7 +94,7 @@ fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]
 
 #[derive(Debug, PartialEq)]
 struct Climbed {
-    /// Of each round that has a window of the ladder.
+    /// Of each round that tells one.
     limits: Vec<f64>,
     /// Rounds whose limit may lie higher.
     open: u32,
@@ -99,10 +103,7 @@ struct Climbed {
 fn climbed(rungs: &[f64], values: &ByRung, reached: Option<&ByRung>, at_most: f64) -> Climbed {
     let mut climbed = Climbed { limits: Vec::new(), open: 0 };
     let at = |of: &ByRung, rung: usize, round: usize| of.get(rung)?.get(round).copied().flatten();
-    for round in 0..values.iter().map(Vec::len).max().unwrap_or(0) {
-        if (0..rungs.len()).all(|rung| at(values, rung, round).is_none()) {
-            continue;
-        }
+    'rounds: for round in 0..values.iter().map(Vec::len).max().unwrap_or(0) {
         let (mut limit, mut is_open) = (0.0, true);
         for (rung, &number) in rungs.iter().enumerate() {
             let is_reached = reached.is_none_or(|reached| {
@@ -114,8 +115,10 @@ fn climbed(rungs: &[f64], values: &ByRung, reached: Option<&ByRung>, at_most: f6
                     break;
                 }
                 Some(_) if is_reached => limit = number,
-                // Not climbed, or not measured: whether it would have held is not known.
-                _ => break,
+                // The sender got no further: whether more would have held is not known, but all below did.
+                Some(_) if limit > 0.0 => break,
+                // Not measured, or not even the lowest was sent: the round says nothing of its limit.
+                _ => continue 'rounds,
             }
         }
         climbed.limits.push(limit);
@@ -160,14 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn rounds_without_a_window_are_none_and_a_gap_ends_the_climb() {
+    fn a_round_with_a_rung_that_was_not_measured_below_its_limit_tells_none() {
         let values: ByRung = vec![
             vec![Some(0.0), None, Some(0.0)],
             vec![None, None, Some(0.0)],
             vec![Some(0.0), None, Some(1.0)],
         ];
         let found = climbed(&RUNGS, &values, None, 0.0);
-        assert_eq!(found, Climbed { limits: vec![100.0, 200.0], open: 1 });
+        assert_eq!(found, Climbed { limits: vec![200.0], open: 0 });
+        // What is lost below the gap is known.
+        let values: ByRung = vec![vec![Some(1.0)], vec![None], vec![Some(0.0)]];
+        assert_eq!(climbed(&RUNGS, &values, None, 0.0), Climbed { limits: vec![0.0], open: 0 });
+        // A sender that did not reach the lowest rung proves nothing against it.
+        let found = climbed(&RUNGS, &some([0.0; 3]), Some(&some([90.0, 90.0, 90.0])), 0.0);
+        assert_eq!(found, Climbed { limits: vec![], open: 0 });
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod scan;
 mod stalls;
 mod tails;
 mod ways;
+mod whole;
 mod windows;
 mod withheld;
 
@@ -51,6 +52,7 @@ use compare::{Compared, judged_by as judging};
 use doubt::Doubt;
 use std::collections::BTreeMap;
 use toll_record::{ArmResult, FORMAT, LongWindows, ReadError, Role, RunDir, RunResult, Warning};
+use whole::Whole;
 use windows::Trials;
 
 /// Analyses a run directory, whole or cut short.
@@ -87,11 +89,8 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         .collect();
     let mde = checks::mde(plan, &with_primary);
 
-    let expected = expected_arms(recorded, &trials);
-    let whole = whole_rounds(&expected, &trials);
-    let rounds_done = whole.len() as u32;
-    let time_was_up = time_was_up(recorded, rounds_done);
-    let complete = completeness(recorded, &trials, &expected, rounds_done, time_was_up, &mut doubts);
+    let whole = Whole::of(recorded, &trials);
+    doubts.extend(whole.doubt.clone());
     doubts.extend(coverage::latencies(recorded, &trials.windows));
     scan::trials(plan, &trials, &mut doubts);
     scan::power(plan, &with_primary, mde.as_ref(), &mut doubts);
@@ -127,16 +126,16 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         panels: plan.panels.clone(),
         margin_pct: plan.margin_pct,
         alpha: plan.alpha,
-        rounds_planned: if time_was_up { rounds_done } else { plan.rounds },
-        rounds_done,
+        rounds_planned: whole.planned,
+        rounds_done: whole.rounds.len() as u32,
         window_s: plan.window_s,
         long: plan.long.as_ref().map(|long| LongWindows {
             window_s: long.window_s,
-            rounds_done: whole.iter().filter(|round| plan.is_long(**round)).count() as u32,
+            rounds_done: whole.rounds.iter().filter(|round| plan.is_long(**round)).count() as u32,
         }),
         started_wall_us: plan.started_wall_us,
         duration_s: duration_s(recorded),
-        complete,
+        complete: whole.doubt.is_none(),
         host: recorded.host.clone().unwrap_or_default(),
         server: plan.server.clone(),
         held_in: plan.held_in,
@@ -212,99 +211,6 @@ fn arm_results(
         });
     }
     results
-}
-
-/// Rounds in which every arm that works here has a window, or had one that the hypervisor spoilt.
-fn whole_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
-    let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
-    let measured = trials.windows.iter().map(|window| (window.arm, window.round));
-    for (_, round) in
-        measured.chain(trials.withheld.iter().copied()).filter(|(arm, _)| expected.contains(arm))
-    {
-        *of_round.entry(round).or_default() += 1;
-    }
-    of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
-}
-
-/// Arms that should have a window in every round: not those that cannot run here, nor those that
-/// failed and never gave one. Both have a warning of their own.
-fn expected_arms(recorded: &Recorded, trials: &Trials) -> Vec<usize> {
-    let gave_up = |arm: usize| {
-        let mut measured = trials.windows.iter().chain(&trials.left_out);
-        trials.failed.iter().any(|f| f.arm == arm) && !measured.any(|w| w.arm == arm)
-    };
-    (0..recorded.plan.arms.len())
-        .filter(|&i| recorded.plan.arms[i].unavailable.is_none() && !gave_up(i))
-        .collect()
-}
-
-/// Whether all is there that was planned, or, with leave to stop early or once the time given was up, all that was
-/// begun.
-fn completeness(
-    recorded: &Recorded,
-    trials: &Trials,
-    expected: &[usize],
-    done: u32,
-    time_was_up: bool,
-    doubts: &mut Vec<Doubt>,
-) -> bool {
-    let plan = &recorded.plan;
-    let begun = recorded.trials.iter().map(|line| line.round.saturating_add(1)).max().unwrap_or(0);
-    let files: Vec<&'static str> = [
-        (recorded.host.is_none(), "host.json"),
-        (recorded.trials.is_empty(), "trials.ndjson"),
-        (
-            expected.iter().any(|&i| coverage::is_loaded(plan, i))
-                && recorded.bins.is_empty()
-                && recorded.seconds.is_empty(),
-            "load in samples.ndjson",
-        ),
-        (trials.windows.iter().any(|window| window.on_us.is_none()), "step `ready` of every trial"),
-    ]
-    .iter()
-    .filter_map(|&(gone, name)| gone.then_some(name))
-    .collect();
-    let stopped_early = (plan.early_stop || time_was_up) && begun > 0 && done == begun;
-    if (done >= plan.rounds || stopped_early) && files.is_empty() && recorded.cut_short.is_empty() {
-        return true;
-    }
-    doubts.push(Doubt::Incomplete {
-        done,
-        planned: plan.rounds,
-        missing: gaps(recorded, trials, expected),
-        files,
-        cut: recorded.cut_short.clone(),
-    });
-    false
-}
-
-/// Whether a run that was given a time ended because another round would not have fitted: after whole rounds, with
-/// less time left than the longest of them, or than one is expected to take.
-fn time_was_up(recorded: &Recorded, done: u32) -> bool {
-    let plan = &recorded.plan;
-    let Some(time_s) = plan.time_s.filter(|_| done > 0 && done < plan.rounds) else { return false };
-    let mut rounds: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for line in &recorded.trials {
-        let (first, last) = rounds.entry(line.round).or_insert((line.mono_us, line.mono_us));
-        (*first, *last) = ((*first).min(line.mono_us), (*last).max(line.mono_us));
-    }
-    let longest_s = rounds.values().map(|(first, last)| (last - first) as f64 / 1e6).fold(0.0, f64::max);
-    let next_s = crate::plan::expected_round_s(plan, rounds.len() as u32);
-    rounds.len() as u32 == done && duration_s(recorded) + longest_s.max(next_s) + plan.gap_s > time_s
-}
-
-/// Which arms have no window in which round.
-fn gaps(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> String {
-    let plan = &recorded.plan;
-    let has = |arm, round| {
-        trials.windows.iter().any(|w| w.arm == arm && w.round == round)
-            || trials.withheld.contains(&(arm, round))
-    };
-    let absent: Vec<(usize, u32)> = (0..plan.order.len() as u32)
-        .flat_map(|round| expected.iter().map(move |&arm| (arm, round)))
-        .filter(|&(arm, round)| !has(arm, round))
-        .collect();
-    windows::named(plan, &absent, expected.len())
 }
 
 /// From the first step to the last, in seconds.

@@ -128,8 +128,16 @@ impl Advice<'_> {
         let beaten = self.arms.iter().filter(|arm| arm.beaten_by.is_some()).count();
         let keeps = |at: &usize| self.pareto.limit.keys().all(|name| self.excess(*at, name) <= 0.0);
         let prefer = |at: &usize| self.preferred(*at);
-        let left: Vec<usize> = (0..self.arms.len()).filter(|&at| self.arms[at].beaten_by.is_none()).collect();
-        let best = left.iter().filter(|at| keeps(at)).min_by(|a, b| prefer(a).total_cmp(&prefer(b)));
+        // One that breaks a limit is no choice, and beats nobody who keeps it. Where each beats another, all are left:
+        // arms that are not told apart need not stand in one order.
+        let keeping: Vec<usize> = (0..self.arms.len()).filter(keeps).collect();
+        let is_beaten = |at: usize| {
+            let beats = |other: &usize| self.field.beats(self.choices[*other], self.choices[at]);
+            keeping.iter().any(|other| *other != at && beats(other))
+        };
+        let unbeaten: Vec<usize> = keeping.iter().copied().filter(|at| !is_beaten(*at)).collect();
+        let left = if unbeaten.is_empty() { keeping } else { unbeaten };
+        let best = left.iter().min_by(|a, b| prefer(a).total_cmp(&prefer(b)));
         let Some(&best) = best else {
             let least =
                 |at: &usize| self.pareto.limit.keys().map(|name| self.excess(*at, name)).fold(0.0, f64::max);

@@ -33,7 +33,8 @@ pub fn pool<R: Borrow<RunResult>>(runs: &[R]) -> Result<Pooled, String> {
 
 /// Pools the parts of a run that was spread over hours; `None`: it was not.
 pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Pooled> {
-    let parts = plan.spread.as_ref()?.begins.len() + 1;
+    plan.spread.as_ref()?;
+    let parts = plan.parts();
     let arms = (0..plan.arms.len()).filter(|&i| plan.arms[i].role != Role::Baseline).filter_map(|i| {
         let name = super::compare::judged_by(plan, i);
         let of_arm = compared[i].get(name).filter(|c| c.measure() == Compare::LogRatio)?;
@@ -48,7 +49,10 @@ pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Poole
         };
         together(&plan.arms[i].name, name, by_part.iter().map(of_part).collect(), plan.alpha)
     });
-    Some(Pooled { over: format!("{} of this run", counted(parts as u64, "part")), arms: arms.collect() })
+    let arms: Vec<PooledArm> = arms.collect();
+    // A run that was cut has fewer than were planned.
+    let seen = (0..parts).filter(|&part| arms.iter().any(|arm| arm.tolls_pct[part].is_some())).count();
+    Some(Pooled { over: format!("{} of this run", counted(seen as u64, "part")), arms })
 }
 
 /// What keeps two runs from asking the same.

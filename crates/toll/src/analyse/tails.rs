@@ -4,24 +4,25 @@
 //! percentiles, and never takes one from a stretch that is too thin for it.
 
 use super::compare::ArmWindows;
-use hdrhistogram::Histogram;
 use toll_record::{Definition, Plan};
 use toll_stats::{NoInterval, QuantileRatio, WindowPair};
 
 type Counts = Vec<(u64, u64)>;
 
-/// The quantile of all the arm's windows, and of each block of rounds that has the events for it, microseconds. `None`
-/// where a window has no distribution, or all have too few events.
+/// The quantile of all the arm's windows, and of each block of rounds that has the events for it, microseconds. Windows
+/// without a distribution (nothing was answered in them, or its line is lost) add nothing. `None` where all have too few
+/// events.
 pub fn own(plan: &Plan, definition: &Definition, quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
-    let windows =
-        of_windows(arm, |round| plan.tells(definition, round as u32) && arm.by_round[round].is_some())?;
+    let told = |round: &usize| plan.tells(definition, *round as u32) && arm.by_round[*round].is_some();
+    let windows: Vec<Counts> =
+        (0..arm.by_round.len()).filter(told).filter_map(|round| counts(arm, round)).collect();
     let windows: Vec<&[(u64, u64)]> = windows.iter().map(Vec::as_slice).collect();
     let (all, by_block) = toll_stats::block_quantiles(&windows, quantile).ok()?;
     Some((all as f64, by_block.into_iter().map(|value| value as f64).collect()))
 }
 
-/// The arm's quantile over the baseline's, by blocks of the rounds that both have. `None` where a window has no
-/// distribution.
+/// The arm's quantile over the baseline's, by blocks of the rounds in which both have a distribution; `None`: there are
+/// none.
 pub fn ratio(
     plan: &Plan,
     definition: &Definition,
@@ -29,14 +30,14 @@ pub fn ratio(
     arm: &ArmWindows,
     baseline: &ArmWindows,
 ) -> Option<Result<QuantileRatio, NoInterval>> {
-    let both = |round: usize| {
-        plan.tells(definition, round as u32)
-            && arm.by_round[round].is_some()
-            && baseline.by_round[round].is_some()
+    let both = |round: &usize| {
+        plan.tells(definition, *round as u32)
+            && arm.by_round[*round].is_some()
+            && baseline.by_round[*round].is_some()
     };
-    let (arm, baseline) = (of_windows(arm, both)?, of_windows(baseline, both)?);
-    let pairs: Vec<WindowPair> =
-        arm.iter().zip(&baseline).map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
+    let of_both = |round: usize| Some((counts(arm, round)?, counts(baseline, round)?));
+    let windows: Vec<(Counts, Counts)> = (0..arm.by_round.len()).filter(both).filter_map(of_both).collect();
+    let pairs: Vec<WindowPair> = windows.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
     (!pairs.is_empty()).then(|| toll_stats::quantile_ratio(&pairs, quantile, plan.alpha, plan.seed))
 }
 
@@ -50,13 +51,13 @@ pub fn method(found: &QuantileRatio) -> String {
     }
 }
 
-/// Latencies of the arm's windows in the `wanted` rounds.
-fn of_windows(arm: &ArmWindows, wanted: impl Fn(usize) -> bool) -> Option<Vec<Counts>> {
-    let counts = |h: &Histogram<u64>| -> Counts {
-        h.iter_recorded().map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value())).collect()
-    };
-    (0..arm.by_round.len())
-        .filter(|&round| wanted(round))
-        .map(|round| Some(counts(arm.histograms[round]?)))
-        .collect()
+/// Latencies of the arm's window in a round.
+fn counts(arm: &ArmWindows, round: usize) -> Option<Counts> {
+    let histogram = arm.histograms[round]?;
+    Some(
+        histogram
+            .iter_recorded()
+            .map(|bucket| (bucket.value_iterated_to(), bucket.count_at_value()))
+            .collect(),
+    )
 }

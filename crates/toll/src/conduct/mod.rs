@@ -140,7 +140,7 @@ impl<W: World> Conductor<'_, W> {
         Self: 'p,
     {
         let plan = self.plan;
-        let mut number = 0u32;
+        let (mut number, mut done) = (0u32, 0u64);
         let trials = plan.order.iter().map(Vec::len).sum();
         let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
         let mut pace = Pace::begin(plan, self.world.now_us());
@@ -150,8 +150,12 @@ impl<W: World> Conductor<'_, W> {
                 return Ok(Ending::Interrupted);
             }
             if !pace.fits(round, self.world.now_us()) {
-                self.world.say(&format!("the time given is up after {}", counted(round.into(), "round")));
-                return Ok(Ending::Done);
+                if plan.is_of_last_part(round) {
+                    self.world.say(&format!("the time given is up after {}", counted(done, "round")));
+                    return Ok(Ending::Done);
+                }
+                number += order.len() as u32;
+                continue;
             }
             for name in order {
                 if self.world.is_interrupted() {
@@ -186,6 +190,7 @@ impl<W: World> Conductor<'_, W> {
                 }
             }
             pace.ended(round, self.world.now_us());
+            done += 1;
             if let Some(pct) = so_far.finds_pct() {
                 self.world.show_precision(pct);
             }
@@ -302,14 +307,21 @@ impl<'a> Pace<'a> {
         Self { plan, first_us: now_us, begun_us: now_us, round_begun_us: now_us, taken: [(0, 0); 2] }
     }
 
-    /// The first one always does: a run without any says nothing.
+    /// The first one always does: a run without any says nothing. Each part of a run has its share of the time, so that
+    /// the last ones are not lost where rounds take longer than foretold.
     fn fits(&self, round: u32, now_us: u64) -> bool {
         let Some(time_s) = self.plan.time_s.filter(|_| round > 0) else { return true };
         let takes_s = match self.taken[usize::from(self.plan.is_long(round))] {
             (0, _) => plan::expected_round_s(self.plan, round),
             (rounds, us) => us as f64 / rounds as f64 / 1e6,
         };
-        (now_us - self.begun_us) as f64 / 1e6 + takes_s <= time_s
+        let spent_s = (now_us - self.begun_us) as f64 / 1e6;
+        if self.plan.is_of_last_part(round) {
+            return spent_s + takes_s <= time_s;
+        }
+        // The part after it gives or takes what is left of its share.
+        let share = (self.plan.part_of(round) + 1) as f64 / self.plan.parts() as f64;
+        spent_s + takes_s / 2.0 <= time_s * share
     }
 
     /// No trial was made for so long.

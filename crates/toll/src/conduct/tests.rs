@@ -417,3 +417,19 @@ fn parts_of_a_run_begin_when_they_are_due_with_the_load_at_rest_between_them() {
     assert_eq!(run(&plan, &mut interrupted).unwrap(), Ending::Interrupted);
     assert_eq!(interrupted.windows().len(), 4, "the first part");
 }
+
+#[test]
+fn each_part_of_a_run_that_is_slower_than_foretold_has_its_rounds() {
+    let mut plan = plan(vec![timed("none"), timed("tool")], 12);
+    plan.spread = Some(toll_record::Spread { over_s: 3_000.0, begins: vec![4, 8] });
+    // Half of what twelve rounds take.
+    plan.time_s = Some(21.0);
+    let mut world = Pretended::new(Fault::None);
+    assert_eq!(run(&plan, &mut world).unwrap(), Ending::Done);
+    let mut rounds = [0; 3];
+    for line in world.lines.iter().filter(|line| line.step == WindowEnd) {
+        rounds[plan.part_of(line.round)] += 1;
+        assert_eq!(line.trial / 2, line.round);
+    }
+    assert!(rounds.iter().all(|windows| (4..=6).contains(windows)), "{rounds:?}");
+}

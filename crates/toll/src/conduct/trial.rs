@@ -59,8 +59,11 @@ pub struct Switched {
 const SLACK_S: f64 = 60.0;
 /// How often a treatment is looked after while its window is open.
 const LOOK_US: u64 = 200_000;
-/// The same where its end closes the window or has it run again. Each look costs about 10 us a process.
+/// The same where its end closes the window or has it run again. Each look costs about 10 us a process: of what takes long
+/// the end is seen less closely, to a thousandth of the time it has taken.
 const LOOK_CLOSELY_US: u64 = 2_000;
+const LEAST_CLOSELY_US: u64 = 50_000;
+const CLOSE_SHARE: u64 = 1_000;
 /// How often it is looked whether a meter has counted enough: it reports less often than this.
 const COUNT_US: u64 = 20_000;
 /// Nothing takes longer to come on: what says that it is on is waited for ten seconds.
@@ -125,7 +128,7 @@ impl<W: World> Conductor<'_, W> {
             if !self.world.sleep_until(settled) {
                 return Ok(None);
             }
-        } else if self.watch(arm, settled)?.is_none() {
+        } else if self.watch(arm, self.world.now_us(), settled)?.is_none() {
             return Ok(None);
         }
         let length_us = micros(arm.window.at_most_s());
@@ -160,7 +163,7 @@ impl<W: World> Conductor<'_, W> {
         while next < bound {
             let step_us = if matches!(arm.window, Window::Count { .. }) { COUNT_US } else { LOOK_US };
             next = (next.max(self.world.now_us()) + step_us).min(bound);
-            let Some(over) = self.watch(arm, next)? else { return Ok(None) };
+            let Some(over) = self.watch(arm, begin, next)? else { return Ok(None) };
             if let Some(meter) = self.world.meter() {
                 meter.check()?;
             }
@@ -234,12 +237,11 @@ impl<W: World> Conductor<'_, W> {
         }
     }
 
-    /// Looks after the treatment until that moment, or until its end closes the window: then true. `None`:
-    /// interrupted.
-    fn watch(&mut self, arm: &Arm, until_us: u64) -> anyhow::Result<Option<bool>> {
+    /// Looks after the treatment, which is watched since `since_us`, until that moment, or until its end closes the window:
+    /// then true. `None`: interrupted.
+    fn watch(&mut self, arm: &Arm, since_us: u64, until_us: u64) -> anyhow::Result<Option<bool>> {
         let until_done = arm.window.is_until_done();
         let may_end = until_done || arm.treatment.again;
-        let step_us = if may_end { LOOK_CLOSELY_US } else { LOOK_US };
         loop {
             let over = self.world.look(arm, may_end)?;
             if over && until_done {
@@ -249,6 +251,12 @@ impl<W: World> Conductor<'_, W> {
             if now >= until_us {
                 return Ok(Some(false));
             }
+            let lasts_us = now.saturating_sub(since_us);
+            let step_us = match (until_done, may_end) {
+                (true, _) => (lasts_us / CLOSE_SHARE).clamp(LOOK_CLOSELY_US, LEAST_CLOSELY_US),
+                (false, true) => LOOK_CLOSELY_US,
+                (false, false) => LOOK_US,
+            };
             if !self.world.sleep_until((now + step_us).min(until_us)) {
                 return Ok(None);
             }

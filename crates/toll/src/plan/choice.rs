@@ -192,8 +192,7 @@ impl Question {
 
     /// Long rounds in their share of the time; `None`: not wanted, or too short to be worth the name.
     fn long(&self, time_s: f64) -> Option<LongChoice> {
-        let timed = self.slots.iter().any(|slot| slot.lasts_s.is_none());
-        if !self.wants_long || !timed || self.rounds.is_some() {
+        if !self.wants_long || !self.timed() || self.rounds.is_some() {
             return None;
         }
         let share_s = time_s * LONG_SHARE;
@@ -227,6 +226,11 @@ impl Question {
             if finds(middle) { enough = middle } else { too_short = middle }
         }
         Some(enough)
+    }
+
+    /// Whether windows are of a length at all, not all as long as what their arms do takes.
+    pub fn timed(&self) -> bool {
+        self.slots.iter().any(|slot| slot.lasts_s.is_none())
     }
 
     /// Percent of a round that is spent in windows of that length; `None`: all of them end by something else.

@@ -142,12 +142,16 @@ fn told(
     spent_s: f64,
 ) -> String {
     let mut text = format!(
-        "{} in {}: {} of {} s windows",
+        "{} in {}: {}",
         counted(question.slots.len() as u64, "arm"),
         lasting(all_s),
         counted(choice.rounds.into(), "round"),
-        choice.window_s
     );
+    text += &if question.timed() {
+        format!(" of {} s windows", choice.window_s)
+    } else {
+        ", each window until what it measures is done".to_owned()
+    };
     if let Some(long) = &choice.long {
         text += &format!(
             " and {} of {} s for what needs length ({})",
@@ -183,7 +187,8 @@ fn told(
             arm.name, arm.settle_s, arm.around_s
         );
     }
-    if question.wants_long && choice.long.is_none() && question.rounds.is_none() {
+    let had_no_time = question.timed() && choice.long.is_none() && question.rounds.is_none();
+    if question.wants_long && had_no_time {
         text += &format!(
             "; there is no time for {LONG_ROUNDS} rounds of longer windows, so what needs length ({}) is told from \
              these",

@@ -69,6 +69,24 @@ fn a_p99_of_short_windows_is_of_blocks_of_rounds() {
 }
 
 #[test]
+fn a_window_without_a_distribution_takes_no_percentile_from_the_others() {
+    let mut host = Synthetic::with(11, 60, vec![SyntheticArm::new("B", Role::Treatment, 1.12)]);
+    (host.window_s, host.qps) = (0.5, 16_000.0);
+    let mut recorded = host.record();
+    let lost = |arm: &str, round: u32| {
+        let of = |line: &&TrialLine| line.arm == arm && line.round == round;
+        recorded.trials.iter().find(of).expect("a trial").trial
+    };
+    let lost = [lost("none", 3), lost("B", 20)];
+    recorded.latencies.retain(|latency| !lost.contains(&latency.trial));
+    let run = analyse::analyse(&recorded);
+    let found = &arm(&run, "B").outcomes["latency_us_p99"];
+    assert!(found.method.starts_with("bootstrap-bca of ") && found.ci95_pct.is_some(), "{found:?}");
+    assert!(arm(&run, "none").outcomes.contains_key("latency_us_p99"));
+    assert!(warned(&run).contains(&"latency-missing"), "{:?}", warned(&run));
+}
+
+#[test]
 fn stalls_are_found_with_what_stood_beside_them() {
     let run = analyse::analyse(&Synthetic::with(5, 8, SyntheticArm::usual()).record());
     let totals = &arm(&run, "K").stalls;

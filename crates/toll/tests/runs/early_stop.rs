@@ -3,7 +3,7 @@
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use toll::analyse::{self, Recorded};
-use toll_record::{Cpu, Role, Step, TrialLine, Verdict, Window};
+use toll_record::{Compare, Cpu, Role, Step, TrialLine, Verdict, Window};
 
 fn with(rounds: u32, arms: &[(&'static str, f64)]) -> Recorded {
     let arms = arms.iter().map(|&(name, cost)| SyntheticArm::new(name, Role::Treatment, cost)).collect();
@@ -104,4 +104,17 @@ fn a_run_with_dumps_ends_too_once_they_are_decided() {
     let mut recorded = with(9, &[("B", 1.6)]);
     add_dumps(&mut recorded, 1.5);
     assert!(!enough(&recorded), "a sequence needs ten rounds");
+}
+
+#[test]
+fn where_no_treatment_is_compared_nothing_says_that_it_is_enough() {
+    let aa = |arms| Synthetic::with(6, 12, arms).record();
+    let none = SyntheticArm::new("none2", Role::Aa, 1.0);
+    assert!(!enough(&aa(vec![none])), "controls alone");
+    let mut recorded = aa(vec![SyntheticArm::new("B", Role::Treatment, 2.0)]);
+    assert!(enough(&recorded));
+    for outcome in recorded.plan.outcomes.iter_mut().filter(|outcome| outcome.name == "qps") {
+        outcome.compare = Compare::Absolute;
+    }
+    assert!(!enough(&recorded), "told by itself, and so never decided");
 }

@@ -297,6 +297,25 @@ fn the_advised_arm_keeps_the_limits_by_its_interval_and_without_one_nothing_is_a
 }
 
 #[test]
+fn an_arm_that_breaks_a_limit_takes_no_advice_from_one_that_keeps_it() {
+    let with = |name, cost, bytes| SyntheticArm { caught: Some((1.0, bytes)), ..treatment(name, cost) };
+    let arms = vec![with("near", 1.05, 4_000.0), with("less", 1.055, 1_000.0)];
+    let mut recorded = record(&Synthetic::with(9, ROUNDS, arms));
+    let mut found = |limit: Option<f64>| {
+        recorded.plan.pareto = Some(pareto("artefact_bytes_per_s", limit));
+        let run = analyse::analyse(&recorded);
+        let high = |name: &str| arm(&run, name).outcomes["latency_us_mean"].ci95_pct.unwrap()[1];
+        (run.pareto.clone().unwrap(), high("near"), high("less"))
+    };
+    let (free, near, less) = found(None);
+    let beaten = free.arms.iter().find(|arm| arm.name == "near").unwrap().beaten_by.as_deref();
+    assert_eq!((free.advised.as_deref(), beaten), (Some("less"), Some("less")), "told apart by bytes alone");
+    assert!(near < less, "{near} {less}");
+    let (limited, ..) = found(Some((near + less) / 2.0));
+    assert_eq!(limited.advised.as_deref(), Some("near"), "{}", limited.text);
+}
+
+#[test]
 fn arms_that_do_nothing_are_no_choice() {
     let mut recorded = Synthetic::with(9, ROUNDS, vec![treatment("B", 1.1), treatment("K", 1.2)]).record();
     recorded.plan.pareto = Some(Pareto {

@@ -4,7 +4,7 @@ use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use toll::analyse::{self, Recorded};
 use toll::report::text::{Ink, text};
-use toll_record::{Long, Role, Step};
+use toll_record::{Long, Role, RunResult, Spread, Step};
 
 const ROUNDS: u32 = 12;
 
@@ -63,4 +63,58 @@ fn a_run_that_ended_because_its_time_was_up_is_whole_and_one_that_was_cut_is_not
     let last = recorded.trials.iter().map(|line| line.trial).max().unwrap();
     recorded.trials.retain(|line| line.trial != last || line.step == Step::Start);
     assert_eq!(whole(&recorded), (false, 11, 20));
+}
+
+/// Twelve rounds in three parts, given a time that is up after them.
+fn in_parts() -> Recorded {
+    let mut recorded = recorded();
+    let lines = || recorded.trials.iter().map(|line| line.mono_us);
+    let took_s = (lines().max().unwrap() - lines().min().unwrap()) as f64 / 1e6;
+    recorded.plan.time_s = Some(took_s + 0.5 * took_s / f64::from(ROUNDS));
+    recorded.plan.spread = Some(Spread { over_s: 10_000.0, begins: vec![4, 8] });
+    recorded
+}
+
+fn rounds(run: &RunResult) -> (bool, u32, u32) {
+    (run.complete, run.rounds_done, run.rounds_planned)
+}
+
+#[test]
+fn a_run_that_was_cut_between_two_of_its_parts_is_not_whole() {
+    let mut recorded = in_parts();
+    assert_eq!(rounds(&analyse::analyse(&recorded)), (true, 12, 12));
+    recorded.trials.retain(|line| line.round < 8);
+    // However little time is left.
+    for time_s in [10.0, 1_000.0] {
+        recorded.plan.time_s = Some(time_s);
+        let run = analyse::analyse(&recorded);
+        assert_eq!(rounds(&run), (false, 8, 12));
+        let over = run.parts.map(|parts| parts.over);
+        assert_eq!(over.as_deref(), Some("2 parts of this run"), "of three");
+    }
+}
+
+#[test]
+fn a_part_that_was_late_skips_rounds_and_the_run_is_whole_without_them() {
+    let mut recorded = in_parts();
+    recorded.trials.retain(|line| ![3, 7].contains(&line.round));
+    assert_eq!(rounds(&analyse::analyse(&recorded)), (true, 10, 10));
+}
+
+#[test]
+fn of_a_run_whose_time_was_up_only_what_was_begun_can_be_missing() {
+    let mut recorded = recorded();
+    let lines = || recorded.trials.iter().map(|line| line.mono_us);
+    let took_s = (lines().max().unwrap() - lines().min().unwrap()) as f64 / 1e6;
+    recorded.plan.time_s = Some(took_s);
+    // Spare rounds, for which there was no time.
+    recorded.plan.rounds = 14;
+    let spare = recorded.plan.order[..2].to_vec();
+    recorded.plan.order.extend(spare);
+    recorded.trials.retain(|line| !(line.arm == "B" && line.round == 4 && line.step == Step::WindowEnd));
+    let run = analyse::analyse(&recorded);
+    assert_eq!(rounds(&run), (false, 11, 12));
+    let told = run.warnings.iter().find(|warning| warning.code == "incomplete").unwrap();
+    assert!(told.text.contains("11 of 12 rounds are whole; missing: B in round 5"), "{}", told.text);
+    assert!(!told.text.contains("round 13"), "{}", told.text);
 }
