@@ -40,11 +40,17 @@ fn without_long_windows_every_outcome_is_told_from_all() {
     assert!(run.long.is_none() && !text(&run, Ink::Plain).contains("From the"));
 }
 
+/// From the first step to the last.
+fn took_s(recorded: &Recorded) -> f64 {
+    let lines = || recorded.trials.iter().map(|line| line.mono_us);
+    let (first, last) = (lines().min().expect("steps"), lines().max().expect("steps"));
+    (last - first) as f64 / 1e6
+}
+
 #[test]
 fn a_run_that_ended_because_its_time_was_up_is_whole_and_one_that_was_cut_is_not() {
     let mut recorded = recorded();
-    let lines = || recorded.trials.iter().map(|line| line.mono_us);
-    let took_s = (lines().max().unwrap() - lines().min().unwrap()) as f64 / 1e6;
+    let took_s = took_s(&recorded);
     let round_s = took_s / f64::from(ROUNDS);
     recorded.plan.rounds = 20;
     let whole = |recorded: &Recorded| {
@@ -68,8 +74,7 @@ fn a_run_that_ended_because_its_time_was_up_is_whole_and_one_that_was_cut_is_not
 /// Twelve rounds in three parts, given a time that is up after them.
 fn in_parts() -> Recorded {
     let mut recorded = recorded();
-    let lines = || recorded.trials.iter().map(|line| line.mono_us);
-    let took_s = (lines().max().unwrap() - lines().min().unwrap()) as f64 / 1e6;
+    let took_s = took_s(&recorded);
     recorded.plan.time_s = Some(took_s + 0.5 * took_s / f64::from(ROUNDS));
     recorded.plan.spread = Some(Spread { over_s: 10_000.0, begins: vec![4, 8] });
     recorded
@@ -104,8 +109,7 @@ fn a_part_that_was_late_skips_rounds_and_the_run_is_whole_without_them() {
 #[test]
 fn of_a_run_whose_time_was_up_only_what_was_begun_can_be_missing() {
     let mut recorded = recorded();
-    let lines = || recorded.trials.iter().map(|line| line.mono_us);
-    let took_s = (lines().max().unwrap() - lines().min().unwrap()) as f64 / 1e6;
+    let took_s = took_s(&recorded);
     recorded.plan.time_s = Some(took_s);
     // Spare rounds, for which there was no time.
     recorded.plan.rounds = 14;
