@@ -558,8 +558,8 @@ of: Array<[string, string]>,
  */
 rungs: Array<number>, 
 /**
- * Of each round that tells it, all rungs below its limit having been measured: the highest rung up to which it and all below it stay within the
- * bound; 0: not even the lowest.
+ * Of each round that tells it, all rungs below its limit having been measured: the highest rung up to which it and all
+ * below it stay within the bound; 0: not even the lowest.
  */
 values: Array<number>, 
 /**

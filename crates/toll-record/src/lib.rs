@@ -17,6 +17,7 @@ mod plan;
 mod result;
 mod sample;
 mod setup;
+mod spread;
 mod trial;
 mod upgrade;
 
@@ -37,7 +38,7 @@ pub use outcome::{
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
     Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
-    Signal, Spread, Treatment, Window, Workload,
+    Signal, Treatment, Window, Workload,
 };
 pub use result::{
     AaCheck, ArmResult, ArtefactResult, Beside, ContrastResult, ControlCheck, Dose, DoseKind, DoseLine,
@@ -48,6 +49,7 @@ pub use sample::{
     Bin, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code,
 };
 pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
+pub use spread::Spread;
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
 /// Version of the run format. Readers refuse a newer one, and read older ones.

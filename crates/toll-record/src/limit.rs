@@ -37,8 +37,8 @@ pub struct LimitResult {
     pub of: Vec<(String, String)>,
     /// In rising order.
     pub rungs: Vec<f64>,
-    /// Of each round that tells it, all rungs below its limit having been measured: the highest rung up to which it and all below it stay within the
-    /// bound; 0: not even the lowest.
+    /// Of each round that tells it, all rungs below its limit having been measured: the highest rung up to which it and all
+    /// below it stay within the bound; 0: not even the lowest.
     pub values: Vec<f64>,
     /// The highest that holds in every round; 0: none does.
     pub in_all: f64,

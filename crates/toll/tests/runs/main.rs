@@ -9,6 +9,7 @@ mod findings;
 mod kept;
 mod left_out;
 mod outcomes;
+mod percentiles;
 mod reports;
 mod synthetic;
 mod times;
