@@ -3,9 +3,12 @@
 //! Learnt from short pauses of the dump. Users' load drifts by the minute, and a p99 of the hundred samples
 //! of one pause says next to nothing. So two things are kept: the *scale*, the recent median, which few
 //! samples tell well, and the *shape*, how far the other quantiles lie from the median, which changes
-//! slowly and is gathered over many pauses. The undisturbed p99 is scale times shape. Knows no clock.
+//! slowly and is gathered over many pauses. The undisturbed p99 is scale times shape. A moment in which the host stood
+//! still would be most of a p99 of ten seconds, and promise users what they never have to bear: seconds with
+//! such a moment count for little, until they are the rule. Knows no clock.
 
 use super::sketch::{Estimate, Sketch};
+use super::steering::PROMISED;
 
 /// Minutes matter, seconds do not: users' days drift by the minute, and three pauses lie in it.
 const SCALE_HALF_LIFE_S: f64 = 40.0;
@@ -18,7 +21,14 @@ const SHIFT_LEAST: f64 = 0.08;
 const SHIFT_SAMPLES: usize = 30;
 
 /// Answers that make a second, at the rate of a usual canary.
-const WOBBLE_ANSWERS: usize = 100;
+const SECOND_ANSWERS: usize = 100;
+/// A second of which more lies beyond the usual p99 is an odd one: by chance it is one second in 270.
+const ODD_BEYOND: f64 = 0.04;
+/// What an answer of an odd second weighs in the shape.
+const ODD_WEIGHS: f64 = 0.1;
+/// So many odd seconds in a row are the rule.
+const ODD_AT_MOST: u32 = 3;
+
 const WOBBLE_AT: f64 = 0.95;
 /// What a new second weighs against all before it.
 const WOBBLE_SHARE: f64 = 0.05;
@@ -37,6 +47,9 @@ pub struct Answer {
 pub struct Baseline {
     scale: Sketch,
     shape: Sketch,
+    /// The shape with odd seconds in full: what chance and the host do to windows.
+    shape_of_all: Sketch,
+    odd_in_a_row: u32,
     /// Variance of a second's p95, as a logarithm, beyond what its few answers explain.
     wobble: f64,
     wobbles: u32,
@@ -50,6 +63,8 @@ impl Default for Baseline {
         Self {
             scale: Sketch::new(SCALE_HALF_LIFE_S),
             shape: Sketch::new(SHAPE_HALF_LIFE_S),
+            shape_of_all: Sketch::new(SHAPE_HALF_LIFE_S),
+            odd_in_a_row: 0,
             wobble: 0.0,
             wobbles: 0,
             before: None,
@@ -75,9 +90,7 @@ impl Baseline {
             self.scale.add(answer.sent_s, answer.ln_us);
         }
         let median = self.scale.quantile(0.5)?;
-        for answer in pause {
-            self.shape.add(answer.sent_s, answer.ln_us - median);
-        }
+        self.learn_shape(pause, median);
         if self.before.is_none() {
             self.before = Some(median);
             self.learn_wobble(pause);
@@ -85,9 +98,33 @@ impl Baseline {
         shift
     }
 
+    fn learn_shape(&mut self, pause: &[Answer], median: f64) {
+        let seconds = || pause.chunks(SECOND_ANSWERS);
+        let is_first = self.before.is_none();
+        for (at, second) in seconds().enumerate() {
+            let usual = if is_first {
+                // Nothing is usual yet but the other seconds.
+                let others = seconds().enumerate().filter(|(other, _)| *other != at);
+                let mut usual = Sketch::new(f64::INFINITY);
+                others.flat_map(|(_, second)| second).for_each(|a| usual.add(a.sent_s, a.ln_us - median));
+                usual.estimate(PROMISED).map(|p99| p99.ln)
+            } else {
+                self.shape.quantile(PROMISED)
+            };
+            let is_beyond = |answer: &&Answer| usual.is_some_and(|usual| answer.ln_us - median > usual);
+            let is_odd = second.iter().filter(is_beyond).count() as f64 > ODD_BEYOND * SECOND_ANSWERS as f64;
+            self.odd_in_a_row = if is_odd { self.odd_in_a_row + 1 } else { 0 };
+            let weighs = if is_odd && self.odd_in_a_row <= ODD_AT_MOST { ODD_WEIGHS } else { 1.0 };
+            for answer in second {
+                self.shape.add_part(answer.sent_s, answer.ln_us - median, weighs);
+                self.shape_of_all.add(answer.sent_s, answer.ln_us - median);
+            }
+        }
+    }
+
     fn learn_wobble(&mut self, pause: &[Answer]) {
         let Some(usual) = self.estimate(WOBBLE_AT) else { return };
-        for second in pause.chunks(WOBBLE_ANSWERS) {
+        for second in pause.chunks(SECOND_ANSWERS) {
             let mut own = Sketch::new(f64::INFINITY);
             second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
             let Some(own) = own.estimate(WOBBLE_AT) else { continue };
@@ -123,7 +160,7 @@ impl Baseline {
 
     /// Share of undisturbed answers that take longer than `factor` times the undisturbed latency at `p`.
     pub fn share_above(&self, p: f64, factor: f64) -> Option<f64> {
-        Some(self.shape.share_above(self.shape.quantile(p)? + factor.ln()))
+        Some(self.shape_of_all.share_above(self.shape.quantile(p)? + factor.ln()))
     }
 
     /// By how much the undisturbed median has moved since before the dump, as a logarithm.
@@ -168,6 +205,30 @@ mod tests {
         assert!((shift - 1.0).abs() < 0.05, "{shift}");
         assert!((baseline.estimate(0.5).unwrap().ln - 7.5).abs() < 0.05);
         assert_eq!(baseline.learn(&pause(40.0, 8.0, 10)), None, "ten answers tell nothing");
+    }
+
+    #[test]
+    fn a_moment_in_which_the_host_stood_still_is_no_habit_until_it_is_the_rule() {
+        let stalled = |at_s: f64| {
+            let mut second = pause(at_s, 6.0, 100);
+            // For 60 ms nothing was answered.
+            second[40..46].iter_mut().for_each(|answer| answer.ln_us = 9.0);
+            second
+        };
+        let p99 = |baseline: &Baseline| baseline.estimate(PROMISED).unwrap().ln;
+        let mut baseline = Baseline::default();
+        let before: Vec<Answer> =
+            (0..6).flat_map(|s| if s == 2 { stalled(2.0) } else { pause(f64::from(s), 6.0, 100) }).collect();
+        baseline.learn(&before);
+        assert!((p99(&baseline) - 6.99).abs() < 0.03, "{}", p99(&baseline));
+        // What windows have to expect is told from all: six in 600.
+        assert!((baseline.share_above(PROMISED, 1.1).unwrap() - 0.01).abs() < 1e-3);
+        baseline.learn(&stalled(20.0));
+        assert!((p99(&baseline) - 6.99).abs() < 0.03, "{}", p99(&baseline));
+        for look in 3..=10 {
+            baseline.learn(&stalled(f64::from(look) * 20.0));
+        }
+        assert!((p99(&baseline) - 9.0).abs() < 0.03, "{}", p99(&baseline));
     }
 
     #[test]

@@ -60,13 +60,18 @@ impl Sketch {
 
     /// A sample of the moment `at_s`; the moments need not rise.
     pub fn add(&mut self, at_s: f64, ln: f64) {
+        self.add_part(at_s, ln, 1.0);
+    }
+
+    /// A sample that weighs only this share of one.
+    pub fn add_part(&mut self, at_s: f64, ln: f64, share: f64) {
         let mut doublings = (at_s - self.origin_s) / self.half_life_s;
         if doublings > MOST_DOUBLINGS {
             self.keep((-doublings).exp2());
             self.origin_s = at_s;
             doublings = 0.0;
         }
-        let weight = doublings.exp2();
+        let weight = share * doublings.exp2();
         let bucket = (((ln - LOWEST) / WIDTH).max(0.0) as usize).min(BUCKETS - 1);
         self.buckets[bucket] += weight;
         self.first = self.first.min(bucket);

@@ -1,8 +1,8 @@
 //! How fast may the dump go, so that the canary's p99 stays within the promise?
 //!
 //! Two loops move one number, the logarithm of the rate. A fast one looks at a quantile that a second's
-//! answers tell, and only brakes. A slow one looks at the p99 itself over some ten seconds, and moves the
-//! rate by how far that is from what was promised, less a margin for what is not known. In between, short
+//! answers tell, and only brakes. A slow one looks at the p99 itself over some ten seconds, and at quantiles below it,
+//! and moves the rate by how far the worst of them is from what was promised, less a margin for what is not known. In between, short
 //! pauses learn what the canary takes undisturbed (`baseline.rs`). CPU is never looked at: a dump that
 //! shares CPUs which nobody else wants harms nobody, and a throttle that counts the CPU it uses itself
 //! feeds back on itself. Knows no clock, no server and no thread: what it is told is all there is.
@@ -13,6 +13,13 @@ use super::sketch::{Estimate, Sketch};
 
 /// What was promised is said of this quantile.
 pub const PROMISED: f64 = 0.99;
+
+/// No quantile below the promised one may grow by more than it: where noise hides the p99, these still tell that every
+/// query waits.
+const GUARDED: [f64; 2] = [0.5, 0.9];
+/// Of the promised quantile's margin, in errors of their own: nobody was promised these, and the least of three estimates lies
+/// too low by itself.
+const GUARDED_MARGIN: f64 = 0.7;
 
 /// The numbers of the two loops, found by the simulation in `simulated.rs`.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +52,7 @@ impl Default for Tuning {
             fast_quantile: 0.9,
             fast_half_life_s: 1.5,
             slow_half_life_s: 8.0,
-            margin_errors: 1.1,
+            margin_errors: 1.0,
             margin_most: 0.85,
             gain_first: 0.1,
             gain_last: 0.02,
@@ -184,8 +191,25 @@ impl Steering {
 
     /// The promised quantile of late over the undisturbed one.
     pub fn toll_of_late(&self) -> Option<Estimate> {
-        let toll = self.toll(&self.slow, PROMISED)?;
+        self.toll_of_late_at(PROMISED)
+    }
+
+    fn toll_of_late_at(&self, quantile: f64) -> Option<Estimate> {
+        let toll = self.toll(&self.slow, quantile)?;
         Some(Estimate { error: toll.error.hypot(WOBBLE_LEFT * self.baseline.wobble()), ..toll })
+    }
+
+    /// How far the worst of the promised and the guarded quantiles is from the promise less its margin; in promises, or in
+    /// errors where those are larger. None before the promised one can be told.
+    fn left(&self) -> Option<f64> {
+        let Tuning { margin_errors, margin_most, .. } = self.tuning;
+        let left = |toll: Estimate, margin_errors: f64| {
+            let margin = (margin_errors * toll.error).min(margin_most * self.promise);
+            (self.promise - margin - toll.ln) / self.promise.max(toll.error)
+        };
+        let promised = left(self.toll_of_late()?, margin_errors);
+        let guarded = GUARDED.iter().filter_map(|quantile| self.toll_of_late_at(*quantile));
+        Some(guarded.map(|toll| left(toll, GUARDED_MARGIN * margin_errors)).fold(promised, f64::min))
     }
 
     pub fn set_max_toll(&mut self, max_toll: f64) {
@@ -317,12 +341,13 @@ impl Steering {
             Some(_) => LOOK_SOON_S,
             None => (self.look_in_s * 2.0).min(seldom_s),
         };
-        // It was the host that had become slow: what the brake did was not called for.
-        if let (Some(shift), Some(unbraked)) = (shift, self.unbraked)
-            && shift > 0.0
-        {
-            self.set_pace(unbraked);
+        if let Some(shift) = shift {
+            // What was answered before is of the other regime.
             self.slow.clear();
+            // It was the host that had become slow: what the brake did was not called for.
+            if let Some(unbraked) = self.unbraked.filter(|_| shift > 0.0) {
+                self.set_pace(unbraked);
+            }
         }
         self.unbraked = None;
         self.fast.clear();
@@ -432,13 +457,9 @@ impl Steering {
 
     /// The slow loop. `used`: the dump went as fast as it was allowed to.
     fn tick(&mut self, used: bool) -> Why {
-        let toll = self.toll_of_late();
-        let aim = toll.map(|toll| {
-            let margin = (self.tuning.margin_errors * toll.error).min(self.tuning.margin_most * self.promise);
-            self.promise - margin
-        });
+        let left = self.left();
         if self.starting {
-            let felt = toll.zip(aim).is_some_and(|(toll, aim)| toll.ln > aim);
+            let felt = left.is_some_and(|left| left < 0.0);
             self.settling_s = self.ticked_s;
             if !felt && !self.is_beyond(1.0) {
                 if used && self.fast.count() >= FAST_ANSWERS {
@@ -449,9 +470,8 @@ impl Steering {
             self.end_start();
             return Why::Easing;
         }
-        let Some((toll, aim)) = toll.zip(aim) else { return Why::Holding };
         // What is lost in the noise moves the rate by little, and no more downwards than upwards.
-        let left = ((aim - toll.ln) / self.promise.max(toll.error)).clamp(-2.0, 1.0);
+        let Some(left) = left.map(|left| left.clamp(-2.0, 1.0)) else { return Why::Holding };
         if left >= 0.0 {
             self.broken_at_floor = 0;
             let best = self.best.map_or(self.pace, |best| 0.9 * best + 0.1 * self.pace.max(best));

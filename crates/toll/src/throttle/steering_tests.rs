@@ -23,27 +23,41 @@ struct Bench {
     /// The dump gets no faster than this by itself.
     dump_at_most: f64,
     harm: f64,
+    /// Of the quicker half, beside it.
+    harm_of_quick: f64,
+    /// What the host makes of every answer, dump or not.
+    host: f64,
 }
 
-fn answers(now_s: f64, factor: f64) -> impl Iterator<Item = (f64, f64)> {
+fn answers(now_s: f64, factor: f64, of_quick: f64) -> impl Iterator<Item = (f64, f64)> {
     (0..PER_STEP).map(move |i| {
         let at = i as f64 / PER_STEP as f64;
-        (now_s + STEP_S * at, 1_000.0 * factor * (0.3 * at).exp())
+        let factor = if 2 * i < PER_STEP { factor * of_quick } else { factor };
+        (now_s + STEP_S * at, 1_000.0 * factor * at.exp())
     })
 }
 
 impl Bench {
     fn begin(limits: Limits, harm: f64, dump_at_most: f64) -> Self {
-        let before = (0..100).flat_map(|step| answers(f64::from(step) * STEP_S, 1.0));
+        let before = (0..100).flat_map(|step| answers(f64::from(step) * STEP_S, 1.0, 1.0));
         let before: Vec<Answer> = before.map(|(sent_s, us)| Answer { sent_s, ln_us: us.ln() }).collect();
         let steering = Steering::begin(Tuning::default(), limits, 0.1, &before, 10.0);
-        Self { steering, now_s: 10.0, moved: 0.0, rate: 0.0, dump_at_most, harm }
+        Self {
+            steering,
+            now_s: 10.0,
+            moved: 0.0,
+            rate: 0.0,
+            dump_at_most,
+            harm,
+            harm_of_quick: 1.0,
+            host: 1.0,
+        }
     }
 
     fn step(&mut self, held: bool) -> (Allow, Why) {
-        let factor = if self.rate > 0.0 { self.harm } else { 1.0 };
-        for (sent_s, us) in answers(self.now_s, factor) {
-            self.steering.answered(sent_s, us);
+        let (factor, of_quick) = if self.rate > 0.0 { (self.harm, self.harm_of_quick) } else { (1.0, 1.0) };
+        for (sent_s, us) in answers(self.now_s, factor, of_quick) {
+            self.steering.answered(sent_s, self.host * us);
         }
         self.moved += self.rate * STEP_S;
         self.now_s += STEP_S;
@@ -111,4 +125,30 @@ fn a_dump_that_was_freed_is_still_held_by_hand_and_by_its_ceiling() {
     assert_eq!(bench.step(false), (Allow::Open, Why::Freed));
     bench.steering.set_ceiling(Some(4e6));
     assert_eq!(bench.step(false), (Allow::Rate(4e6), Why::Freed));
+}
+
+#[test]
+fn a_p99_that_does_not_move_is_no_leave_to_slow_every_query() {
+    let rate = |harm_of_quick| {
+        let mut bench = Bench::begin(LIMITS, 1.0, 1e9);
+        bench.harm_of_quick = harm_of_quick;
+        bench.steps(60.0, false);
+        bench.moved / 60.0
+    };
+    let (unfelt, felt) = (rate(1.0), rate(1.4));
+    assert!(felt < 0.05 * unfelt, "{felt} of {unfelt}");
+}
+
+#[test]
+fn a_host_that_has_become_quieter_is_not_held_against_the_dump() {
+    let mut bench = Bench::begin(LIMITS, 1.0, 20e6);
+    bench.steps(20.0, false);
+    // From half-way between two pauses the host is three times as slow; then it is as it was.
+    bench.host = 3.0;
+    bench.steps(40.0, false);
+    bench.host = 1.0;
+    let said = bench.steps(40.0, false);
+    let looked = said.iter().position(|(_, why)| *why == Why::Looking).unwrap();
+    let after = &said[looked..];
+    assert!(after.iter().all(|(_, why)| !matches!(why, Why::Easing | Why::Braking)), "{after:?}");
 }
