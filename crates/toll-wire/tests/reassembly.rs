@@ -227,6 +227,23 @@ fn a_gap_within_a_row_loses_the_time_and_keeps_the_step() {
 }
 
 #[test]
+fn definitions_whose_eof_was_not_captured_are_not_the_end_of_a_response() {
+    let answer = prepared(7, 0, 1);
+    let eof = 9;
+    let ended = |talk: &mut Conversation, captured: usize| {
+        talk.client(&packet(0, b"\x16select 1"));
+        talk.server(&answer[..captured]);
+        Events::of(&pcap(talk.frames())).only("select 1").query_ns.is_some()
+    };
+    // The login tells that an EOF follows.
+    assert!(ended(&mut Conversation::logged_in(), answer.len()));
+    assert!(!ended(&mut Conversation::logged_in(), answer.len() - eof));
+    // Without it, one that has begun tells.
+    assert!(ended(&mut Conversation::new(), answer.len() - eof));
+    assert!(!ended(&mut Conversation::new(), answer.len() - eof + 4));
+}
+
+#[test]
 fn a_port_that_is_used_again_is_another_session() {
     let mut first = Conversation::logged_in();
     first.client(&query("one"));

@@ -339,9 +339,7 @@ impl Session {
                 command.tainted = holed;
             }
         }
-        if let (1, Some(front)) = (self.queue.len(), self.queue.front())
-            && matches!(front.reply, Reply::DefinitionsEnd { then: 0 })
-        {
+        if self.may_have_ended() {
             self.end_front(End::Complete, context);
         }
     }

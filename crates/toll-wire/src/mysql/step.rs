@@ -101,15 +101,24 @@ impl Session {
             self.settle_adrift(context);
         } else if self.queue.is_empty() {
             self.step.rest();
-        } else if self.queue.len() == 1
-            && self.deprecates_eof.is_none()
-            && let Some(front) = self.queue.front()
-            && matches!(front.reply, Reply::DefinitionsEnd { then: 0 })
-        {
-            // No EOF came, so the client asked for none. Whoever saw the login knows without.
+        } else if self.may_have_ended() {
+            // No EOF came, so the client asked for none.
             self.deprecates_eof = Some(true);
             self.end_front(End::Complete, context);
         }
+    }
+
+    /// Whether the one response under way ends with its definitions unless an EOF follows. Whoever
+    /// saw the login, or an earlier response, knows without asking.
+    #[inline]
+    pub(super) fn may_have_ended(&mut self) -> bool {
+        self.deprecates_eof.is_none()
+            && self.queue.len() == 1
+            && self.outbound.is_between()
+            && self
+                .queue
+                .front()
+                .is_some_and(|front| matches!(front.reply, Reply::DefinitionsEnd { then: 0 }))
     }
 
     #[cold]
