@@ -387,7 +387,9 @@ fn a_ladder_of_rates_has_a_limit_and_a_rate_is_told_as_asked_reported_and_measur
     assert_eq!(of("sized-512")["values"].as_array().unwrap().len(), 1);
     assert!(words(&run).contains("highest rate without a loss, idle, sized-512: "), "{}", said(&run));
     let answer = result["answer"].as_str().unwrap();
-    assert!(answer.starts_with("Highest rate without a loss, in every round: idle sized-64 "), "{answer}");
+    // A rung that its sender did not reach, on a host with others, tells nothing: sized-64 may be absent.
+    assert!(answer.starts_with("Highest rate without a loss, in every round: idle sized-"), "{answer}");
+    assert!(answer.contains("idle sized-512 "), "{answer}");
 
     let out = lab.path("rate");
     let arms = "toll-100,tcpreplay-100";

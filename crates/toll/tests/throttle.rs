@@ -200,21 +200,25 @@ fn a_slow_canary_brakes_the_dump_and_a_pause_tells_that_it_is_not_the_dumps_doin
     );
     let canary = "SELECT SLEEP(seconds) FROM sbtest.knob WHERE id = 1";
     let mut child = bench.spawn(&["--canary", canary, "--canary-rate", "100", "--max-rate", "256K"]);
-    // Past its start, in which it only feels its way.
-    bench.wait_until("climbing", || bench.whys().contains(&"climbing".to_owned()));
+    // Past its start, in which it only feels its way, and just after a pause: the next one is seconds away.
+    bench.wait_until("a pause", || {
+        let whys = bench.whys();
+        whys.iter().any(|why| why == "looking") && whys.last().is_some_and(|why| why != "looking")
+    });
     let before = bench.decisions().len();
     bench.server.run("UPDATE sbtest.knob SET seconds = 0.03");
     let braking = || bench.whys().iter().skip(before).position(|why| why == "braking").map(|at| before + at);
     bench.wait_until("braking", || braking().is_some());
     let (decisions, braking) = (bench.decisions(), braking().unwrap());
     let rate = |i: usize| decisions[i]["bytes_per_s"].as_f64().unwrap();
-    assert!(rate(braking) < rate(braking - 1) || rate(braking - 1) == 0.0, "{decisions:?}");
+    let is_slowest = rate(braking) < 1.02 * 131_072.0;
+    assert!(rate(braking) < rate(braking - 1) || rate(braking - 1) == 0.0 || is_slowest, "{decisions:?}");
     // Undisturbed it is as slow: that is the new baseline, and the dump goes on.
     let begun = decisions[0]["undisturbed_us_p99"].as_f64().unwrap();
     bench.wait_until("another baseline", || {
         bench.decisions().last().unwrap()["undisturbed_us_p99"].as_f64().unwrap() > 5.0 * begun
     });
-    assert!(bench.whys().contains(&"looking".to_owned()));
+    assert!(bench.whys()[before..].contains(&"looking".to_owned()));
     bench.lab.signal(&child, "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     bench.lab.assert_nothing_left();

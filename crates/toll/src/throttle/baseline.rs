@@ -21,11 +21,11 @@ const SHIFT_LEAST: f64 = 0.08;
 const SHIFT_SAMPLES: usize = 30;
 
 /// Answers that make a second, at the rate of a usual canary.
-const SECOND_ANSWERS: usize = 100;
+pub const SECOND_ANSWERS: usize = 100;
 /// A second of which more lies beyond the usual p99 is an odd one: by chance it is one second in 270.
 const ODD_BEYOND: f64 = 0.04;
 /// What an answer of an odd second weighs in the shape.
-const ODD_WEIGHS: f64 = 0.1;
+pub const ODD_WEIGHS: f64 = 0.1;
 /// So many odd seconds in a row are the rule.
 const ODD_AT_MOST: u32 = 3;
 
@@ -111,8 +111,7 @@ impl Baseline {
             } else {
                 self.shape.quantile(PROMISED)
             };
-            let is_beyond = |answer: &&Answer| usual.is_some_and(|usual| answer.ln_us - median > usual);
-            let is_odd = second.iter().filter(is_beyond).count() as f64 > ODD_BEYOND * SECOND_ANSWERS as f64;
+            let is_odd = usual.is_some_and(|usual| is_odd(second, median + usual));
             self.odd_in_a_row = if is_odd { self.odd_in_a_row + 1 } else { 0 };
             let weighs = if is_odd && self.odd_in_a_row <= ODD_AT_MOST { ODD_WEIGHS } else { 1.0 };
             for answer in second {
@@ -120,6 +119,11 @@ impl Baseline {
                 self.shape_of_all.add(answer.sent_s, answer.ln_us - median);
             }
         }
+    }
+
+    /// Whether for a part of this second much stood still, by what is usual.
+    pub fn is_odd(&self, second: &[Answer]) -> bool {
+        self.estimate(PROMISED).is_some_and(|usual| is_odd(second, usual.ln))
     }
 
     fn learn_wobble(&mut self, pause: &[Answer]) {
@@ -167,6 +171,11 @@ impl Baseline {
     pub fn moved_since_begin(&self) -> Option<f64> {
         Some(self.scale.quantile(0.5)? - self.before?)
     }
+}
+
+fn is_odd(second: &[Answer], usual_p99: f64) -> bool {
+    let beyond = second.iter().filter(|answer| answer.ln_us > usual_p99).count();
+    beyond as f64 > ODD_BEYOND * SECOND_ANSWERS as f64
 }
 
 #[cfg(test)]

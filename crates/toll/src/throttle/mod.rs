@@ -9,11 +9,12 @@
 //! canary -> steering -+   history, flag file, control socket
 //! ```
 //!
-//! `steering`, `decision`, `baseline`, `sketch`, `promise` and `orders` are pure. Nothing here starts the dump, but for
+//! `steering`, `decision`, `baseline`, `beside`, `seconds`, `sketch`, `promise` and `orders` are pure. Nothing here starts the dump, but for
 //! `command`, which is `toll throttle`.
 
 mod account;
 mod baseline;
+mod beside;
 mod canary;
 pub mod command;
 pub mod control;
@@ -25,12 +26,14 @@ pub mod orders;
 mod progress;
 mod promise;
 mod question;
+mod seconds;
 #[cfg(test)]
 mod simulated;
 mod sketch;
 mod steering;
 #[cfg(test)]
 mod steering_tests;
+mod tuning;
 
 pub use account::Account;
 pub use gate::{Gate, Throttled};
@@ -53,9 +56,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use steering::{PROMISED, Steering, Tuning};
+use steering::{PROMISED, Steering};
 use toll_load::Target;
 use toll_load::clock::now_ns;
+use tuning::Tuning;
 
 /// What is asked of a throttle.
 #[derive(Debug, Clone)]

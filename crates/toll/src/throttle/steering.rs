@@ -7,9 +7,12 @@
 //! shares CPUs which nobody else wants harms nobody, and a throttle that counts the CPU it uses itself
 //! feeds back on itself. Knows no clock, no server and no thread: what it is told is all there is.
 
-use super::baseline::{Answer, Baseline};
+use super::baseline::{Answer, Baseline, SECOND_ANSWERS};
+use super::beside::Beside;
 use super::decision::{Allow, Decision, Limits, Meanwhile, Why};
+use super::seconds::SlowSeconds;
 use super::sketch::{Estimate, Sketch};
+use super::tuning::Tuning;
 
 /// What was promised is said of this quantile.
 pub const PROMISED: f64 = 0.99;
@@ -21,50 +24,6 @@ const GUARDED: [f64; 2] = [0.5, 0.9];
 /// too low by itself.
 const GUARDED_MARGIN: f64 = 0.7;
 
-/// The numbers of the two loops, found by the simulation in `simulated.rs`.
-#[derive(Debug, Clone, Copy)]
-pub struct Tuning {
-    /// Steers the brake: higher ones see what touches few queries, lower ones are told by fewer answers.
-    pub fast_quantile: f64,
-    pub fast_half_life_s: f64,
-    pub slow_half_life_s: f64,
-    /// Standard errors by which the slow loop stays below the promise.
-    pub margin_errors: f64,
-    /// Share of the promise that the margin takes at most.
-    pub margin_most: f64,
-    /// Change of the logarithm of the rate in a second, where the whole promise is left: at first, and in
-    /// the end. What is learnt of the rate outlasts the noise of one p99, so that the gain falls with time.
-    pub gain_first: f64,
-    pub gain_last: f64,
-    pub gain_half_life_s: f64,
-    /// What is taken back of the logarithm of the rate when the start has ended: the canary feels the rate of a
-    /// moment ago, and it has risen since.
-    pub start_back: f64,
-    /// Standard errors beyond the promise at which the brake is put on.
-    pub brake_errors: f64,
-    pub look_answers: usize,
-    pub look_every_s: f64,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            fast_quantile: 0.9,
-            fast_half_life_s: 1.5,
-            slow_half_life_s: 8.0,
-            margin_errors: 1.0,
-            margin_most: 0.85,
-            gain_first: 0.1,
-            gain_last: 0.02,
-            gain_half_life_s: 30.0,
-            start_back: 0.7,
-            brake_errors: 1.4,
-            look_answers: 100,
-            look_every_s: 12.0,
-        }
-    }
-}
-
 /// What the server has begun it does after its reader has stopped, until its buffers are full.
 const DRAIN_S: f64 = 0.3;
 /// After a pause, what had piled up comes at once.
@@ -75,8 +34,6 @@ const TICK_S: f64 = 1.0;
 const BRAKE_APART_S: f64 = 1.0;
 /// What a brake leaves of the rate.
 const BRAKE: f64 = 0.5;
-/// What a brake leaves of the slow loop's memory, which is of another rate.
-const REMEMBERED: f64 = 0.3;
 /// Two seconds of a slow start double the rate.
 const START_GAIN: f64 = 0.35;
 /// Below this share of the best rate so far, the way back is known: it is gone three times as fast.
@@ -121,8 +78,9 @@ pub struct Steering {
     /// Logarithm of what the p99 may grow to.
     promise: f64,
     baseline: Baseline,
-    fast: Sketch,
-    slow: Sketch,
+    beside: Beside,
+    /// Seconds that call for the brake.
+    braking: SlowSeconds,
     /// Undisturbed answers of the pause that goes on.
     pause: Vec<Answer>,
     phase: Phase,
@@ -135,7 +93,7 @@ pub struct Steering {
     settling_s: f64,
     freed: bool,
     last_why: Why,
-    /// Rate before the first brake since the last look: another regime was not the dump's doing.
+    /// Rate before the first brake since the last look: what the host does by itself is not the dump's doing.
     unbraked: Option<f64>,
     braked_s: f64,
     looked_s: f64,
@@ -155,10 +113,16 @@ impl Steering {
     pub fn begin(tuning: Tuning, limits: Limits, max_toll: f64, before: &[Answer], now_s: f64) -> Self {
         let mut baseline = Baseline::default();
         baseline.learn(before);
+        let mut steering = Self::new(tuning, limits, max_toll, baseline, now_s);
+        steering.judge_undisturbed(before);
+        steering
+    }
+
+    fn new(tuning: Tuning, limits: Limits, max_toll: f64, baseline: Baseline, now_s: f64) -> Self {
         let first = FIRST.max(limits.floor).min(limits.ceiling.unwrap_or(f64::INFINITY));
         Self {
-            fast: Sketch::new(tuning.fast_half_life_s),
-            slow: Sketch::new(tuning.slow_half_life_s),
+            beside: Beside::new(&tuning),
+            braking: SlowSeconds::default(),
             promise: max_toll.ln_1p(),
             baseline,
             pause: Vec::new(),
@@ -195,7 +159,7 @@ impl Steering {
     }
 
     fn toll_of_late_at(&self, quantile: f64) -> Option<Estimate> {
-        let toll = self.toll(&self.slow, quantile)?;
+        let toll = self.toll(self.beside.of_late(), quantile)?;
         Some(Estimate { error: toll.error.hypot(WOBBLE_LEFT * self.baseline.wobble()), ..toll })
     }
 
@@ -248,9 +212,42 @@ impl Steering {
         if !disturbed {
             return Meanwhile::Between;
         }
-        self.fast.add(sent_s, answer.ln_us);
-        self.slow.add(sent_s, answer.ln_us);
+        if let Some(second) = self.beside.add(answer, &self.baseline) {
+            let brakes = self.calls_for_brake(&second);
+            self.braking.beside(brakes);
+            if !brakes && second.first().is_some_and(|first| first.sent_s >= self.braked_s) {
+                self.take_brake_back();
+            }
+        }
         Meanwhile::Dump
+    }
+
+    /// A second after the brake is as it should be: the one before was as likely the host's own as such seconds are
+    /// without the dump.
+    fn take_brake_back(&mut self) {
+        if let Some(pace) = self.unbraked.take() {
+            self.set_pace(self.pace + self.braking.part_of_host() * (pace - self.pace));
+        }
+    }
+
+    /// What seconds without the dump are like.
+    fn judge_undisturbed(&mut self, answers: &[Answer]) {
+        for second in answers.chunks(SECOND_ANSWERS).filter(|second| 2 * second.len() >= SECOND_ANSWERS) {
+            self.beside.saw_undisturbed(second, &self.baseline);
+            self.braking.without(self.calls_for_brake(second));
+        }
+    }
+
+    /// By the same measure as the brake.
+    fn calls_for_brake(&self, second: &[Answer]) -> bool {
+        let mut own = Sketch::new(f64::INFINITY);
+        second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
+        let toll = self.toll_of_second(&own, self.tuning.fast_quantile);
+        toll.is_some_and(|toll| self.breaks_promise(toll, self.tuning.brake_errors))
+    }
+
+    fn breaks_promise(&self, toll: Estimate, errors: f64) -> bool {
+        toll.ln - errors * toll.error > self.promise
     }
 
     /// What holds from `now_s` on. `moved` bytes have passed since the beginning, the canary's oldest open
@@ -328,29 +325,34 @@ impl Steering {
     /// A pause by hand may be long: what it shows is taken in as it comes.
     fn learn_while_held(&mut self) {
         if self.pause.len() >= self.tuning.look_answers {
-            self.baseline.learn(&std::mem::take(&mut self.pause));
+            let pause = std::mem::take(&mut self.pause);
+            self.judge_undisturbed(&pause);
+            self.baseline.learn(&pause);
         }
     }
 
     /// A pause has ended.
     fn learn(&mut self, now_s: f64) {
-        let shift = self.baseline.learn(&std::mem::take(&mut self.pause));
+        let pause = std::mem::take(&mut self.pause);
+        self.judge_undisturbed(&pause);
+        let shift = self.baseline.learn(&pause);
         self.looked_s = now_s;
         let seldom_s = self.tuning.look_every_s;
         self.look_in_s = match shift {
             Some(_) => LOOK_SOON_S,
             None => (self.look_in_s * 2.0).min(seldom_s),
         };
-        if let Some(shift) = shift {
+        if shift.is_some() {
             // What was answered before is of the other regime.
-            self.slow.clear();
-            // It was the host that had become slow: what the brake did was not called for.
-            if let Some(unbraked) = self.unbraked.filter(|_| shift > 0.0) {
-                self.set_pace(unbraked);
-            }
+            self.beside.forget();
         }
-        self.unbraked = None;
-        self.fast.clear();
+        if let Some(pace) = self.unbraked.filter(|_| shift.is_some_and(|shift| shift > 0.0)) {
+            // It was the host that had become slow: what the brake did was not called for.
+            self.set_pace(pace);
+            self.unbraked = None;
+        }
+        self.take_brake_back();
+        self.beside.forget_second();
     }
 
     fn toll(&self, sketch: &Sketch, quantile: f64) -> Option<Estimate> {
@@ -406,11 +408,16 @@ impl Steering {
     /// Is the last second beyond the promise by so many errors, chance and the host's noise counted?
     fn is_beyond(&self, errors: f64) -> bool {
         let toll = self.toll_of_last_second(self.tuning.fast_quantile);
-        toll.is_some_and(|toll| toll.ln - errors * toll.error > self.promise)
+        toll.is_some_and(|toll| self.breaks_promise(toll, errors))
     }
 
     fn toll_of_last_second(&self, quantile: f64) -> Option<Estimate> {
-        let toll = self.toll(&self.fast, quantile).filter(|_| self.fast.count() >= FAST_ANSWERS)?;
+        let second = self.beside.last_second();
+        self.toll_of_second(second, quantile).filter(|_| second.count() >= FAST_ANSWERS)
+    }
+
+    fn toll_of_second(&self, second: &Sketch, quantile: f64) -> Option<Estimate> {
+        let toll = self.toll(second, quantile)?;
         Some(Estimate { error: toll.error.hypot(self.baseline.wobble()), ..toll })
     }
 
@@ -424,7 +431,7 @@ impl Steering {
         let may_look = now_s - self.looked_s >= LOOK_APART_S;
         if self.is_at_floor() || self.unbraked.is_some() && may_look {
             // Slower does not help, or has not helped: is it the dump at all?
-            self.broken_at_floor += u32::from(self.is_at_floor());
+            self.broken_at_floor += u32::from(self.is_at_floor() && self.braking.are_the_dumps());
             self.braked_s = now_s;
             if self.is_unkept() {
                 // Between two long pauses the server gets rid of enough not to take its reader for dead.
@@ -444,8 +451,7 @@ impl Steering {
         self.unbraked.get_or_insert(self.pace);
         self.braked_s = now_s;
         self.set_pace(self.pace + BRAKE.ln());
-        self.fast.clear();
-        self.slow.keep(REMEMBERED);
+        self.beside.braked();
         Why::Braking
     }
 
@@ -462,7 +468,7 @@ impl Steering {
             let felt = left.is_some_and(|left| left < 0.0);
             self.settling_s = self.ticked_s;
             if !felt && !self.is_beyond(1.0) {
-                if used && self.fast.count() >= FAST_ANSWERS {
+                if used && self.beside.last_second().count() >= FAST_ANSWERS {
                     self.set_pace(self.pace + START_GAIN);
                 }
                 return Why::Starting;

@@ -2,7 +2,8 @@
 
 use super::baseline::Answer;
 use super::decision::{Allow, Limits, Why};
-use super::steering::{Steering, Tuning};
+use super::steering::Steering;
+use super::tuning::Tuning;
 
 const STEP_S: f64 = 0.1;
 const PER_STEP: usize = 20;

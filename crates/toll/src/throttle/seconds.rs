@@ -1,0 +1,113 @@
+//! Are slow seconds more frequent beside the dump than without it?
+//!
+//! A host with neighbours stands still for a part of some seconds whether anything is dumped or not. One such second
+//! accuses nobody: only where there are more of them beside the dump than in its pauses are they its fault. Knows no clock.
+
+/// Seconds beside the dump that count: its rate changes, and harm must be told within a few; what happens
+/// seldom is told by many.
+const LATELY: f64 = 4.0;
+const LONG: f64 = 60.0;
+/// Seconds without it, a few a minute.
+const WITHOUT: f64 = 60.0;
+/// What is so many standard errors more is no chance.
+const ERRORS: f64 = 1.5;
+
+/// How many of the seconds so far were slow; a second weighs half after so many more.
+#[derive(Debug, Clone, Copy)]
+struct Share {
+    half_life: f64,
+    all: f64,
+    slow: f64,
+}
+
+impl Share {
+    fn new(half_life: f64) -> Self {
+        Self { half_life, all: 0.0, slow: 0.0 }
+    }
+
+    fn saw(&mut self, is_slow: bool) {
+        let kept = (-1.0 / self.half_life).exp2();
+        self.all = kept * self.all + 1.0;
+        self.slow = kept * self.slow + f64::from(u8::from(is_slow));
+    }
+
+    /// As if one more had been half slow: none of few is no certainty.
+    fn share(&self) -> f64 {
+        (self.slow + 0.5) / (self.all + 1.0)
+    }
+
+    fn is_more_than(&self, other: &Self) -> bool {
+        let both = Self { slow: self.slow + other.slow, all: self.all + other.all, ..*self }.share();
+        let variance = both * (1.0 - both) * (1.0 / self.all.max(1.0) + 1.0 / other.all.max(1.0));
+        self.share() - other.share() > ERRORS * variance.sqrt()
+    }
+}
+
+/// Seconds that were slow in one way, beside the dump and without it.
+#[derive(Debug, Clone, Copy)]
+pub struct SlowSeconds {
+    lately: Share,
+    long: Share,
+    without: Share,
+}
+
+impl Default for SlowSeconds {
+    fn default() -> Self {
+        Self { lately: Share::new(LATELY), long: Share::new(LONG), without: Share::new(WITHOUT) }
+    }
+}
+
+impl SlowSeconds {
+    pub fn beside(&mut self, is_slow: bool) {
+        self.lately.saw(is_slow);
+        self.long.saw(is_slow);
+    }
+
+    pub fn without(&mut self, is_slow: bool) {
+        self.without.saw(is_slow);
+    }
+
+    /// Of the slow seconds beside the dump, the part that the host has without it.
+    pub fn part_of_host(&self) -> f64 {
+        (self.without.share() / self.long.share()).min(1.0)
+    }
+
+    /// Whether chance and the host do not explain them.
+    pub fn are_the_dumps(&self) -> bool {
+        self.lately.is_more_than(&self.without) || self.long.is_more_than(&self.without)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(without: &[bool], beside: &[bool]) -> SlowSeconds {
+        let mut seconds = SlowSeconds::default();
+        without.iter().for_each(|slow| seconds.without(*slow));
+        beside.iter().for_each(|slow| seconds.beside(*slow));
+        seconds
+    }
+
+    fn each(count: usize, every: usize) -> Vec<bool> {
+        (1..=count).map(|second| second % every == 0).collect()
+    }
+
+    #[test]
+    fn one_slow_second_of_several_accuses_nobody_and_two_in_a_row_do() {
+        let quiet = [false; 6];
+        assert!(!seconds(&quiet, &[false, false, true]).are_the_dumps());
+        assert!(seconds(&quiet, &[true, true]).are_the_dumps());
+        assert!(seconds(&[false; 30], &[&[false; 60][..], &[true; 2]].concat()).are_the_dumps());
+    }
+
+    #[test]
+    fn what_the_host_does_as_often_by_itself_is_not_the_dumps() {
+        assert!(!seconds(&each(60, 5), &each(200, 5)).are_the_dumps());
+        assert!(!seconds(&each(60, 5), &[true, false, true, false, false]).are_the_dumps());
+        // One in five where there is none without: told by many.
+        assert!(seconds(&[false; 60], &each(200, 5)).are_the_dumps());
+        // All of them where one in five is usual.
+        assert!(seconds(&each(60, 5), &[true; 6]).are_the_dumps());
+    }
+}

@@ -1,0 +1,44 @@
+//! Which numbers of the two loops are a matter of trial? Found by the simulation in `simulated.rs`.
+
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// Steers the brake: higher ones see what touches few queries, lower ones are told by fewer answers.
+    pub fast_quantile: f64,
+    pub fast_half_life_s: f64,
+    pub slow_half_life_s: f64,
+    /// Standard errors by which the slow loop stays below the promise.
+    pub margin_errors: f64,
+    /// Share of the promise that the margin takes at most.
+    pub margin_most: f64,
+    /// Change of the logarithm of the rate in a second, where the whole promise is left: at first, and in
+    /// the end. What is learnt of the rate outlasts the noise of one p99, so that the gain falls with time.
+    pub gain_first: f64,
+    pub gain_last: f64,
+    pub gain_half_life_s: f64,
+    /// What is taken back of the logarithm of the rate when the start has ended: the canary feels the rate of a
+    /// moment ago, and it has risen since.
+    pub start_back: f64,
+    /// Standard errors beyond the promise at which the brake is put on.
+    pub brake_errors: f64,
+    pub look_answers: usize,
+    pub look_every_s: f64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            fast_quantile: 0.9,
+            fast_half_life_s: 1.5,
+            slow_half_life_s: 8.0,
+            margin_errors: 1.25,
+            margin_most: 0.85,
+            gain_first: 0.1,
+            gain_last: 0.02,
+            gain_half_life_s: 30.0,
+            start_back: 0.7,
+            brake_errors: 1.4,
+            look_answers: 100,
+            look_every_s: 12.0,
+        }
+    }
+}
