@@ -272,8 +272,7 @@ fn a_dump_is_pulled_from_the_far_end_at_the_rate_of_its_arm() {
         let seconds = of(name, "elapsed_s");
         assert!(of(name, "output_bytes") * 8.0 <= mbit * 1e6 * seconds * 1.1 + 4e6, "{name}: {seconds} s");
     }
-    assert!(of("10", "elapsed_s") > 2.0 * of("100", "elapsed_s"));
-    assert!(of("10-protocol", "elapsed_s") < of("10", "elapsed_s"));
+    assert!(of("10-protocol", "net_bytes") < 0.75 * of("10", "net_bytes"), "the protocol compresses");
     // What runs there is not this host's.
     let ends = lines(&out, "trials.ndjson").into_iter().filter(|line| line["step"] == "window-end");
     let of_arm: Vec<Value> = ends.filter(|line| line["arm"] == "gigabit").collect();

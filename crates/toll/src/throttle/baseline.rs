@@ -76,10 +76,7 @@ impl Baseline {
     /// Takes in what one pause (or the time before the dump) has shown. The answer is by how much the
     /// median has shifted, as a logarithm, where that is more than chance and drift.
     pub fn learn(&mut self, pause: &[Answer]) -> Option<f64> {
-        let mut fresh = Sketch::new(f64::INFINITY);
-        for answer in pause {
-            fresh.add(answer.sent_s, answer.ln_us);
-        }
+        let fresh = Sketch::of(pause.iter().map(|answer| answer.ln_us));
         let shift = self.shift(&fresh, pause.len());
         // Against what was known before: a host that shifts again and again wobbles.
         self.learn_wobble(pause);
@@ -105,8 +102,8 @@ impl Baseline {
             let usual = if is_first {
                 // Nothing is usual yet but the other seconds.
                 let others = seconds().enumerate().filter(|(other, _)| *other != at);
-                let mut usual = Sketch::new(f64::INFINITY);
-                others.flat_map(|(_, second)| second).for_each(|a| usual.add(a.sent_s, a.ln_us - median));
+                let usual =
+                    Sketch::of(others.flat_map(|(_, second)| second).map(|answer| answer.ln_us - median));
                 usual.estimate(PROMISED).map(|p99| p99.ln)
             } else {
                 self.shape.quantile(PROMISED)
@@ -129,8 +126,7 @@ impl Baseline {
     fn learn_wobble(&mut self, pause: &[Answer]) {
         let Some(usual) = self.estimate(WOBBLE_AT) else { return };
         for second in pause.chunks(SECOND_ANSWERS) {
-            let mut own = Sketch::new(f64::INFINITY);
-            second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
+            let own = Sketch::of(second.iter().map(|answer| answer.ln_us));
             let Some(own) = own.estimate(WOBBLE_AT) else { continue };
             // One second in which the host stood still is no habit of it.
             let most = WOBBLE_CLIP * self.wobble().max(WOBBLE_LEAST);

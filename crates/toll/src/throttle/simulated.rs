@@ -10,6 +10,9 @@ use super::steering::{PROMISED, Steering};
 use super::tuning::Tuning;
 use toll_load::mix::Rng;
 
+/// First seed of what is asserted and published: `tuning.rs` was chosen by the seeds below.
+const HELD_OUT: u64 = 201;
+
 const STEP_S: f64 = 0.1;
 const WINDOW_S: f64 = 10.0;
 const SIGMA: f64 = 0.4;
@@ -261,19 +264,20 @@ fn the_toys_truth_is_what_it_is_said_to_be() {
     }
 }
 
-/// Over several seeds.
-fn mean(world: World, tuning: Tuning, seeds: std::ops::RangeInclusive<u64>) -> Found {
-    let found: Vec<Found> = seeds.map(|seed| simulate(World { seed, ..world }, tuning)).collect();
+/// Over so many seeds.
+fn mean(world: World, tuning: Tuning, seeds: u64) -> Found {
+    let found: Vec<Found> =
+        (HELD_OUT..HELD_OUT + seeds).map(|seed| simulate(World { seed, ..world }, tuning)).collect();
     let mean = |of: fn(&Found) -> f64| found.iter().map(of).sum::<f64>() / found.len() as f64;
     Found { kept: mean(|f| f.kept), of_oracle: mean(|f| f.of_oracle), still: mean(|f| f.still) }
 }
 
 #[test]
 fn the_promise_holds_in_95_windows_of_100_and_the_dump_gets_its_part_of_what_an_oracle_would() {
-    let runs = each_harm(|harm| mean(world(harm, 0), Tuning::default(), 1..=16));
+    let runs = each_harm(|harm| mean(world(harm, 0), Tuning::default(), 16));
     for (harm, Found { kept, of_oracle, still }) in runs {
         assert!(kept >= 0.95, "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes");
-        assert!(of_oracle >= 0.09, "{harm:?}: {of_oracle:.2} of the oracle's bytes");
+        assert!(of_oracle >= 0.12, "{harm:?}: {of_oracle:.2} of the oracle's bytes");
         assert!(still < 0.15, "{harm:?}: still for {still:.2} of the time");
     }
 }
@@ -282,13 +286,13 @@ fn the_promise_holds_in_95_windows_of_100_and_the_dump_gets_its_part_of_what_an_
 #[test]
 fn neighbours_that_take_the_cpu_for_moments_do_not_stop_the_dump() {
     for weather in [BURSTS, CROWDED] {
-        let runs = each_harm(|harm| mean(World { weather, ..world(harm, 0) }, Tuning::default(), 1..=12));
+        let runs = each_harm(|harm| mean(World { weather, ..world(harm, 0) }, Tuning::default(), 16));
         for (harm, Found { kept, of_oracle, .. }) in runs {
             assert!(
                 kept >= 0.95,
                 "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes"
             );
-            assert!(of_oracle >= 0.02, "{harm:?}: {of_oracle:.3} of the oracle's bytes");
+            assert!(of_oracle >= 0.012, "{harm:?}: {of_oracle:.3} of the oracle's bytes");
         }
     }
 }
@@ -296,7 +300,7 @@ fn neighbours_that_take_the_cpu_for_moments_do_not_stop_the_dump() {
 /// A dump of a minute: how it begins is most of it.
 #[test]
 fn a_short_dump_keeps_the_promise_too() {
-    let runs = each_harm(|harm| mean(World { seconds: 60.0, ..world(harm, 0) }, Tuning::default(), 1..=64));
+    let runs = each_harm(|harm| mean(World { seconds: 60.0, ..world(harm, 0) }, Tuning::default(), 64));
     for (harm, Found { kept, of_oracle, .. }) in runs {
         assert!(kept >= 0.9, "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes");
     }
@@ -329,7 +333,7 @@ fn estimators_canaries_and_weathers_compared() {
     for gain_last in [0.005, 0.01, 0.02, 0.04, 0.1] {
         rows.push(tuned(format!("gain of {gain_last} in the end"), Tuning { gain_last, ..usual.0 }));
     }
-    for margin_errors in [0.0, 0.5, 1.0, 1.5] {
+    for margin_errors in [0.0, 1.0, 1.25, 1.75] {
         rows.push(tuned(format!("margin of {margin_errors} errors"), Tuning { margin_errors, ..usual.0 }));
     }
     for look_every_s in [7.0, 10.0, 15.0, 30.0] {
@@ -360,9 +364,9 @@ fn estimators_canaries_and_weathers_compared() {
         rows.push(in_world(format!("a wake of {share} for {lasts_s} s"), World { wake, ..usual.1 }));
     }
     for (name, tuning, world) in rows {
-        let cells = each_harm(|harm| mean(World { harm, ..world }, tuning, 11..=16)).into_iter();
+        let cells = each_harm(|harm| mean(World { harm, ..world }, tuning, 32)).into_iter();
         let cells = cells.map(|(harm, Found { kept, of_oracle, .. })| {
-            format!("{harm:?} {:>3.0}% {:>3.0}%", 100.0 * kept, 100.0 * of_oracle)
+            format!("{harm:?} {:>5.1}% {:>3.0}%", 100.0 * kept, 100.0 * of_oracle)
         });
         #[allow(clippy::print_stdout)]
         {

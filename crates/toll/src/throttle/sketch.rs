@@ -58,6 +58,13 @@ impl Sketch {
         }
     }
 
+    /// These, none of which is older than another.
+    pub fn of(logarithms: impl IntoIterator<Item = f64>) -> Self {
+        let mut sketch = Self::new(f64::INFINITY);
+        logarithms.into_iter().for_each(|ln| sketch.add(0.0, ln));
+        sketch
+    }
+
     /// A sample of the moment `at_s`; the moments need not rise.
     pub fn add(&mut self, at_s: f64, ln: f64) {
         self.add_part(at_s, ln, 1.0);

@@ -240,8 +240,7 @@ impl Steering {
 
     /// By the same measure as the brake.
     fn calls_for_brake(&self, second: &[Answer]) -> bool {
-        let mut own = Sketch::new(f64::INFINITY);
-        second.iter().for_each(|answer| own.add(answer.sent_s, answer.ln_us));
+        let own = Sketch::of(second.iter().map(|answer| answer.ln_us));
         let toll = self.toll_of_second(&own, self.tuning.fast_quantile);
         toll.is_some_and(|toll| self.breaks_promise(toll, self.tuning.brake_errors))
     }
@@ -325,17 +324,20 @@ impl Steering {
     /// A pause by hand may be long: what it shows is taken in as it comes.
     fn learn_while_held(&mut self) {
         if self.pause.len() >= self.tuning.look_answers {
-            let pause = std::mem::take(&mut self.pause);
-            self.judge_undisturbed(&pause);
-            self.baseline.learn(&pause);
+            self.take_pause_in();
         }
+    }
+
+    /// By how much the undisturbed median has shifted, as a logarithm, where that is more than chance and drift.
+    fn take_pause_in(&mut self) -> Option<f64> {
+        let pause = std::mem::take(&mut self.pause);
+        self.judge_undisturbed(&pause);
+        self.baseline.learn(&pause)
     }
 
     /// A pause has ended.
     fn learn(&mut self, now_s: f64) {
-        let pause = std::mem::take(&mut self.pause);
-        self.judge_undisturbed(&pause);
-        let shift = self.baseline.learn(&pause);
+        let shift = self.take_pause_in();
         self.looked_s = now_s;
         let seldom_s = self.tuning.look_every_s;
         self.look_in_s = match shift {

@@ -30,7 +30,7 @@ impl Default for Tuning {
             fast_quantile: 0.9,
             fast_half_life_s: 1.5,
             slow_half_life_s: 8.0,
-            margin_errors: 1.25,
+            margin_errors: 1.5,
             margin_most: 0.85,
             gain_first: 0.1,
             gain_last: 0.02,

@@ -36,6 +36,21 @@ fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
 }
 
 #[test]
+fn a_stream_whose_answers_get_lost_again_and_again_is_not_given_up_while_it_arrives() {
+    let lab = Lab::new();
+    let receiver = Receiver::start(&lab, &[]);
+    // Pauses that grow to their longest would take longer than a stream waits that nobody takes.
+    let way = Cutting::without_answers(&receiver.address, &[450_000; 14]);
+    let mut stream = sender(&way.address, &receiver.key);
+    let sent = Synthetic::pcapng(60, 100_000);
+    sent.send(&mut stream);
+    let account = receiver.one_account();
+    assert!(std::fs::read(&receiver.files()[0]).unwrap() == sent.whole(), "{account}");
+    assert_eq!((&account["items"], &account["lost"]), (&60.into(), &0.into()));
+    assert!(account["connections"].as_u64().unwrap() > 10, "{account}");
+}
+
+#[test]
 fn a_receiver_that_reads_no_more_costs_what_there_is_no_room_for_and_both_ends_say_so() {
     let lab = Lab::new();
     let receiver = Receiver::start(&lab, &[]);

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use toll::capture::chunks::Destination;
 use toll::capture::stream::{Key, Stream};
@@ -229,6 +229,15 @@ pub struct Cutting {
 
 impl Cutting {
     pub fn before(receiver: &str, after: &[usize]) -> Self {
+        Self::of(receiver, after, usize::MAX)
+    }
+
+    /// And nothing comes back once the sender has sent a greeting: chunks arrive, no answer to them does.
+    pub fn without_answers(receiver: &str, after: &[usize]) -> Self {
+        Self::of(receiver, after, 2_000)
+    }
+
+    fn of(receiver: &str, after: &[usize], answered: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let cuts = Arc::new(AtomicU64::new(0));
@@ -240,7 +249,8 @@ impl Cutting {
                 // One at a time: a sender has one connection.
                 let after = after.next();
                 let Ok(there) = TcpStream::connect(&receiver) else { continue };
-                pass(&sender, &there, after);
+                // The last one is a way like any other.
+                pass(&sender, &there, after, if after.is_some() { answered } else { usize::MAX });
                 counted.fetch_add(u64::from(after.is_some()), Ordering::Relaxed);
             }
         });
@@ -248,17 +258,25 @@ impl Cutting {
     }
 }
 
-/// Both ways, until one end hangs up or the sender has sent so many bytes.
-fn pass(sender: &TcpStream, receiver: &TcpStream, most: Option<usize>) {
+/// Both ways, until one end hangs up or the sender has sent so many bytes; back only while it has sent no more than `answered`.
+fn pass(sender: &TcpStream, receiver: &TcpStream, most: Option<usize>, answered: usize) {
+    let sent = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _ = std::io::copy(&mut { receiver }, &mut { sender });
+            let mut some = [0; 8_192];
+            while let Ok(read @ 1..) = { receiver }.read(&mut some) {
+                let is_heard = sent.load(Ordering::SeqCst) <= answered;
+                if is_heard && { sender }.write_all(&some[..read]).is_err() {
+                    break;
+                }
+            }
             let _ = sender.shutdown(Shutdown::Both);
         });
         let (mut left, mut some) = (most.unwrap_or(usize::MAX), [0; 8_192]);
         while left > 0 {
             let most = left.min(some.len());
             let Ok(read @ 1..) = { sender }.read(&mut some[..most]) else { break };
+            sent.fetch_add(read, Ordering::SeqCst);
             if { receiver }.write_all(&some[..read]).is_err() {
                 break;
             }

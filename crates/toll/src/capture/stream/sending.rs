@@ -2,7 +2,7 @@
 //!
 //! Never touches a chunk: it is sent as it was kept.
 
-use super::kept::Message as KeptMessage;
+use super::kept::{Kept, Message as KeptMessage};
 use super::{Shared, Stage};
 use crate::receive::{Heard, Hearing, Key, Link, printable};
 use crate::say::tell;
@@ -116,14 +116,15 @@ fn talk(
     link.say(&Message::Hello(hello)).context("the connection broke")?;
     let mut hearing = Hearing::of(link);
     match hearing.next(ANSWERS_WITHIN, LONGEST_GREETING)? {
-        Heard::Message(Message::Welcome { next }) => shared.resume(next)?,
+        Heard::Message(Message::Welcome { next }) => {
+            if shared.resume(next)? {
+                took();
+            }
+        }
         Heard::Message(Message::Refused { why }) => bail!("it says: {}", printable(why)),
         Heard::Message(_) => bail!("it does not answer as a receiver does"),
         Heard::HungUp => bail!("it hung up on the greeting"),
         Heard::Nothing => bail!("it does not answer the greeting"),
-    }
-    if shared.has_nothing_kept() {
-        took();
     }
     std::thread::scope(|scope| {
         let listener = scope.spawn(|| {
@@ -214,35 +215,37 @@ impl Shared {
         }
     }
 
-    fn resume(&self, next: u64) -> Result<()> {
-        let mut state = self.lock();
-        state.heard = Instant::now();
-        let known = state.kept.resume(next);
+    /// Whether all was taken by now, or more than was known: answers can be lost with a connection.
+    fn resume(&self, next: u64) -> Result<bool> {
+        let (known, is_news) = self.took(|kept| kept.resume(next));
         if !known {
             bail!("it wants chunk {next}, which is not to be had");
         }
-        Ok(())
+        Ok(is_news || self.lock().kept.is_empty())
     }
 
     /// Whether something was.
     fn acknowledged(&self, below: u64) -> Result<bool> {
-        let mut state = self.lock();
-        let first = state.kept.first();
-        state.heard = Instant::now();
-        if !state.kept.acknowledged(below) {
+        let (known, is_news) = self.took(|kept| kept.acknowledged(below));
+        if !known {
             bail!("it speaks of chunk {below}, which was never sent");
         }
-        let is_news = state.kept.first() > first;
+        Ok(is_news)
+    }
+
+    /// What `says` answers of what is kept, and whether the other end has taken more of it.
+    fn took(&self, says: impl FnOnce(&mut Kept) -> bool) -> (bool, bool) {
+        let mut state = self.lock();
+        state.heard = Instant::now();
+        let first = state.kept.first();
+        let known = says(&mut state.kept);
+        let is_news = known && state.kept.first() > first;
         if is_news {
             state.took = Instant::now();
         }
         drop(state);
         self.changed.notify_all();
-        Ok(is_news)
-    }
-
-    fn has_nothing_kept(&self) -> bool {
-        self.lock().kept.is_empty()
+        (known, is_news)
     }
 
     fn done(&self) -> Result<()> {
