@@ -4,19 +4,12 @@
 
 mod lab;
 
-use lab::{Lab, arm, result_of, said};
+use lab::{Lab, arm, result_of, said, steps};
 use serde_json::Value;
 use std::path::Path;
 
 fn plan_of(run: &str) -> Value {
     serde_json::from_slice(&std::fs::read(Path::new(run).join("plan.json")).unwrap()).unwrap()
-}
-
-/// Lines of trials.ndjson with this step.
-fn steps(run: &str, step: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(Path::new(run).join("trials.ndjson")).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    lines.filter(|line| line["step"] == step).collect()
 }
 
 /// A scenario about the host whose arm `set` has these keys.

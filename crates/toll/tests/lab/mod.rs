@@ -172,6 +172,13 @@ pub fn result_of(run: &str) -> Value {
     serde_json::from_slice(&text).unwrap()
 }
 
+/// Lines of trials.ndjson with this step.
+pub fn steps(run: &str, step: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(Path::new(run).join("trials.ndjson")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["step"] == step).collect()
+}
+
 /// An arm of a result or a plan.
 pub fn arm<'a>(result: &'a Value, name: &str) -> &'a Value {
     result["arms"].as_array().unwrap().iter().find(|a| a["name"] == name).unwrap()
