@@ -21,6 +21,12 @@ pub fn signed(value: f64, unit: &str) -> String {
     format!("{}{size}", if is_below { '-' } else { '+' })
 }
 
+/// With a capital first letter.
+pub fn capitalised(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// In which measure an outcome's estimate is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {

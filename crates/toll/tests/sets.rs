@@ -166,6 +166,42 @@ fn a_server_that_is_busy_without_a_load_of_tolls_is_counted_by_its_own_counter()
 }
 
 #[test]
+fn what_runs_before_the_last_one_left_counts_and_makes_room() {
+    let lab = Lab::new();
+    for (case, arm) in [
+        (
+            "file",
+            "stdout = \"{artefact}\"\nartefact = \"bytes\"\ncommand = \"sh -c 'head -c 1000000 /dev/zero; sleep 0.2'\"",
+        ),
+        // As tools that refuse to write where something is.
+        (
+            "directory",
+            "artefact = \"directory\"\n\
+             command = \"sh -c 'rmdir {artefact} && mkdir {artefact} && head -c 1000000 /dev/zero >{artefact}/a && sleep 0.2'\"",
+        ),
+    ] {
+        let out = lab.path(case);
+        let text = on_host(1, arm).replace("window = \"1s\"", "window = \"3s\"");
+        let (one, set) = text.split_once("[[arm]]\nname = \"set\"").unwrap();
+        let set = set.replace("ends = \"closes-window\"\nat_most = \"20s\"", "ends = \"again\"");
+        let scenario = lab.write(&format!("{case}.toml"), &format!("{one}[[arm]]\nname = \"set\"{set}"));
+        let run = lab.toll(&["run", &scenario, "--out", &out]);
+        assert!(run.status.success(), "{}", said(&run));
+        let edge = |step: &str| {
+            steps(&out, step).into_iter().find(|line| line["arm"] == "set").expect("a window of it")
+        };
+        let (begin, end) = (edge("window-begin"), edge("window-end"));
+        let bytes = |edge: &Value| edge["artefact_bytes"].as_u64().unwrap();
+        let runs = end["runs"].as_u64().unwrap();
+        assert!(runs >= 2, "{end}");
+        let megabytes = (bytes(&end) - bytes(&begin)) as f64 / 1e6;
+        // But for the runs in which its edges lie.
+        assert!((megabytes - runs as f64).abs() <= 2.0, "{case}: {megabytes} MB in {runs} runs");
+        lab.assert_nothing_left();
+    }
+}
+
+#[test]
 fn a_run_killed_with_a_set_of_dumps_in_flight_leaves_nothing_and_counts_no_half_dump() {
     let lab = Lab::new();
     let out = lab.path("run");

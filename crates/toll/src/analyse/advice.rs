@@ -7,7 +7,7 @@ use super::doses;
 use super::doubt::MOST_CAUGHT;
 use super::limits;
 use crate::catalogue;
-use crate::figures::{self, told, word};
+use crate::figures::{self, capitalised, told, word};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict};
 
 /// From this share of the executed queries on, an artefact is called the full picture.
@@ -111,12 +111,6 @@ fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
         }
     }
     format!("{heading}: {}.", parts.join("; "))
-}
-
-/// With a capital first letter.
-pub fn capitalised(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Sentences of advice, the most useful first.

@@ -2,8 +2,8 @@
 //!
 //! Lines over named places. Knows neither rates nor data sets, and compares nothing: a point is an arm's own.
 
-use super::advice::capitalised;
 use crate::catalogue::definition;
+use crate::figures::capitalised;
 use toll_record::{
     ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Compare, Definition, Outcome, Plan,
     Verdict,

@@ -3,7 +3,7 @@
 //! Decided by what the arms are, not by the scenario's name: arms that ran at a rate give
 //! load-latency curves.
 
-use super::advice::capitalised;
+use crate::figures::capitalised;
 use std::collections::BTreeMap;
 use toll_record::{
     Aggregate, ArmResult, Axis, Chart, ChartKind, ChartSeries, Compare, Definition, LoadColumn, Plan,

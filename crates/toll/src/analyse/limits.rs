@@ -4,8 +4,8 @@
 //! as RFC 2544 finds a throughput (section 26.1). A search that goes where the last trial sent it would have no rounds, and
 //! no interval but by being repeated.
 
-use super::advice::capitalised;
 use super::compare::ArmWindows;
+use crate::figures::capitalised;
 use toll_record::{Limit, LimitResult, Plan};
 
 /// A sender that falls short of a rung by less has reached it.

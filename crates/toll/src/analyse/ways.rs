@@ -2,7 +2,7 @@
 //!
 //! Draws what the ledger and the limits found; finds nothing itself.
 
-use super::advice::capitalised;
+use crate::figures::capitalised;
 use toll_record::{
     ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, LedgerStage, LimitResult, Plan,
 };

@@ -33,6 +33,9 @@ pub struct ArtefactFile {
     undo: UndoId,
     /// The directory of a tool's artefact; absent for a log of the server's.
     own: Option<PathBuf>,
+    shape: Shape,
+    /// What runs of the tool before this one left, which is gone.
+    earlier_bytes: u64,
 }
 
 impl LogPlace {
@@ -69,7 +72,9 @@ impl LogPlace {
             None => Ok(()),
         });
         match made {
-            Ok(()) => Ok(ArtefactFile { here, there, undo, own: None }),
+            Ok(()) => {
+                Ok(ArtefactFile { here, there, undo, own: None, shape: Shape::Files, earlier_bytes: 0 })
+            }
             Err(error) => {
                 journal.undo(undo)?;
                 Err(error).with_context(|| format!("{}, for the server's log", here.display()))
@@ -83,13 +88,28 @@ impl ArtefactFile {
     pub fn of_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
         let undo = journal.record(Undo::Path { path: own.clone() })?;
         let here = own.join(name);
-        let made = if shape == Shape::Directory { &here } else { &own };
+        let made = Self { there: here.clone(), here, undo, own: Some(own), shape, earlier_bytes: 0 };
+        made.make_place()?;
+        Ok(made)
+    }
+
+    fn make_place(&self) -> anyhow::Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let place = if self.shape == Shape::Directory { &self.here } else { own };
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(made)
-            .with_context(|| format!("cannot make {}", made.display()))?;
-        Ok(Self { there: here.clone(), here, undo, own: Some(own) })
+            .create(place)
+            .with_context(|| format!("cannot make {}", place.display()))
+    }
+
+    /// Makes room for another run of its tool: what is there goes, and counts on. A server's log is left as it is.
+    pub fn begin_anew(&mut self) -> anyhow::Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let held = self.bytes();
+        std::fs::remove_dir_all(own).with_context(|| format!("cannot empty {}", own.display()))?;
+        self.earlier_bytes = held;
+        self.make_place()
     }
 
     /// Its files, in the order in which a tool that rotates them wrote them.
@@ -110,9 +130,10 @@ impl ArtefactFile {
         files.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// Size of all that is there at this moment; 0 until the tool has made a file.
+    /// Size of all that its tool has left so far, run by run; 0 until it has made a file.
     pub fn bytes(&self) -> u64 {
-        self.files().iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len())).sum()
+        let there = self.files().into_iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()));
+        self.earlier_bytes + there.sum::<u64>()
     }
 
     /// Removes it; a tool that wrote nothing made none.

@@ -1,5 +1,6 @@
 //! How does one process of a treatment's set go from its start to its end, perhaps again and again?
 
+use super::artefact::ArtefactFile;
 use super::process::{Group, Place, signal};
 use super::usage::Written;
 use super::words::{packet_counts, sent};
@@ -123,9 +124,9 @@ impl Member {
         Ok(())
     }
 
-    /// Starts it if it is due, and again if it has ended and is to be. Whether it has ended for good, by
-    /// itself and with success; a failure is an error.
-    pub fn look(&mut self, bench: &Bench<'_>) -> anyhow::Result<bool> {
+    /// Starts it if it is due, and again if it has ended and is to be, with nothing in `artefact`. Whether it has
+    /// ended for good, by itself and with success; a failure is an error.
+    pub fn look(&mut self, artefact: Option<&mut ArtefactFile>, bench: &Bench<'_>) -> anyhow::Result<bool> {
         self.start_if_due(bench)?;
         let Some(group) = &mut self.group else { return Ok(self.background) };
         if self.background {
@@ -148,6 +149,7 @@ impl Member {
             group.finish(bench.journal, None);
             self.earlier_cpu_us += group.cpu_us();
             self.earlier_written.extend(group.take_written());
+            artefact.map_or(Ok(()), ArtefactFile::begin_anew)?;
             self.spawn(bench)?;
             return Ok(false);
         }

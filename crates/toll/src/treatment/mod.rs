@@ -173,8 +173,10 @@ impl Treatment {
     /// says so. Whether all processes have ended, with success; a failure is an error.
     pub fn look(&mut self, bench: &Bench<'_>) -> anyhow::Result<bool> {
         let mut all = self.members.iter().any(|member| !member.is_background());
+        // Of several, one that ends must not take what the others still write.
+        let is_alone = self.members.len() == 1;
         for member in &mut self.members {
-            all &= member.look(bench)?;
+            all &= member.look(self.artefact.as_mut().filter(|_| is_alone), bench)?;
         }
         Ok(all)
     }
