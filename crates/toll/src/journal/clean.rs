@@ -102,6 +102,9 @@ fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> Cleaned {
         let changes = found.pending.values().rev().map(ToString::to_string).collect();
         return Cleaned { run_id: found.run_id, state: State::Found { changes } };
     }
+    if same_boot {
+        process::await_unborn();
+    }
     let left = Left { changes: found.pending, run_id: &found.run_id, same_boot };
     let undone = left.undo(credentials, |id| {
         mark_done(path, found.whole_bytes, id).context("cannot mark a change as undone")

@@ -42,7 +42,9 @@ impl ProcessId {
 #[derive(Debug, Clone, Copy)]
 struct Stat {
     state: u8,
+    parent: i32,
     group: i32,
+    flags: u64,
     start_ticks: u64,
 }
 
@@ -58,9 +60,11 @@ impl Stat {
         let fields = std::str::from_utf8(&text[after_name..]).ok()?;
         let mut fields = fields.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
-        let group = fields.nth(1)?.parse().ok()?;
-        let start_ticks = fields.nth(16)?.parse().ok()?;
-        Some(Self { state, group, start_ticks })
+        let parent = fields.next()?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let flags = fields.nth(3)?.parse().ok()?;
+        let start_ticks = fields.nth(12)?.parse().ok()?;
+        Some(Self { state, parent, group, flags, start_ticks })
     }
 
     fn ended(&self) -> bool {
@@ -123,8 +127,45 @@ fn living() -> impl Iterator<Item = (ProcessId, Stat)> {
 }
 
 fn has_variable(pid: i32, wanted: &[u8]) -> bool {
-    std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|&b| b == 0).any(|variable| variable == wanted))
+    let begun = Instant::now();
+    loop {
+        let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+        if !environment.is_empty() || !is_becoming(pid) || begun.elapsed() > BECOMES_WITHIN {
+            return environment.split(|&b| b == 0).any(|variable| variable == wanted);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// On a host whose CPUs are others', a process may stand so long between two programs.
+const BECOMES_WITHIN: Duration = Duration::from_secs(5);
+/// `PF_FORKNOEXEC` of linux/sched.h: forked, and no program of its own yet.
+const FORKED: u64 = 0x40;
+
+/// Inside execve: of the new program there are neither words nor environment yet.
+fn is_becoming(pid: i32) -> bool {
+    // Without a program: of the kernel.
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.is_empty())
+        && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
+}
+
+/// Waits until each process that a toll started just before it was killed has become its program: until then it bears
+/// no mark. Those of a toll that lives are that one's business.
+pub fn await_unborn() {
+    let program = |pid: i32| {
+        let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let name = path.file_name()?.to_str()?;
+        // Replaced since.
+        Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_owned())
+    };
+    let Some(own) = program(Pid::this().as_raw()) else { return };
+    let is_toll = |pid: i32| program(pid).is_some_and(|name| name == own);
+    let is_unborn =
+        |(id, stat): (ProcessId, Stat)| stat.flags & FORKED != 0 && is_toll(id.pid) && !is_toll(stat.parent);
+    let begun = Instant::now();
+    while living().any(is_unborn) && begun.elapsed() < BECOMES_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// How a process (or group) came to its end.
@@ -245,7 +286,8 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let stat = b"42 (a) b (c) S 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
         let stat = Stat::parse(stat).expect("parsed");
-        assert_eq!((stat.state, stat.group, stat.start_ticks), (b'S', 7, 9876));
+        assert_eq!((stat.state, stat.parent, stat.group), (b'S', 1, 7));
+        assert_eq!((stat.flags, stat.start_ticks), (4194560, 9876));
     }
 
     #[test]
@@ -253,5 +295,36 @@ mod tests {
         let own = ProcessId::own().expect("own process");
         assert!(own.alive());
         assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.alive());
+    }
+
+    #[test]
+    fn what_a_killed_toll_had_forked_is_waited_for_until_it_is_a_program() {
+        use std::io::{BufRead, BufReader};
+        use std::os::unix::process::CommandExt;
+
+        let scratch = tempfile::tempdir().expect("scratch directory");
+        // By its name, a toll.
+        let toll = scratch.path().join(std::env::current_exe().expect("path").file_name().expect("name"));
+        // Not by this process: what a test beside this one forks would keep the copy open for writing.
+        let copied = std::process::Command::new("cp").arg("/usr/bin/perl").arg(&toll).status();
+        assert!(copied.expect("cp runs").success());
+        let script = r#"$| = 1; if ($pid = fork) { print "$pid\n"; sleep 60 }
+            else { select undef, undef, undef, 0.7; exec "sleep", "60" }"#;
+        let mut killed = std::process::Command::new(&toll)
+            .args(["-e", script])
+            .process_group(0)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("started");
+        let mut line = String::new();
+        BufReader::new(killed.stdout.take().expect("piped")).read_line(&mut line).expect("a pid");
+        let forked: i32 = line.trim().parse().expect("a pid");
+        killed.kill().expect("killed");
+        killed.wait().expect("waited for");
+
+        await_unborn();
+        let words = std::fs::read(format!("/proc/{forked}/cmdline")).expect("still there");
+        kill(Pid::from_raw(forked), Signal::SIGKILL).expect("killed");
+        assert_eq!(words, b"sleep\x0060\0");
     }
 }
