@@ -210,7 +210,6 @@ impl Scan<'_> {
     fn word(&mut self) -> Option<()> {
         let start = self.at;
         let begin = self.out.len();
-        self.before = (self.list, begin);
         let length = self.text[start..]
             .iter()
             .position(|b| KIND[usize::from(*b)] != Kind::Word)
@@ -247,6 +246,7 @@ impl Scan<'_> {
             }
             _ => List::None,
         };
+        self.before = (self.list, begin);
         self.list = list;
         if list == List::Between {
             self.list_end = self.out.len();
@@ -277,11 +277,13 @@ impl Scan<'_> {
     }
 
     /// Passes over a comment. With a quote before the end of the line it is one to MySQL and none
-    /// to the rules; a block comment within might hold that quote.
+    /// to the rules; a block comment within might hold that quote. `--` that no space follows is one to the rules
+    /// and none to MySQL: a back quote in it begins a name, which may hold the quotes of the lines below.
     fn line_comment(&mut self, open: usize) -> Option<()> {
         let stop = line_comment_stop(self.text, self.at + open);
         let is_quoted = matches!(self.text.get(stop), Some(b'\'' | b'"'));
-        if is_quoted || memmem::find(&self.text[self.at..stop], b"/*").is_some() {
+        let comment = &self.text[self.at..stop];
+        if is_quoted || memmem::find(comment, b"/*").is_some() || memchr::memchr(b'`', comment).is_some() {
             return None;
         }
         self.at = stop;

@@ -47,6 +47,7 @@ fn lists_and_repeats_are_folded() {
         "select a from t where b in(?+) and c in(?+)",
     );
     check("select a from t where b in (x'1', .5, b'0')", "select a from t where b in(?+)");
+    check("select a from t where b in (.true, .5)", "select a from t where b in(?+)");
     check("insert into t (a) values (1),(2),(3)", "insert into t (a) values(?+)");
     check("select 1 union select 2 union all select 3", "select ? /*repeat union all*/");
     check("select a from t order by a asc, b ASC limit 5, 10", "select a from t order by a, b limit ?");
