@@ -127,6 +127,27 @@ fn every_byte_passes_and_the_account_says_what_it_cost() {
 }
 
 #[test]
+fn a_question_of_the_canary_costs_the_server_the_way_to_one_row() {
+    let bench = bench("20000");
+    let target = toll_load::Target::parse_dsn(&bench.server.dsn()).unwrap();
+    let mut connection = toll_load::Connection::connect(&target).unwrap();
+    let mut count = |name: &str| -> u64 {
+        let rows = connection.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'")).unwrap();
+        rows.pairs().next().unwrap().1.parse().unwrap()
+    };
+    let mut counts = || (count("Innodb_buffer_pool_read_requests"), count("Com_select"));
+    let before = counts();
+    let asked = bench.throttle(&[], &["sleep", "1"]);
+    assert!(asked.status.success(), "{}", said(&asked));
+    let after = counts();
+    let (pages, questions) = (after.0 - before.0, after.1 - before.1);
+    assert!(questions >= 400, "{questions}");
+    // Root and leaf, and what the server does besides; planning a range would take ten and more.
+    assert!(pages < 5 * questions, "{pages} pages for {questions} questions");
+    bench.lab.assert_nothing_left();
+}
+
+#[test]
 fn a_flag_file_pauses_the_dump_for_longer_than_the_server_waits_and_it_comes_out_whole() {
     let bench = bench("40000");
     let plain = bench.plain();
