@@ -323,6 +323,11 @@ mod tests {
         killed.wait().expect("waited for");
 
         await_unborn();
+        // A program already, its words not yet there: whoever looks for its mark waits for them.
+        let begun = Instant::now();
+        while is_becoming(forked) && begun.elapsed() < BECOMES_WITHIN {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let words = std::fs::read(format!("/proc/{forked}/cmdline")).expect("still there");
         kill(Pid::from_raw(forked), Signal::SIGKILL).expect("killed");
         assert_eq!(words, b"sleep\x0060\0");
