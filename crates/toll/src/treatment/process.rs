@@ -226,10 +226,6 @@ impl Group {
 
     /// Whether every process has ended by itself; one that failed is an error.
     pub fn has_ended(&mut self) -> anyhow::Result<bool> {
-        // What it wrote last is known until somebody has waited for it.
-        if self.statuses.last().is_some_and(Option::is_none) && self.output.has_writer_ended() {
-            self.output.look();
-        }
         for i in 0..self.children.len() {
             let last = i + 1 == self.children.len();
             let Some(status) = self.status_of(i) else { return Ok(false) };
@@ -322,6 +318,13 @@ impl Group {
     fn status_of(&mut self, i: usize) -> Option<ExitStatus> {
         let known = self.statuses.get_mut(i)?;
         if known.is_none() {
+            // What the last one wrote is known until it has been waited for, which one that ends only now is later.
+            if i + 1 == self.children.len() {
+                if !self.output.has_writer_ended() {
+                    return None;
+                }
+                self.output.look();
+            }
             let before = cpu_of_ended_children_us();
             *known = self.children.get_mut(i)?.try_wait().ok().flatten();
             if known.is_some() {
