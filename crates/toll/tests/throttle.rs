@@ -148,6 +148,26 @@ fn a_question_of_the_canary_costs_the_server_the_way_to_one_row() {
 }
 
 #[test]
+fn the_canary_asks_less_often_where_its_questions_go_to_the_disk() {
+    let bench = bench("1000");
+    let dsn = bench.server.dsn();
+    let canary = || {
+        let asked = bench.lab.toll(&["throttle", "--dsn", &dsn, "--before", "500ms", "--", "sleep", "1"]);
+        let words = said(&asked);
+        assert!(asked.status.success(), "{words}");
+        words
+    };
+    let words = canary();
+    assert!(words.contains("canary, 100/s"), "{words}");
+    // Twice as large as the buffer pool, and nobody reads it.
+    bench.server.run("CREATE TABLE sbtest.wide (id INT PRIMARY KEY, page VARBINARY(8000))");
+    bench.server.run("INSERT INTO sbtest.wide SELECT seq, REPEAT('x', 7000) FROM sbtest.seq_1_to_20000");
+    let words = canary();
+    assert!(words.contains("canary, 25/s"), "{words}");
+    bench.lab.assert_nothing_left();
+}
+
+#[test]
 fn a_flag_file_pauses_the_dump_for_longer_than_the_server_waits_and_it_comes_out_whole() {
     let bench = bench("40000");
     let plain = bench.plain();

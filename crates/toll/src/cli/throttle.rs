@@ -53,7 +53,8 @@ pub struct Steering {
     /// The canary's query [default: a row by primary key, anywhere in the largest tables]
     #[arg(long, value_name = "SQL")]
     canary: Option<String>,
-    /// The canary's queries a second [default: a hundredth of the server's own, 100 to 200]
+    /// The canary's queries a second [default: a hundredth of the server's own, 100 to 200, and a
+    /// twentieth of its reads from disk, 25 at least]
     #[arg(long, value_name = "N", value_parser = units::rate)]
     canary_rate: Option<f64>,
     /// How long the canary is listened to before the dump begins

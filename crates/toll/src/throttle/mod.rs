@@ -20,6 +20,7 @@ pub mod command;
 pub mod control;
 mod decision;
 mod gate;
+mod habits;
 mod history;
 mod keeper;
 pub mod orders;
@@ -47,10 +48,11 @@ use canary::Canary;
 use control::Desk;
 use decision::Limits;
 use gate::Times;
+use habits::Habits;
 use history::History;
 use keeper::Keeper;
 use orders::Wishes;
-use question::{Habits, Question};
+use question::Question;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -69,7 +71,7 @@ pub struct Asked {
     pub max_toll: f64,
     /// None: chosen from what the user may read.
     pub canary: Option<String>,
-    /// Questions a second; none: a hundredth of what the server answers anyway, within bounds.
+    /// Questions a second; none: few among what the server answers and reads anyway ([`Habits`]).
     pub canary_per_s: Option<f64>,
     /// How long the canary is listened to before the dump.
     pub before: Duration,
@@ -96,10 +98,6 @@ pub enum PastLimit {
     End,
 }
 
-/// Bounds of the canary's rate where none is given: fewer tell a p99 too slowly, more are a load.
-const CANARY_PER_S: (f64, f64) = (100.0, 200.0);
-/// A hundredth of what the server answers anyway is what the canary may add.
-const CANARY_SHARE: f64 = 0.01;
 /// So many answers before the dump begins, or there is nothing to compare with.
 const BEFORE_LEAST: usize = 250;
 /// A server waits for its reader until a third of its socket's buffer is empty (Linux: `sk_stream_is_writeable`,
@@ -150,8 +148,12 @@ impl Throttle {
         if let Some(path) = &asked.control {
             control::listen(path, Arc::clone(&desk), journal)?;
         }
-        let (least, most) = CANARY_PER_S;
-        let per_s = asked.canary_per_s.unwrap_or((habits.questions_per_s * CANARY_SHARE).clamp(least, most));
+        let per_s = match asked.canary_per_s {
+            Some(per_s) => per_s,
+            None => habits
+                .canary_per_s(&asked.target, &question, SEED)
+                .with_context(|| format!("the canary cannot ask {at}"))?,
+        };
         let described = question.described();
         let canary =
             Canary::start(&asked.target, question, per_s, SEED).context("cannot start the canary")?;

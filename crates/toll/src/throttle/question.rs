@@ -8,7 +8,7 @@
 //! its ends (`btr_estimate_n_rows_in_range`), and two hundred such questions a second read more of the disk than the dump.
 
 use crate::journal::quoted_name;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use toll_load::mix::Rng;
 use toll_load::{Connection, Target};
 
@@ -143,34 +143,6 @@ fn keyed(connection: &mut Connection, schema: &str, table: &str) -> Option<Keyed
 
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
-}
-
-/// What the server waits for a reader who takes nothing, and what it does in a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Habits {
-    pub net_write_timeout_s: f64,
-    pub questions_per_s: f64,
-}
-
-impl Habits {
-    /// Reads them; takes the second that a rate needs.
-    pub fn of(target: &Target) -> Result<Self> {
-        let mut connection = Connection::connect(target)?;
-        let mut number = |sql: &str| -> Result<f64> {
-            let rows = connection.query(sql)?;
-            let pair = rows.pairs().next().map(|(_, value)| value.parse::<f64>());
-            match pair {
-                Some(Ok(number)) => Ok(number),
-                _ => bail!("the server does not answer {sql}"),
-            }
-        };
-        let net_write_timeout_s = number("SHOW GLOBAL VARIABLES LIKE 'net_write_timeout'")?;
-        let mut questions = || number("SHOW GLOBAL STATUS LIKE 'Questions'");
-        let (before, begun) = (questions()?, std::time::Instant::now());
-        std::thread::sleep(std::time::Duration::from_secs(1));
-        let done = questions()? - before;
-        Ok(Self { net_write_timeout_s, questions_per_s: done.max(0.0) / begun.elapsed().as_secs_f64() })
-    }
 }
 
 #[cfg(test)]
