@@ -107,7 +107,9 @@ impl TestServer {
             }
             if let Some(status) = self.child.try_wait().unwrap() {
                 let log = self.error_log();
-                assert!(log.contains("Do you already have another"), "server ended with {status}:\n{log}");
+                // At bind, or, where two bind at the same moment, at listen.
+                let taken = ["Do you already have another", "listen() on TCP/IP port"];
+                assert!(taken.iter().any(|words| log.contains(words)), "server ended with {status}:\n{log}");
                 return false;
             }
             assert!(begin.elapsed() < HUNG, "server not up in {HUNG:?}:\n{}", self.error_log());

@@ -39,6 +39,13 @@ fn nearest(port: u16) -> u16 {
     base + (10 - base % 8) % 8
 }
 
+/// Does a server's error log say that somebody else listens on its port? Two may bind to one port at the same time
+/// (SO_REUSEADDR); the second is refused only when it listens, and has another word for it.
+pub fn was_taken(error_log: &str) -> bool {
+    // Both families put the system's own words behind theirs.
+    ["Do you already have another", "listen() on TCP/IP port"].iter().any(|words| error_log.contains(words))
+}
+
 fn is_free(port: u16, addresses: &[IpAddr]) -> bool {
     addresses.iter().all(|&address| TcpListener::bind(SocketAddr::new(address, port)).is_ok())
 }
@@ -61,6 +68,19 @@ mod tests {
         assert!(next > first && next % 8 == 2, "{first} then {next}");
         let refused = check(first, &LOCAL).expect_err("taken").to_string();
         assert!(refused.contains("taken"), "{refused}");
+    }
+
+    #[test]
+    fn a_port_is_taken_whether_it_shows_at_bind_or_at_listen() {
+        for log in [
+            "[ERROR] Can't start server: Bind on TCP/IP port: Address already in use\n\
+             [ERROR] Do you already have another server running on port: 33002 ?",
+            "[ERROR] Can't start server: listen() on TCP/IP port: Address already in use\n\
+             [ERROR] listen() on TCP/IP failed with error 98",
+        ] {
+            assert!(was_taken(log), "{log}");
+        }
+        assert!(!was_taken("[Note] Server socket created on IP: '127.0.0.1', port: '33002'."));
     }
 
     #[test]

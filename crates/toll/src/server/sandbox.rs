@@ -384,7 +384,8 @@ fn launch(
         process::end_group(leader, journal.run_id(), Signal::SIGKILL, Duration::from_secs(1));
         child.wait()?;
         journal.done(server)?;
-        if spec.port.is_none() && port_was_taken(&error_log) {
+        let said = std::fs::read(&error_log).unwrap_or_default();
+        if spec.port.is_none() && port::was_taken(&String::from_utf8_lossy(&said)) {
             from = port + 8;
             continue;
         }
@@ -420,12 +421,6 @@ fn greets(socket: &Path) -> bool {
     stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
         && stream.read_exact(&mut greeting).is_ok()
         && greeting[4] == 10
-}
-
-/// Both families put the system's own words behind theirs.
-fn port_was_taken(error_log: &Path) -> bool {
-    std::fs::read(error_log)
-        .is_ok_and(|log| String::from_utf8_lossy(&log).contains("Do you already have another"))
 }
 
 /// Where it listens.
