@@ -5,6 +5,8 @@ use crate::printed;
 use crate::server::Server;
 use crate::sysbench::counted;
 use crate::tcpdump::alone;
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -321,11 +323,9 @@ impl Live {
 
     /// What it has used of the CPU so far, in seconds.
     fn cpu_s(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|n| n.parse::<u64>().unwrap()).sum();
-        // Linux counts in hundredths.
-        ticks as f64 / 100.0
+        // Not /proc/PID/stat: a budget may be less than one of its ticks.
+        let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed())).unwrap();
+        Duration::from(clock.now().unwrap()).as_secs_f64()
     }
 
     /// Ends it in good order; what it printed, and what it said.
