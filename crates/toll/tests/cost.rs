@@ -105,11 +105,12 @@ fn a_path_with_blanks_and_quotes_is_one_word_and_the_file_beside_it_is_untouched
             1,
             r#"
 [define]
-writer = "sh -c 'printf caught > \"$0\"; exec sleep 100'"
+writer = "sh -c 'printf caught > \"$0\"; echo written >&2; exec sleep 100'"
 [[arm]]
 name = "word"
 title = "writes to the file that it is told"
 command = "{writer} {artefact}"
+ready = "written"
 artefact = "bytes"
 [[arm]]
 name = "stdout"
@@ -117,7 +118,7 @@ title = "writes to its output"
 stages = ["echo caught", "cat"]
 stdout = "{artefact}"
 artefact = "bytes"
-ends = "again"
+ends = "closes-window"
 [[arm]]
 name = "log"
 title = "the server writes"
