@@ -178,10 +178,11 @@ fn piloted(
 fn patience(times: &Times, arm: &toll_record::Arm) -> Patience {
     const SHARE: f64 = 0.05;
     const MOST_S: f64 = 10.0;
-    const LEAST_S: f64 = 2.0;
+    // A program that a busy host starts late has not gone on for long.
+    const LEAST_S: f64 = 3.0;
     match (times.window_s, arm.window.is_until_done()) {
         (Some(window_s), _) if !times.is_open() => {
-            Patience { try_s: arm.settle_s + window_s, window_s: Some(window_s) }
+            Patience { try_s: (arm.settle_s + window_s).max(LEAST_S), window_s: Some(window_s) }
         }
         // How long it takes is how many rounds there are.
         (_, true) => Patience { try_s: arm.window.at_most_s().min(times.done_at_most_s()), window_s: None },
