@@ -277,7 +277,7 @@ fn the_promise_holds_in_95_windows_of_100_and_the_dump_gets_its_part_of_what_an_
     let runs = each_harm(|harm| mean(world(harm, 0), Tuning::default(), 16));
     for (harm, Found { kept, of_oracle, still }) in runs {
         assert!(kept >= 0.95, "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes");
-        assert!(of_oracle >= 0.12, "{harm:?}: {of_oracle:.2} of the oracle's bytes");
+        assert!(of_oracle >= 0.1, "{harm:?}: {of_oracle:.2} of the oracle's bytes");
         assert!(still < 0.15, "{harm:?}: still for {still:.2} of the time");
     }
 }
@@ -302,7 +302,7 @@ fn neighbours_that_take_the_cpu_for_moments_do_not_stop_the_dump() {
 fn a_short_dump_keeps_the_promise_too() {
     let runs = each_harm(|harm| mean(World { seconds: 60.0, ..world(harm, 0) }, Tuning::default(), 64));
     for (harm, Found { kept, of_oracle, .. }) in runs {
-        assert!(kept >= 0.9, "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes");
+        assert!(kept >= 0.95, "{harm:?}: kept in {kept:.3} of windows, {of_oracle:.2} of the oracle's bytes");
     }
 }
 

@@ -34,8 +34,8 @@ const TICK_S: f64 = 1.0;
 const BRAKE_APART_S: f64 = 1.0;
 /// What a brake leaves of the rate.
 const BRAKE: f64 = 0.5;
-/// Two seconds of a slow start double the rate.
-const START_GAIN: f64 = 0.35;
+/// Five seconds of a slow start double the rate: what it comes to before the canary tells is then twice too much, not ten times.
+const START_GAIN: f64 = 0.15;
 /// Below this share of the best rate so far, the way back is known: it is gone three times as fast.
 const KNOWN_SHARE: f64 = 0.7;
 const KNOWN_GAIN: f64 = 3.0;
