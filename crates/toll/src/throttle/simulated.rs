@@ -10,7 +10,8 @@ use super::steering::{PROMISED, Steering};
 use super::tuning::Tuning;
 use toll_load::mix::Rng;
 
-/// First seed of what is asserted and published: `tuning.rs` was chosen by the seeds below.
+/// First seed of what is asserted and published: `tuning.rs` was chosen by the seeds below. `START_GAIN` alone was chosen by these; all that is asserted
+/// holds from seed 5001 on, too, which chose nothing.
 const HELD_OUT: u64 = 201;
 
 const STEP_S: f64 = 0.1;
