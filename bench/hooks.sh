@@ -4,7 +4,7 @@
 # sysbench point selects over a Unix socket (8 threads), in rounds; in each round, in turn: nothing; the tracepoints of
 # sockets; those of all system calls; a uprobe on dispatch_command that prints each statement, as people do it. CPU time of the server, of sysbench and of whoever looks, per query, and queries a second.
 #
-# Usage: bench/hooks.sh [SECONDS] [ROUNDS]. TAP: the example `sockets` of toll-capture.
+# Usage: bench/hooks.sh [SECONDS] [ROUNDS]. TAP: the example `sockets` of toll-taps.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-8} rounds=${2:-7}
@@ -12,7 +12,7 @@ tap=${TAP:-target/release/examples/sockets}
 source bench/server.bash
 need mariadbd sysbench bpftrace
 [ "$(id -u)" = 0 ] || { echo "SKIPPED: hooks need root"; exit 0; }
-[ -x "$tap" ] || cargo build --release -p toll-capture --example sockets
+[ -x "$tap" ] || cargo build --release -p toll-taps --example sockets
 start_server 33475 --innodb-buffer-pool-size=256M --max-connections=200
 
 load() {

@@ -9,7 +9,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 
 const here = path => fileURLToPath(new URL(path, import.meta.url));
-const TEMPLATE = here('../crates/toll/src/report/page.html');
+const TEMPLATE = here('../crates/lab/report/src/page.html');
 const LIMIT_BYTES = 1_200_000;
 const SLOT = '{{toll-data}}';
 
@@ -62,7 +62,7 @@ if (process.argv.includes('--check')) {
   const kept = await readFile(TEMPLATE, 'utf8');
   if (kept !== page) {
     console.error(
-      'crates/toll/src/report/page.html is not what viewer/ gives: run `make viewer` and commit it',
+      'crates/lab/report/src/page.html is not what viewer/ gives: run `make viewer` and commit it',
     );
     process.exit(1);
   }

@@ -3,8 +3,8 @@
 //! A dump split by table is the dump, however it arrives; and pieces put together are the file.
 
 use std::convert::Infallible;
-use toll_backup::cut::{Cutter, Sizes};
-use toll_backup::sections::{Part, Section, Sections, Sink};
+use toll_backup::archive::cut::{Cutter, Sizes};
+use toll_backup::archive::sections::{Part, Section, Sections, Sink};
 
 #[derive(Default, PartialEq, Debug)]
 struct Seen {
@@ -22,12 +22,12 @@ struct Watching {
 const SIZES: Sizes = Sizes { least: 16, apart: 40, most: 100 };
 
 impl Sink for Watching {
-    fn begin(&mut self, section: Section) -> toll_backup::Result<()> {
+    fn begin(&mut self, section: Section) -> toll_backup::archive::Result<()> {
         self.seen.sections.push(section);
         Ok(())
     }
 
-    fn part(&mut self, part: Part<'_>) -> toll_backup::Result<()> {
+    fn part(&mut self, part: Part<'_>) -> toll_backup::archive::Result<()> {
         assert!(!self.seen.sections.is_empty(), "bytes of no section");
         assert!(!part.ends || part.bytes.ends_with(b"\n"));
         self.seen.bytes.extend_from_slice(part.bytes);

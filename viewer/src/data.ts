@@ -1,7 +1,7 @@
 // What does toll put into the page?
 //
-// What the run directory holds is described by `record.ts`, which is made from `crates/toll-record`; what
-// `crates/toll/src/report/page.rs` adds is mirrored here. Never fetches: the data stand in the file.
+// What the run directory holds is described by `record.ts`, which is made from `crates/base/record`; what
+// `crates/lab/report/src/page.rs` adds is mirrored here. Never fetches: the data stand in the file.
 
 import type * as record from './record';
 

@@ -1,4 +1,4 @@
-// Made from crates/toll-record: `make viewer` writes it anew.
+// Made from crates/base/record: `make viewer` writes it anew.
 
 /**
  * The baseline against itself.

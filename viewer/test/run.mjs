@@ -22,7 +22,7 @@ function run(command, args, options = {}) {
 let status = 1;
 try {
   const cargo = (...args) => run('cargo', ['run', '--quiet', ...args], { cwd: here('../..') });
-  status = cargo('-p', 'toll', '--example', 'fixture_pages', '--', pages);
+  status = cargo('-p', 'toll-report', '--example', 'fixture_pages', '--', pages);
   const keptRuns = {
     quick: '2026-11-21-2-core-vm',
     'socket-vs-tcp': '2026-11-21-2-core-vm',

@@ -7,37 +7,4 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod analyse;
-mod artefacts;
-mod backup;
-pub mod capture;
-pub mod catalogue;
-mod child;
 pub mod cli;
-mod clock;
-mod collector;
-mod conduct;
-mod counted;
-pub mod digest;
-mod figures;
-pub mod host;
-pub mod journal;
-mod opened;
-pub mod pcap;
-pub mod places;
-mod plan;
-pub mod receive;
-mod recorder;
-mod replay;
-pub mod report;
-mod run;
-mod say;
-pub mod scenario;
-mod secrets;
-pub mod server;
-mod signals;
-mod stage;
-mod sysctl;
-mod throttle;
-mod treatment;
-mod workload;

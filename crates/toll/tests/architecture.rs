@@ -1,13 +1,106 @@
-//! Is what ARCHITECTURE.md says of enforcement so? Reads sources, starts nothing.
+//! Checks of what ARCHITECTURE.md says that the build enforces. Reads sources and `cargo metadata`, starts nothing else.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Every crate of the product with the crates of the product that it may use: all arrows there are. One that is missing
+/// here fails the build; so does one that nothing uses any more.
+const ARROWS: &[(&str, &[&str])] = &[
+    // base: know no product
+    ("sys", &[]),
+    ("stats", &[]),
+    ("wire", &[]),
+    ("record", &[]),
+    ("input", &["sys", "wire"]),
+    ("mysql", &["sys"]),
+    // host: change or watch a host
+    ("taps", &[]),
+    ("journal", &["mysql", "sys"]),
+    ("server", &["journal", "mysql", "record", "sys"]),
+    ("load", &["mysql", "record", "stats", "sys"]),
+    // instruments: one each
+    ("digest", &["input", "stats", "sys", "wire"]),
+    ("net", &["input", "stats", "sys", "taps", "wire"]),
+    ("agent", &["digest", "sys", "taps", "wire"]),
+    ("throttle", &["journal", "mysql", "stats", "sys"]),
+    ("store", &[]),
+    ("backup", &["journal", "mysql", "server", "store", "sys", "throttle"]),
+    // lab: pricing
+    ("model", &["digest", "load", "record", "stats", "sys"]),
+    ("analysis", &["model", "record", "stats", "sys"]),
+    ("report", &["analysis", "model", "net", "record", "sys", "wire"]),
+    (
+        "execution",
+        &[
+            "agent", "analysis", "digest", "input", "journal", "load", "model", "mysql", "net", "record",
+            "server", "stats", "sys", "taps", "wire",
+        ],
+    ),
+];
+
+/// Folders of `crates/`, lower ones first: a crate may use crates of its own folder and of those before it.
+const FOLDERS: [&str; 4] = ["base", "host", "instruments", "lab"];
+
+/// Crates that may not be anywhere below a crate of the product, and why.
+const NEVER_BELOW: &[(&str, &[&str], &str)] = &[
+    ("agent", &["tokio", "object_store", "reqwest", "toll-mysql"], "it runs for weeks on a database host"),
+    ("taps", &["tokio", "rustls"], "it runs with the rights to tap a host"),
+];
+
+/// No library knows the command line or draws on a terminal.
+const FOR_THE_PROGRAM: [&str; 3] = ["clap", "clap_complete", "clap_mangen"];
+
+/// Lines of source that a crate may have, unit tests included.
+const MOST_LINES: usize = 15_000;
+const MOST_LINES_OF_THE_PROGRAM: usize = 5_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn crates() -> Vec<PathBuf> {
-    std::fs::read_dir(root().join("crates")).expect("crates").flatten().map(|entry| entry.path()).collect()
+/// A crate of the product: its directory and its direct dependencies, those of tests left out.
+struct Package {
+    dir: PathBuf,
+    needs: BTreeSet<String>,
+}
+
+/// All that Cargo knows, by package name; those of other people have no directory here.
+fn packages() -> BTreeMap<String, Package> {
+    let out = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline", "--all-features"])
+        .current_dir(root())
+        .output()
+        .expect("cargo");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let all: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+    let names: BTreeMap<&str, &str> = (all["packages"].as_array().expect("packages").iter())
+        .map(|package| (package["id"].as_str().expect("id"), package["name"].as_str().expect("name")))
+        .collect();
+    let dirs: BTreeMap<&str, &str> = (all["packages"].as_array().expect("packages").iter())
+        .map(|package| {
+            (package["id"].as_str().expect("id"), package["manifest_path"].as_str().expect("path"))
+        })
+        .collect();
+    let nodes = all["resolve"]["nodes"].as_array().expect("nodes").iter();
+    nodes
+        .map(|node| {
+            let id = node["id"].as_str().expect("id");
+            let is_built_in = |dep: &&serde_json::Value| {
+                dep["dep_kinds"].as_array().expect("kinds").iter().any(|kind| kind["kind"].is_null())
+            };
+            let deps = node["deps"].as_array().expect("deps").iter().filter(is_built_in);
+            let needs = deps.map(|dep| names[dep["pkg"].as_str().expect("pkg")].to_owned()).collect();
+            let dir = Path::new(dirs[id]).parent().expect("a directory").to_owned();
+            (names[id].to_owned(), Package { dir, needs })
+        })
+        .collect()
+}
+
+/// The crates of the product without `toll-` before their names, the program and the tests' support left out.
+fn products(packages: &BTreeMap<String, Package>) -> BTreeMap<&str, &Package> {
+    let named = packages.iter().filter_map(|(name, package)| Some((name.strip_prefix("toll-")?, package)));
+    named.filter(|(name, _)| *name != "testkit").collect()
 }
 
 /// All Rust below a directory, in one text.
@@ -23,6 +116,70 @@ fn sources(below: &Path) -> String {
 }
 
 #[test]
+fn crates_use_each_other_along_the_arrows_alone() {
+    let packages = packages();
+    let products = products(&packages);
+    let drawn: BTreeMap<&str, BTreeSet<&str>> =
+        ARROWS.iter().map(|(name, uses)| (*name, uses.iter().copied().collect())).collect();
+    let found: BTreeMap<&str, BTreeSet<&str>> = (products.iter())
+        .map(|(name, package)| {
+            (*name, package.needs.iter().filter_map(|need| need.strip_prefix("toll-")).collect())
+        })
+        .collect();
+    assert_eq!(found, drawn, "left: what the manifests say; right: the table in this file");
+    let folder = |name: &str| {
+        let parent = products[name].dir.parent().and_then(Path::file_name).expect("a folder");
+        FOLDERS
+            .iter()
+            .position(|folder| parent == *folder)
+            .unwrap_or_else(|| panic!("{name} is in no folder"))
+    };
+    let before = |name: &str| ARROWS.iter().position(|(known, _)| *known == name);
+    for (name, uses) in ARROWS {
+        for used in *uses {
+            assert!(folder(used) <= folder(name), "{name} uses {used}, which is in a later folder");
+            assert!(before(used) < before(name), "{name} uses {used}, which comes later in the table");
+        }
+    }
+}
+
+#[test]
+fn no_crate_reaches_what_it_must_not_know() {
+    let packages = packages();
+    let below = |name: &str| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![name.to_owned()]);
+        while let Some(name) = open.pop() {
+            for need in packages.get(&name).into_iter().flat_map(|package| &package.needs) {
+                if seen.insert(need.clone()) {
+                    open.push(need.clone());
+                }
+            }
+        }
+        seen
+    };
+    for (name, never, why) in NEVER_BELOW {
+        let below = below(&format!("toll-{name}"));
+        let found: Vec<_> = never.iter().filter(|never| below.contains(**never)).collect();
+        assert!(found.is_empty(), "toll-{name} links {found:?}: {why}");
+    }
+    for (name, package) in products(&packages) {
+        let found: Vec<_> = FOR_THE_PROGRAM.iter().filter(|never| package.needs.contains(**never)).collect();
+        assert!(found.is_empty(), "toll-{name} needs {found:?}, which are for the program");
+    }
+}
+
+#[test]
+fn no_crate_is_larger_than_a_reader_can_hold() {
+    let packages = packages();
+    let lines = |package: &Package| sources(&package.dir.join("src")).lines().count();
+    for (name, package) in products(&packages) {
+        assert!(lines(package) <= MOST_LINES, "toll-{name} has {} lines", lines(package));
+    }
+    let program = lines(&packages["toll"]);
+    assert!(program <= MOST_LINES_OF_THE_PROGRAM, "toll has {program} lines");
+}
+
+#[test]
 fn every_test_that_an_invariant_names_is_there() {
     let page = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page");
     let (_, invariants) = page.split_once("## Invariants").expect("invariants");
@@ -30,7 +187,7 @@ fn every_test_that_an_invariant_names_is_there() {
     let is_sentence = |word: &&str| word.matches('_').count() >= 2 && !word.contains([' ', '.', '/']);
     let named: Vec<&str> = invariants.split('`').skip(1).step_by(2).filter(is_sentence).collect();
     assert!(named.len() >= 12, "the page is read: {named:?}");
-    let text: String = crates().iter().map(|path| sources(path)).collect();
+    let text = sources(&root().join("crates"));
     let missing: Vec<_> = named.iter().filter(|name| !text.contains(&format!("fn {name}()"))).collect();
     assert!(missing.is_empty(), "ARCHITECTURE.md names tests that are not there: {missing:?}");
     let by = ["(Cargo", "(lint", "(test", "(by hand"];
@@ -44,30 +201,32 @@ fn every_test_that_an_invariant_names_is_there() {
 fn every_crate_keeps_the_lints_of_the_workspace() {
     let workspace = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
     assert!(workspace.contains("unsafe_code = \"forbid\""));
-    for path in crates() {
-        let manifest = std::fs::read_to_string(path.join("Cargo.toml")).expect("a manifest");
-        if path.ends_with("toll-capture") {
-            // The one room that has what the workspace forbids: each block by itself, with its reason.
+    let packages = packages();
+    for (name, package) in products(&packages) {
+        let manifest = std::fs::read_to_string(package.dir.join("Cargo.toml")).expect("a manifest");
+        if name == "taps" {
+            // The one crate that has what the workspace forbids: each block by itself, with its reason.
             for lint in
                 ["unsafe_op_in_unsafe_fn", "undocumented_unsafe_blocks", "multiple_unsafe_ops_per_block"]
             {
-                assert!(manifest.contains(&format!("{lint} = \"deny\"")), "toll-capture: {lint}");
+                assert!(manifest.contains(&format!("{lint} = \"deny\"")), "toll-taps: {lint}");
             }
             continue;
         }
-        assert!(manifest.contains("[lints]\nworkspace = true\n"), "{}", path.display());
+        assert!(manifest.contains("[lints]\nworkspace = true\n"), "{name}");
     }
 }
 
 #[test]
-fn the_pure_rooms_deny_what_their_lint_names() {
-    for name in ["toll-stats", "toll-wire"] {
-        let path = root().join("crates").join(name);
-        let denied = std::fs::read_to_string(path.join("src/lib.rs")).expect("the crate's root");
+fn the_pure_crates_deny_what_their_lint_names() {
+    let packages = packages();
+    let products = products(&packages);
+    for name in ["stats", "wire"] {
+        let src = products[name].dir.join("src");
+        let denied = std::fs::read_to_string(src.join("lib.rs")).expect("the crate's root");
         assert!(denied.contains("#![deny(clippy::disallowed_types, clippy::disallowed_methods)]"), "{name}");
-        let text = sources(&path.join("src"));
-        assert!(!text.contains("allow(clippy::disallowed"), "{name} makes an exception");
+        assert!(!sources(&src).contains("allow(clippy::disallowed"), "{name} makes an exception");
     }
-    let of = |name: &str| std::fs::read_to_string(root().join("crates").join(name).join("clippy.toml"));
-    assert_eq!(of("toll-stats").expect("lints"), of("toll-wire").expect("lints"));
+    let of = |name: &str| std::fs::read_to_string(products[name].dir.join("clippy.toml")).expect("lints");
+    assert_eq!(of("stats"), of("wire"));
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 use tempfile::TempDir;
-use toll::journal::{Credentials, Journal, ProcessId, ServerRef, State, Undo, clean};
-use toll::server::{External, Sandbox, SandboxSpec};
-use toll_load::{Connection, Target};
+use toll_journal::{Credentials, Journal, ServerRef, State, Undo, clean};
+use toll_mysql::{Connection, Target};
+use toll_server::{External, Sandbox, SandboxSpec};
+use toll_sys::process::ProcessId;
 
 /// A server with a life of its own, as far as the run under test can tell.
 struct Theirs {
@@ -16,7 +17,7 @@ struct Theirs {
 
 impl Theirs {
     fn start(name: &str) -> Option<Self> {
-        if let Err(reason) = toll::server::ServerProgram::find(None) {
+        if let Err(reason) = toll_server::ServerProgram::find(None) {
             eprintln!("SKIPPED: {reason:#}");
             return None;
         }
@@ -170,7 +171,7 @@ fn an_external_server_is_described_by_what_it_says() {
 #[test]
 fn a_wrong_password_is_a_clear_error() {
     let Some(theirs) = Theirs::start("wrong") else { return };
-    let target = Target { password: toll_load::Secret::new("wrong"), ..theirs.sandbox().target() };
+    let target = Target { password: toll_mysql::Secret::new("wrong"), ..theirs.sandbox().target() };
     let error = format!("{:#}", External::connect(&target, None).expect_err("refused"));
     assert!(error.contains("as toll") && error.contains("1045") && !error.contains("wrong"), "{error}");
 }

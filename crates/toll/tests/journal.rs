@@ -5,8 +5,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use toll::journal::process::{self, MARKER};
-use toll::journal::{Credentials, Journal, ProcessId, State, Undo, clean, clean_run};
+use toll_journal::{Credentials, Journal, State, Undo, clean, clean_run};
+use toll_sys::process::{self, MARKER, ProcessId};
 
 const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 const GRACE: Duration = Duration::from_millis(200);
@@ -190,7 +190,7 @@ fn a_full_disk_refuses_the_change_instead_of_losing_its_entry() {
 /// leaves neither process nor file.
 #[test]
 fn sigkill_at_any_moment_of_a_start_is_cleaned_up() {
-    if let Err(reason) = toll::server::ServerProgram::find(None) {
+    if let Err(reason) = toll_server::ServerProgram::find(None) {
         eprintln!("SKIPPED: {reason:#}");
         return;
     }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use toll::journal::Journal;
-use toll::server::{Sandbox, SandboxSpec, ServerProgram};
+use toll_journal::Journal;
 use toll_load::bins::BinLine;
 use toll_load::summary::{Kind, MachineLine, Summary};
-use toll_load::{Address, Secret, Target};
+use toll_mysql::{Address, Secret, Target};
+use toll_server::{Sandbox, SandboxSpec, ServerProgram};
 
 /// A sandbox with tables, and an account `u` with the password `geheim`.
 struct Bench {
@@ -310,7 +310,7 @@ fn a_password_is_never_taken_from_the_command_line() {
     let said = text(&refused.stderr);
     assert!(!refused.status.success() && said.contains("MYSQL_PWD") && !said.contains("geheim"), "{said}");
     let target = bench.sandbox.unix_target();
-    let mut root = toll_load::Connection::connect(&target).expect("root");
+    let mut root = toll_mysql::Connection::connect(&target).expect("root");
     root.exec_drop("CREATE USER u@localhost IDENTIFIED BY 'geheim'; GRANT ALL ON sbtest.* TO u@localhost")
         .expect("an account");
     let Address::Unix(socket) = &target.address else { panic!("{target:?}") };

@@ -7,7 +7,8 @@ mod lab;
 use lab::{Lab, arm, result_of, scenario};
 use serde_json::Value;
 use std::path::Path;
-use toll::digest::count::{CountWindow, count};
+use toll_digest::Type;
+use toll_digest::count::{CountWindow, count};
 
 /// The lines of a run's artefacts.
 fn artefacts_of(run: &str) -> Vec<Value> {
@@ -59,8 +60,12 @@ fn a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
         artefacts_of(&out).into_iter().map(|line| (line["trial"].as_u64().unwrap(), line)).collect();
     for line in by_trial.values().filter(|line| line["kind"].as_str().unwrap().ends_with("-log")) {
         let log = Path::new(&out).join(line["file"].as_str().unwrap());
-        let kind = serde_json::from_value(line["kind"].clone()).unwrap();
-        let written = count(&log, kind, CountWindow::Whole, &[]).unwrap().queries;
+        let kind = match line["kind"].as_str().unwrap() {
+            "slow-log" => Type::Slowlog,
+            "general-log" => Type::Genlog,
+            _ => Type::Auditlog,
+        };
+        let written = count(&log, Some(kind), CountWindow::Whole, &[]).unwrap().queries;
         let executed = line["executed"].as_u64().unwrap();
         // What a thread has just answered it may not have written yet when the log is switched off.
         assert!(written + threads >= executed, "{written} of {executed}: {line}");
@@ -199,7 +204,7 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
 
 #[test]
 fn sysbench_drives_lasting_and_short_connections() {
-    if toll::server::program::on_path("sysbench").is_none() {
+    if toll_sys::program::on_path("sysbench").is_none() {
         eprintln!("SKIPPED: this test needs sysbench");
         return;
     }

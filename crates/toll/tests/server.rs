@@ -4,10 +4,10 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
-use toll::journal::process::Ending;
-use toll::journal::{Journal, MARKER};
-use toll::server::{DataSpec, Flavour, Sandbox, SandboxSpec, ServerProgram};
-use toll_load::Connection;
+use toll_journal::Journal;
+use toll_mysql::Connection;
+use toll_server::{DataSpec, Flavour, Sandbox, SandboxSpec, ServerProgram};
+use toll_sys::process::{Ending, MARKER};
 
 /// A journal and a cache of the test's own, so that tests may run side by side.
 struct Bench {
@@ -65,7 +65,7 @@ fn have_server(given: Option<&Path>) -> bool {
     found.is_ok()
 }
 
-fn scalar(target: &toll_load::Target, sql: &str) -> String {
+fn scalar(target: &toll_mysql::Target, sql: &str) -> String {
     let mut connection = Connection::connect(target).expect("connected");
     connection.query(sql).expect(sql).scalar().unwrap_or_default().to_owned()
 }
@@ -100,9 +100,9 @@ fn nobody_gets_in_without_the_password() {
     let bench = Bench::new("password");
     let sandbox = Sandbox::start(&bench.spec(), &bench.journal).expect("started");
     for user in ["toll", "root", ""] {
-        let stranger = toll_load::Target {
+        let stranger = toll_mysql::Target {
             user: user.into(),
-            password: toll_load::Secret::default(),
+            password: toll_mysql::Secret::default(),
             ..sandbox.target()
         };
         assert!(Connection::connect(&stranger).is_err(), "{user:?} got in");
@@ -164,7 +164,7 @@ fn data_is_loaded_once_and_cloned_afterwards() {
     }
     let bench = Bench::new("cache");
     let data = &data(7);
-    let load = |target: &toll_load::Target| {
+    let load = |target: &toll_mysql::Target| {
         let mut connection = Connection::connect(target)?;
         connection.exec_drop(
             "create database d; create table d.t (a int primary key); insert into d.t values (42)",
@@ -177,7 +177,7 @@ fn data_is_loaded_once_and_cloned_afterwards() {
     scalar(&first.target(), "delete from d.t");
     first.stop(&bench.journal).expect("stopped");
 
-    let never = |_: &toll_load::Target| anyhow::bail!("loaded again");
+    let never = |_: &toll_mysql::Target| anyhow::bail!("loaded again");
     let second =
         Sandbox::start_prepared(&bench.spec(), data, &bench.journal, &|_| {}, never).expect("cloned");
     assert_eq!(scalar(&second.target(), "select a from d.t"), "42");
@@ -200,7 +200,7 @@ fn a_load_that_fails_leaves_no_half_made_entry() {
     }
     let bench = Bench::new("half");
     let data = &data(1);
-    let fail = |_: &toll_load::Target| anyhow::bail!("interrupted");
+    let fail = |_: &toll_mysql::Target| anyhow::bail!("interrupted");
     let error =
         Sandbox::start_prepared(&bench.spec(), data, &bench.journal, &|_| {}, fail).expect_err("failed");
     assert!(format!("{error:#}").contains("interrupted"));
@@ -223,7 +223,7 @@ fn two_at_once_load_the_data_once() {
                 let journal =
                     Journal::begin_in(&bench.dir.path().join("journal"), &run_id).expect("a journal");
                 let data = &data(1);
-                let load = |target: &toll_load::Target| {
+                let load = |target: &toll_mysql::Target| {
                     loads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     Connection::connect(target)?.exec_drop("create database made_once")?;
                     Ok(())

@@ -129,8 +129,8 @@ fn every_byte_passes_and_the_account_says_what_it_cost() {
 #[test]
 fn a_question_of_the_canary_costs_the_server_the_way_to_one_row() {
     let bench = bench("20000");
-    let target = toll_load::Target::parse_dsn(&bench.server.dsn()).unwrap();
-    let mut connection = toll_load::Connection::connect(&target).unwrap();
+    let target = toll_mysql::Target::parse_dsn(&bench.server.dsn()).unwrap();
+    let mut connection = toll_mysql::Connection::connect(&target).unwrap();
     let mut count = |name: &str| -> u64 {
         let rows = connection.query(&format!("SHOW GLOBAL STATUS LIKE '{name}'")).unwrap();
         rows.pairs().next().unwrap().1.parse().unwrap()

@@ -5,10 +5,6 @@ mod told;
 use super::load::units;
 use super::login::Login;
 use super::throttle::Steering;
-use crate::backup::{self, Asked, Keys, NewFile, Onto, Origin, Place, Repository};
-use crate::say::{show, tell};
-use crate::signals;
-use crate::throttle::orders;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,9 +12,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use toll_backup::prune::Stay;
-use toll_backup::{Backups, Destination};
-use toll_load::Target;
+use toll_backup::archive::Backups;
+use toll_backup::archive::prune::Stay;
+use toll_backup::{Asked, Keys, NewFile, Onto, Origin, Place, Repository};
+use toll_mysql::Target;
+use toll_store::Destination;
+use toll_sys::{show, signals, tell};
+use toll_throttle::orders;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -246,7 +246,7 @@ fn take(arguments: Take) -> Result<ExitCode> {
     };
     // A throttle shows how far it is by itself.
     let bar = if asked.promise.is_some() { ProgressBar::hidden() } else { bar()? };
-    let taken = backup::take(&asked, &|bytes, estimated| {
+    let taken = toll_backup::take(&asked, &|bytes, estimated| {
         // What the server estimates may be less than what comes.
         bar.set_length(estimated.max(bytes));
         bar.set_position(bytes);
@@ -288,13 +288,13 @@ fn verify_one(arguments: Verify) -> Result<ExitCode> {
         bar.set_position(bytes);
     };
     if arguments.stored_only {
-        let checked = backup::check_stored(&origin, &seen);
+        let checked = toll_backup::check_stored(&origin, &seen);
         bar.finish_and_clear();
         checked?;
         show!("{}: every piece is what was stored, and every file what was dumped", origin.name());
         return Ok(ExitCode::SUCCESS);
     }
-    let verified = backup::verify(&origin, arguments.server_bin, &seen);
+    let verified = toll_backup::verify(&origin, arguments.server_bin, &seen);
     bar.finish_and_clear();
     let verified = verified?;
     if arguments.json {
@@ -315,14 +315,18 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
     let restored = match (&arguments.server, &arguments.output) {
         (Some(server), _) => {
             let target = target(server)?;
-            backup::restore(&origin, Onto::Server { target: &target, overwrite: arguments.overwrite }, &seen)
+            toll_backup::restore(
+                &origin,
+                Onto::Server { target: &target, overwrite: arguments.overwrite },
+                &seen,
+            )
         }
         (None, Some(path)) if path.as_os_str() == "-" => {
-            backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), &seen)
+            toll_backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), &seen)
         }
         (None, Some(path)) => {
             let mut file = NewFile::begin(path)?;
-            backup::restore(&origin, Onto::Output(&mut file), &seen)
+            toll_backup::restore(&origin, Onto::Output(&mut file), &seen)
                 .and_then(|restored| file.finish().map(|()| restored))
         }
         (None, None) => bail!("where to? --server or --output"),
@@ -335,11 +339,11 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
 fn prune_store(arguments: Prune) -> Result<ExitCode> {
     signals::listen()?;
     let (store, opening) = arguments.from.open()?;
-    if let Some(doubt) = backup::dated_ahead(&Backups::list(&store)?) {
+    if let Some(doubt) = toll_backup::dated_ahead(&Backups::list(&store)?) {
         tell!("toll: {doubt}");
     }
     let stay = Stay { latest: arguments.keep.map(|keep| keep as usize), also: None };
-    let pruned = backup::pruned(&store, &opening, stay, arguments.dry_run)?;
+    let pruned = toll_backup::pruned(&store, &opening, stay, arguments.dry_run)?;
     if arguments.json {
         show!("{}", serde_json::to_string_pretty(&pruned)?);
     } else {
@@ -359,8 +363,8 @@ impl KeyArgs {
 }
 
 impl From {
-    fn open(&self) -> Result<(std::sync::Arc<toll_backup::Store>, toll_backup::Opening)> {
-        let store = backup::opened(&place(&self.from, self.retry_for)?, false)?;
+    fn open(&self) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::Opening)> {
+        let store = toll_backup::opened(&place(&self.from, self.retry_for)?, false)?;
         let opening = self.keys.keys().for_reading(&store)?;
         Ok((store, opening))
     }
@@ -375,10 +379,10 @@ impl FromEither {
             return Ok(Origin::Git { repository, commit, tree: Box::new(tree) });
         }
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
-        let store = backup::opened(&place(from, self.retry_for)?, false)?;
+        let store = toll_backup::opened(&place(from, self.retry_for)?, false)?;
         let opening = self.keys.keys().for_reading(&store)?;
         let backups = Backups::list(&store)?;
-        if let Some(doubt) = backup::dated_ahead(&backups).filter(|_| self.backup == "latest") {
+        if let Some(doubt) = toll_backup::dated_ahead(&backups).filter(|_| self.backup == "latest") {
             tell!("toll: {doubt}");
         }
         let manifest = backups.find(&self.backup)?.read(&store, &opening)?;

@@ -1,13 +1,11 @@
 //! `toll burn`: a process whose cost is known, for the positive control.
 
-use crate::child;
-use crate::clock;
-use crate::host;
-use crate::scenario::Percent;
 use anyhow::Context;
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
+use toll_sys::units::Percent;
+use toll_sys::{child, clock};
 
 #[derive(Debug, Args)]
 pub struct Burn {
@@ -23,7 +21,7 @@ const PERIOD_US: u64 = 20_000;
 pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
     // Threads inherit it.
     raise_priority(std::process::id());
-    let cpus = arguments.dose.0 / 100.0 * host::cpus();
+    let cpus = arguments.dose.0 / 100.0 * toll_sys::cpu::available();
     let threads = cpus.ceil().max(1.0);
     let share = cpus / threads;
     for _ in 1..threads as usize {

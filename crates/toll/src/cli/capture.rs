@@ -1,13 +1,14 @@
 //! `toll capture`: what is asked of it on the command line? Options only.
 
 use super::load::units;
-use crate::capture::files::Rotate;
-use crate::capture::{self, Goal, Options, Source};
-use crate::scenario::Bytes;
+use super::named::named;
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use toll_agent::capture::files::Rotate;
+use toll_agent::capture::{self, Goal, Options, Source};
+use toll_sys::units::Bytes;
 
 /// Collect the queries of a busy host at the least cost: packets cut to what matters, past the page cache
 ///
@@ -36,7 +37,7 @@ pub struct Capture {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// What to listen to
-    #[arg(long, value_enum, default_value = "packets")]
+    #[arg(long, value_parser = named::<Source>(), default_value = "packets")]
     tap: Source,
     /// The server whose sockets are listened to [default: the only one of this host]
     #[arg(long, value_name = "PID")]

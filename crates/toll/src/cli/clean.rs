@@ -1,12 +1,11 @@
 //! `toll clean`: put back what killed runs left behind.
 
 use super::login::{self, Login};
-use crate::journal::{self, Cleaned, Credentials, State};
-use crate::places;
-use crate::say::{show, tell};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
+use toll_journal::{Cleaned, Credentials, State};
+use toll_sys::{places, show, tell};
 
 #[derive(Debug, Args)]
 pub struct Clean {
@@ -24,7 +23,7 @@ pub struct Clean {
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
     let given = arguments.server.as_deref().map(Login::named).transpose().context("in --server")?;
     let credentials = Credentials { given: given.map(|login| login.target), password: login::password() };
-    let found = journal::clean(&places::journal_dir()?, arguments.dry_run, &credentials)?;
+    let found = toll_journal::clean(&places::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !show(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, State::Running { .. })) {
         show!("nothing to clean");

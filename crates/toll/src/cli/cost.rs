@@ -2,14 +2,16 @@
 
 use super::report::Format;
 use super::server_choice::ServerArgs;
-use crate::plan::{Wishes, no_program, no_variable};
-use crate::run::{self, Asked, What};
-use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, check_load};
-use crate::secrets;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_execution::run::{self, Asked, What};
+use toll_model::plan::Wishes;
+use toll_model::scenario::{MOST_ROUNDS, Scenario, check_load};
+use toll_sys::program::{no_program, no_variable};
+use toll_sys::secrets;
+use toll_sys::units::Seconds;
 
 /// Filled in: {port} {socket} {datadir} {pid} {artefact} {duration_s} {client_defaults} {schema}; {{x}} is {x}
 #[derive(Debug, Args)]
@@ -177,15 +179,15 @@ mod tests {
         let cost = Wrapper::parse_from(words).cost;
         let scenario = Scenario::parse(&scenario_text(&cost, &cost.command)).unwrap();
         let arm = scenario.arms.last().unwrap();
-        let definitions = crate::treatment::Definitions::new(&scenario.define, "mariadb");
+        let definitions = toll_model::fill::Definitions::new(&scenario.define, "mariadb");
         let words = definitions.words(arm.command.as_deref().unwrap()).unwrap();
-        let mut fill = crate::treatment::Fill::default();
+        let mut fill = toll_model::fill::Fill::default();
         fill.set("artefact", "/x y/\"a'.bin".into());
         fill.set("port", "33002".into());
         let filled: Vec<String> = words.iter().map(|word| fill.apply(word).unwrap()).collect();
         assert_eq!(filled, ["tcpdump", "-w", "/x y/\"a'.bin", "port 33002", "it's \"quoted\""]);
         assert_eq!(scenario.workload.profile.as_deref(), Some("read-only"));
-        assert_eq!(arm.ends, crate::scenario::Ends::Rehearse);
+        assert_eq!(arm.ends, toll_model::scenario::Ends::Rehearse);
     }
 
     #[test]

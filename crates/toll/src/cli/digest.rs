@@ -1,6 +1,6 @@
 //! `toll digest`: what is asked of it on the command line? Options only.
 
-use crate::digest::{self, Format, Progress, Request, Type, When};
+use super::named::named;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use signal_hook::consts::SIGINT;
@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use toll_digest::{Format, Request, Type, When};
+use toll_input::Progress;
 use toll_wire::decoder::Config;
 use toll_wire::digest::{GroupBy, Limit, Rank, Settings};
 use toll_wire::filter::{Filter, FilterError};
@@ -54,7 +56,7 @@ pub struct Digest {
     #[arg(long, value_name = "EXPR", value_parser = filter)]
     filter: Option<Filter>,
     /// How to print it
-    #[arg(long, value_enum, default_value = "report")]
+    #[arg(long, value_parser = named::<Format>(), default_value = "report")]
     format: Format,
     /// Print each event instead of a digest (as ndjson, csv or slowlog)
     #[arg(long)]
@@ -130,15 +132,15 @@ impl Digest {
         let progress = if is_seen { Progress::none() } else { Progress::over(&request.files) };
         let mut out = BufWriter::new(std::io::stdout().lock());
         if events {
-            let printed = digest::print_events(&request, &progress, &stop, &mut out);
+            let printed = toll_digest::print_events(&request, &progress, &stop, &mut out);
             progress.finish();
             let interrupted = printed.or_else(|error| ignore_closed_pipe(error).map(|()| false))?;
             return Ok(if interrupted { ExitCode::from(130) } else { ExitCode::SUCCESS });
         }
-        let done = digest::digest(&request, &progress, &stop);
+        let done = toll_digest::digest(&request, &progress, &stop);
         progress.finish();
         let done = done?;
-        digest::print(&request, &done, &mut out).or_else(ignore_closed_pipe)?;
+        toll_digest::print(&request, &done, &mut out).or_else(ignore_closed_pipe)?;
         if done.interrupted && std::io::stderr().is_terminal() {
             writeln!(std::io::stderr(), "toll: interrupted; the digest holds what was read until then")?;
         }

@@ -1,8 +1,5 @@
 //! `toll doctor`: what can this host measure, what is missing, and how steady is it?
 
-use crate::host::{capability::Capability, disk, facts, memory, noise, noise::Noise, readiness};
-use crate::say::{show, tell};
-use crate::{places, server::program::on_path};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -10,7 +7,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use toll_execution::host::noise::{self, Noise};
+use toll_execution::host::{facts, readiness};
 use toll_record::Host;
+use toll_sys::capability::Capability;
+use toll_sys::program::on_path;
+use toll_sys::{disk, memory, places, show, tell};
 
 #[derive(Debug, Args)]
 pub struct Doctor {

@@ -1,10 +1,10 @@
 //! `toll list`: which scenarios, arms, workloads and outcomes are there?
 
-use crate::catalogue::CATALOGUE;
-use crate::scenario::{PRESETS, Profile, Scenario};
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use toll_model::scenario::{PRESETS, Profile, Scenario};
+use toll_record::catalogue::CATALOGUE;
 use toll_record::{Compare, Definition};
 
 #[derive(Debug, Args)]

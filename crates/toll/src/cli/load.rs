@@ -5,9 +5,6 @@ mod output;
 pub(super) mod units;
 
 use super::target::TargetArgs;
-use crate::counted::counted;
-use crate::say::{show, tell};
-use crate::signals;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use output::Output;
@@ -18,9 +15,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use toll_load::engine::{self, BinGrid, Plan, RunError};
 use toll_load::mix::{self, Distribution, Mix, Profile, Recorded, Table};
-use toll_load::schedule::{Arrivals, Pace};
 use toll_load::tables::{self, Layout, Progress};
-use toll_load::{NO_BINLOG, Target};
+use toll_mysql::{NO_BINLOG, Target};
+use toll_stats::schedule::{Arrivals, Pace};
+use toll_sys::counted::counted;
+use toll_sys::{show, signals, tell};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \

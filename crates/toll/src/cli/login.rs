@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
-use toll_load::{Secret, Target};
+use toll_mysql::{Secret, Target};
 
 /// How to log in to a server that is there already.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ mod enter;
 mod list;
 mod load;
 mod login;
+mod named;
 mod pcap;
 mod receive;
 mod replay;
@@ -24,11 +25,9 @@ mod server_choice;
 mod target;
 mod throttle;
 
-use crate::journal;
-use crate::places;
-use crate::say::tell;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use toll_sys::{places, tell};
 
 #[derive(Debug, Parser)]
 #[command(name = "toll", version, about, arg_required_else_help = true, propagate_version = true)]
@@ -98,7 +97,7 @@ pub fn main() -> ExitCode {
 impl Verb {
     /// Not a part of a run, nor one whose output is code; `clean` speaks of journals by itself.
     fn is_for_people(&self) -> bool {
-        let started_by_a_run = std::env::var_os(journal::MARKER).is_some();
+        let started_by_a_run = std::env::var_os(toll_sys::process::MARKER).is_some();
         let other = matches!(
             self,
             Self::Clean(_) | Self::Completions { .. } | Self::Man | Self::Burn(_) | Self::Enter(_)
@@ -110,7 +109,7 @@ impl Verb {
 /// What a killed run has left on may matter more than whatever is asked for now.
 fn tell_of_waiting_journals() {
     let Ok(dir) = places::journal_dir() else { return };
-    for waiting in journal::waiting(&dir) {
+    for waiting in toll_journal::waiting(&dir) {
         let (run, n) = (&waiting.run_id, waiting.changes.len());
         tell!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");
     }

@@ -1,13 +1,6 @@
 //! `toll pcap`: what is asked of it on the command line? Options only.
 
-use crate::digest::Progress;
-use crate::pcap::make::{self, Set};
-use crate::pcap::merge;
-use crate::pcap::output::FileFormat;
-use crate::pcap::profile;
-use crate::report::html;
-use crate::say::tell;
-use crate::signals;
+use super::named::named;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::io::{BufWriter, Write};
@@ -15,6 +8,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use toll_input::Progress;
+use toll_net::pcap::make::{self, Set};
+use toll_net::pcap::output::FileFormat;
+use toll_net::pcap::{merge, profile};
+use toll_report::html;
+use toll_sys::{signals, tell};
 
 /// Profile, merge and make packet captures
 #[derive(Debug, Subcommand)]
@@ -65,7 +64,7 @@ pub struct Merge {
     #[arg(short = 'w', long = "write", value_name = "OUT")]
     out: PathBuf,
     /// How it is written [default: by OUT's name, else pcapng]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<FileFormat>())]
     format: Option<FileFormat>,
 }
 
@@ -79,7 +78,7 @@ pub struct Merge {
   toll pcap make mysql --seconds 10 -w - | toll digest -
   toll pcap make sized --size 64 --seconds 5 -w small.pcap")]
 pub struct Make {
-    #[arg(value_enum)]
+    #[arg(value_parser = named::<Set>())]
     set: Set,
     /// How long it is
     #[arg(long, value_name = "N", default_value = "60", value_parser = positive)]
@@ -97,7 +96,7 @@ pub struct Make {
     #[arg(short = 'w', long = "write", value_name = "OUT")]
     out: PathBuf,
     /// How it is written [default: by OUT's name, else pcap]
-    #[arg(long, value_enum)]
+    #[arg(long, value_parser = named::<FileFormat>())]
     format: Option<FileFormat>,
 }
 

@@ -2,15 +2,14 @@
 
 use super::capture::rotate;
 use super::load::units;
-use crate::capture::files::Rotate;
-use crate::receive::{self, Asked, Key, Place, Rotation};
-use crate::say::show;
-use crate::signals;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use toll_agent::capture::files::Rotate;
+use toll_agent::receive::{self, Asked, Key, Place, Rotation};
+use toll_sys::{show, signals};
 
 /// Receive what `toll capture --stream` sends, from many hosts at once
 #[derive(Debug, Args)]

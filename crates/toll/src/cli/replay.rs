@@ -1,15 +1,15 @@
 //! `toll replay`: puts captures on a network device, at a rate that is kept.
 
 use super::load::units;
-use crate::replay::{self, Asked, Choice, Snapped};
-use crate::say::{show, tell};
-use crate::signals;
+use super::named::named;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use toll_capture::Rate;
+use toll_net::replay::{self, Asked, Choice, Snapped};
+use toll_sys::{show, signals, tell};
+use toll_taps::Rate;
 
 /// Put the packets of captures on a network device, at their deadlines
 #[derive(Debug, Args)]
@@ -60,7 +60,7 @@ pub struct Replay {
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
     /// Packets of which the capture holds only the first part
-    #[arg(long, value_enum, default_value = "refuse")]
+    #[arg(long, value_parser = named::<Snapped>(), default_value = "refuse")]
     snapped: Snapped,
     /// Leave out packets that are longer than the device carries
     #[arg(long)]

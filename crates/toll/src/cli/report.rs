@@ -1,17 +1,17 @@
 //! `toll report`: what did these runs find, in a form for people, programs or a browser?
 
-use crate::analyse::{self, Made, Together};
-use crate::report::bound::Bound;
-use crate::report::names::{self, Unnamed};
-use crate::report::text::Ink;
-use crate::report::{html, json, markdown, overlay, text};
-use crate::say::tell;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_analysis::{Made, Together};
 use toll_record::{Plan, RunDir, RunResult};
+use toll_report::bound::Bound;
+use toll_report::names::{self, Unnamed};
+use toll_report::text::{self, Ink};
+use toll_report::{html, json, markdown, overlay};
+use toll_sys::tell;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -51,7 +51,7 @@ pub fn run(args: &Report) -> Result<ExitCode> {
     let dirs: Vec<RunDir> =
         args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
     let results: Vec<RunResult> =
-        dirs.iter().map(analyse::run).collect::<Result<_, _>>().context("cannot report")?;
+        dirs.iter().map(toll_analysis::run).collect::<Result<_, _>>().context("cannot report")?;
     let content = render(&dirs, &results, args.format, args.output.is_none())?;
     match &args.output {
         Some(path) => std::fs::write(path, content)
@@ -100,7 +100,7 @@ fn together(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Option<To
             made: Some(*made),
         })
         .collect();
-    analyse::together(&made, &names::apart(&unnamed))
+    toll_analysis::together(&made, &names::apart(&unnamed))
 }
 
 /// Says on standard error what came of each bound; exit code 3 when one was broken.

@@ -1,18 +1,22 @@
 //! `toll run`: price the arms of a scenario.
 
 use super::report::Format;
-use crate::conduct::Ending;
-use crate::plan::{Settled, Wishes};
-use crate::report::bound::Bound;
-use crate::run::{self, Asked, What};
-use crate::say::tell;
-use crate::scenario::{MOST_ROUNDS, Scenario, Seconds, Subject, sweep_percents};
-use crate::stage::ServerChoice;
 use anyhow::{Context, bail};
 use clap::Args;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_execution::conduct::Ending;
+use toll_execution::run::{self, Asked, What};
+use toll_execution::stage::ServerChoice;
+use toll_model::plan::{Settled, Wishes};
+use toll_model::scenario::{MOST_ROUNDS, Scenario, Subject, sweep_percents};
 use toll_record::{FORMAT, Role, RunDir, RunResult};
+use toll_report::bound::Bound;
+use toll_report::html;
+use toll_sys::tell;
+use toll_sys::units::Seconds;
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -198,12 +202,23 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the report and turns what was found into an exit code.
+/// The page of a run, for whoever the user lets read.
+fn write_page(run: &RunDir, readers: u32) -> anyhow::Result<()> {
+    let path = run.root().join("report.html");
+    html::html(std::slice::from_ref(run))
+        .and_then(|page| Ok(std::fs::write(&path, page)?))
+        .and_then(|()| Ok(std::fs::set_permissions(&path, Permissions::from_mode(readers))?))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Prints the report, writes the page, and says where both are.
 pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) -> anyhow::Result<ExitCode> {
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
     super::report::print(&super::report::render(&dirs, &results, format, true)?)?;
     let shown = finished.dir.display();
-    if let Some(error) = finished.unwritten {
+    let unwritten = finished.unwritten.or_else(|| write_page(&dirs[0], finished.readers).err());
+    if let Some(error) = unwritten {
         tell!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
         return Ok(ExitCode::FAILURE);
     }

@@ -1,14 +1,14 @@
 //! `toll server`: a private server by itself, to try things on.
 
-use crate::say::{show, tell};
-use crate::server::background::Background;
-use crate::server::{Sandbox, SandboxSpec};
-use crate::stage::data;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use toll_execution::stage::data;
 use toll_record::DataSetup;
+use toll_server::background::Background;
+use toll_server::{Sandbox, SandboxSpec};
+use toll_sys::{show, tell};
 
 #[derive(Debug, Subcommand)]
 pub enum Server {
@@ -62,7 +62,7 @@ pub fn run(verb: Server) -> Result<ExitCode> {
 
 fn start(arguments: Start) -> Result<ExitCode> {
     let wanted = DataSetup {
-        recipe: data::DEFAULT.to_owned(),
+        recipe: toll_model::data::DEFAULT.to_owned(),
         seed: arguments.seed,
         tables: arguments.tables,
         rows: arguments.rows,

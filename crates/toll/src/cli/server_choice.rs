@@ -1,11 +1,11 @@
 //! How does a user name the server that is measured?
 
 use super::login::Login;
-use crate::server::Agreed;
-use crate::stage::ServerChoice;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
+use toll_execution::stage::ServerChoice;
+use toll_server::Agreed;
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {

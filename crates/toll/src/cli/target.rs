@@ -4,7 +4,7 @@ use super::login::{Login, with_password};
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use toll_load::{Address, Compression, Secret, Target, Tls};
+use toll_mysql::{Address, Compression, Secret, Target, Tls};
 
 #[derive(Debug, Args)]
 pub struct TargetArgs {

@@ -1,17 +1,17 @@
 //! `toll throttle -- COMMAND`: a dump that users do not feel.
 
 use super::load::units;
+use super::named::named;
 use super::target::TargetArgs;
-use crate::say::{show, tell};
-use crate::signals;
-use crate::throttle::{Asked, PastLimit, command, control, orders};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use toll_load::Target;
+use toll_mysql::Target;
+use toll_sys::{show, signals, tell};
+use toll_throttle::{Asked, PastLimit, command, control, orders};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -79,7 +79,7 @@ pub struct Steering {
     #[arg(long, value_name = "N")]
     max_history: Option<u64>,
     /// What happens past --max-time and --max-history
-    #[arg(long, value_enum, default_value_t = PastLimit::Open)]
+    #[arg(long, value_parser = named::<PastLimit>(), default_value = "open")]
     past_limit: PastLimit,
     /// Write a JSON line for each decision
     #[arg(long, value_name = "FILE")]

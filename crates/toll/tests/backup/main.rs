@@ -81,13 +81,13 @@ pub fn told_by(mut rows: impl FnMut(&str) -> Vec<Vec<Option<String>>>) -> Vec<St
     told
 }
 
-pub fn rows_of(target: &toll_load::Target) -> impl FnMut(&str) -> Vec<Vec<Option<String>>> {
-    let mut connection = toll_load::Connection::connect(target).unwrap();
+pub fn rows_of(target: &toll_mysql::Target) -> impl FnMut(&str) -> Vec<Vec<Option<String>>> {
+    let mut connection = toll_mysql::Connection::connect(target).unwrap();
     move |sql| connection.query(sql).unwrap_or_else(|error| panic!("{sql}: {error}")).rows
 }
 
-pub fn target(server: &Server) -> toll_load::Target {
-    toll_load::Target::parse_dsn(&server.dsn()).unwrap()
+pub fn target(server: &Server) -> toll_mysql::Target {
+    toll_mysql::Target::parse_dsn(&server.dsn()).unwrap()
 }
 
 pub fn succeeded(output: Output) -> String {

@@ -25,7 +25,7 @@ fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_so
     };
     let lab = Lab::new();
     let source = start(&lab, &mysqld);
-    let target = toll_load::Target::from_defaults_file(&source).unwrap();
+    let target = toll_mysql::Target::from_defaults_file(&source).unwrap();
     let mut rows = rows_of(&target);
     fill(3000, |sql| drop(rows(sql)));
     if !is_of_mysql("mysqldump") {
@@ -54,7 +54,7 @@ fn a_mysql_server_restored_from_a_folder_from_git_or_from_a_bucket_equals_its_so
         let other = Lab::new();
         let onto = start(&other, &mysqld);
         succeeded(toll(&[&["backup", "restore", "--server", &onto], &from[..]].concat()));
-        let restored = toll_load::Target::from_defaults_file(&onto).unwrap();
+        let restored = toll_mysql::Target::from_defaults_file(&onto).unwrap();
         assert_eq!(told_by(rows_of(&restored)), expected, "{from:?}");
         succeeded(other.toll(&["server", "stop"]));
     }

@@ -191,7 +191,7 @@ fn a_restore_that_waits_for_a_lock_is_ended_by_a_signal() {
     fill(30_000, |sql| source.run(sql));
     let (store, words) = (lab.path("store"), lab.path("words"));
     succeeded(lab.toll(&["backup", "--server", &source.dsn(), "--to", &store]));
-    let mut other = toll_load::Connection::connect(&target(&source)).unwrap();
+    let mut other = toll_mysql::Connection::connect(&target(&source)).unwrap();
     for sql in ["START TRANSACTION", "SELECT COUNT(*) FROM shop.empty", "SELECT COUNT(*) FROM shop.orders"] {
         other.query(sql).unwrap();
     }

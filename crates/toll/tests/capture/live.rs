@@ -25,7 +25,7 @@ pub fn lacks_root() -> bool {
 }
 
 pub fn lacks(tool: &str) -> bool {
-    let lacks = toll::server::program::on_path(tool).is_none();
+    let lacks = toll_sys::program::on_path(tool).is_none();
     if lacks {
         eprintln!("SKIPPED: this test needs {tool}");
     }

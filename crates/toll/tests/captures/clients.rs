@@ -3,7 +3,7 @@
 use crate::printed;
 use crate::server::{Server, certified};
 use crate::wire::{Events, Seen};
-use toll::server::program::on_path;
+use toll_sys::program::on_path;
 
 const TOOLS: [&str; 2] = ["tcpdump", "mariadb"];
 /// How the mariadb client may speak.

@@ -3,9 +3,9 @@
 use crate::server::Server;
 use crate::wire::Events;
 use crate::{loss, printed};
-use toll::digest::count::{CountWindow, count};
+use toll_digest::Type;
+use toll_digest::count::{CountWindow, count};
 use toll_load::summary::Summary;
-use toll_record::ArtefactKind;
 use toll_wire::event::CommandKind;
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ fn every_statement_is_there(server: &Server) {
         assert_eq!(digest["totals"]["queries"], said.statements, "{load:?}");
         assert_eq!(digest["totals"]["tainted"], 0, "{load:?}");
         assert_eq!(digest["ledger"]["adds_up"], true, "{load:?}");
-        let queries = |window| count(&file, ArtefactKind::Pcap, window, &[server.port()]).unwrap().queries;
+        let queries = |window| count(&file, Some(Type::Pcap), window, &[server.port()]).unwrap().queries;
         assert_eq!(queries(CountWindow::Whole), said.statements, "{load:?}");
         let middle_ns = whole.list[whole.list.len() / 2].start_ns;
         let before = queries(CountWindow::Time { since_ns: 0, until_ns: middle_ns });

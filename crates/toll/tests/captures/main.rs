@@ -23,5 +23,5 @@ mod tcpdump;
 mod text;
 mod window;
 // The eyes of the decoder's own tests.
-#[path = "../../../toll-wire/tests/wire/mod.rs"]
+#[path = "../../../base/wire/tests/wire/mod.rs"]
 mod wire;

@@ -13,12 +13,12 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use toll::capture::chunks::{Chunks, Destination};
-use toll::capture::decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
-use toll::capture::output::{Account, Output};
-use toll::capture::printing::How;
-use toll::digest::count::{CountWindow, count};
-use toll_record::ArtefactKind;
+use toll_agent::capture::chunks::{Chunks, Destination};
+use toll_agent::capture::decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
+use toll_agent::capture::output::{Account, Output};
+use toll_agent::capture::printing::How;
+use toll_digest::Type;
+use toll_digest::count::{CountWindow, count};
 use toll_wire::decoder::Config;
 use toll_wire::event::Share;
 use toll_wire::pcap::{Format, Frame, Reader};
@@ -124,8 +124,7 @@ fn assert_same(capture: &Path, port: u16, case: &str) {
     let at = |part: usize| times[times.len() * part / 4];
     windows.extend([(0, 1), (1, 3)].map(|(a, b)| CountWindow::Time { since_ns: at(a), until_ns: at(b) }));
     for window in windows {
-        let both =
-            (counted(&file, ArtefactKind::Queries, window), counted(capture, ArtefactKind::Pcap, window));
+        let both = (counted(&file, Some(Type::Queries), window), counted(capture, Some(Type::Pcap), window));
         assert!(both.0 == both.1 && both.0 > 0, "{case}: {window:?}: {both:?}");
     }
     assert!(events.len() * 5 < bytes.len(), "{case}: {} of {} bytes", events.len(), bytes.len());

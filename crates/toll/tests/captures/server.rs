@@ -8,13 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-use toll::journal::Journal;
-use toll::server::program::on_path;
-use toll::server::{Sandbox, SandboxSpec, ServerProgram};
+use toll_journal::Journal;
 use toll_load::mix::{Distribution, Table};
 use toll_load::summary::Summary;
 use toll_load::tables::{self, Layout};
-use toll_load::{Connection, Target};
+use toll_mysql::{Connection, Target};
+use toll_server::{Sandbox, SandboxSpec, ServerProgram};
+use toll_sys::program::on_path;
 use toll_wire::decoder::Config;
 
 const TABLE: Table = Table { tables: 2, rows: 1000, distribution: Distribution::Special };

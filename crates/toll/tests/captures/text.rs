@@ -6,7 +6,7 @@ use crate::wire::Captured;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use toll::server::program::on_path;
+use toll_sys::program::on_path;
 
 /// What a form of time tells of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)] // each test program uses its part
 
-#[path = "../../../toll-load/tests/it/port.rs"]
+#[path = "../../../host/load/tests/it/port.rs"]
 mod port;
 
 use port::free_port;
@@ -91,7 +91,7 @@ impl Lab {
 
     /// Can control groups be made here?
     pub fn has_cgroups(&self) -> bool {
-        toll::journal::cgroup::base().is_some()
+        toll_sys::cgroup::base().is_some()
     }
 
     pub fn spawn(&self, arguments: &[&str]) -> Child {
@@ -353,13 +353,13 @@ impl Server {
 
     /// A statement for its effect.
     pub fn run(&self, sql: &str) {
-        let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
-        toll_load::Connection::connect(&target).unwrap().exec_drop(sql).unwrap();
+        let target = toll_mysql::Target::parse_dsn(&self.dsn()).unwrap();
+        toll_mysql::Connection::connect(&target).unwrap().exec_drop(sql).unwrap();
     }
 
     pub fn rows(&self, sql: &str) -> String {
-        let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
-        let Ok(mut connection) = toll_load::Connection::connect(&target) else { return String::new() };
+        let target = toll_mysql::Target::parse_dsn(&self.dsn()).unwrap();
+        let Ok(mut connection) = toll_mysql::Connection::connect(&target) else { return String::new() };
         let rows = connection.query(sql).unwrap();
         rows.rows.iter().map(|row| format!("{row:?}\n")).collect()
     }

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Child;
-use toll::capture::chunks::Destination;
-use toll::capture::stream::{Key, Stream};
+use toll_agent::capture::chunks::Destination;
+use toll_agent::capture::stream::{Key, Stream};
 use toll_wire::streamed::{self, Chunk, End, Hello, Holds, LONGEST, LONGEST_CHUNK, Message};
 
 #[test]

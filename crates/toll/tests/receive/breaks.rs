@@ -4,8 +4,8 @@ use super::ends::{Cutting, Receiver, Synthetic, key, sender, until};
 use super::lab::{Lab, said};
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use toll::capture::chunks::Destination;
-use toll::capture::stream::{Key, Stream};
+use toll_agent::capture::chunks::Destination;
+use toll_agent::capture::stream::{Key, Stream};
 
 #[test]
 fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {

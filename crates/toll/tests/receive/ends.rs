@@ -11,8 +11,8 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use toll::capture::chunks::Destination;
-use toll::capture::stream::{Key, Stream};
+use toll_agent::capture::chunks::Destination;
+use toll_agent::capture::stream::{Key, Stream};
 use toll_wire::pcap::{Frame, Interface, Link, write};
 
 /// A file made by `toll receive --new-key`.

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use toll_load::{Connection, Target};
+use toll_mysql::{Connection, Target};
 
 /// Statements of three classes, on two connections.
 fn work(port: u16) {

@@ -19,7 +19,7 @@ mod units;
 use ends::{Receiver, Synthetic, sender};
 use lab::{Lab, said};
 use std::os::unix::fs::PermissionsExt;
-use toll::capture::chunks::Destination;
+use toll_agent::capture::chunks::Destination;
 
 #[test]
 fn what_is_sent_is_what_is_written_and_nobody_else_may_read_it() {

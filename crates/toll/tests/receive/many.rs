@@ -3,7 +3,7 @@
 use super::ends::{Receiver, Synthetic, sender, until};
 use super::lab::Lab;
 use std::collections::BTreeSet;
-use toll::capture::chunks::Destination;
+use toll_agent::capture::chunks::Destination;
 
 #[test]
 fn many_senders_at_once_have_files_of_their_own() {

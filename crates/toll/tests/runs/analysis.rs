@@ -3,7 +3,8 @@
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use std::collections::BTreeMap;
-use toll::analyse::{self, Recorded};
+use toll_analysis as analyse;
+use toll_analysis::Recorded;
 use toll_record::*;
 
 pub fn warned(run: &RunResult) -> Vec<&str> {

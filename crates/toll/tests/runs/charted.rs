@@ -6,10 +6,11 @@ use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use std::path::Path;
 use std::process::{Command, Output};
-use toll::analyse::{self, Made, Recorded, Together, together};
-use toll::report::markdown::markdown;
-use toll::report::text::{Ink, text};
+use toll_analysis as analyse;
+use toll_analysis::{Made, Recorded, Together, together};
 use toll_record::*;
+use toll_report::markdown::markdown;
+use toll_report::text::{Ink, text};
 
 /// What `each` put into an arm: key and value.
 type Varied = &'static [(&'static str, &'static str)];

@@ -2,7 +2,7 @@
 
 use crate::analysis::warned;
 use crate::synthetic::{Synthetic, SyntheticArm};
-use toll::analyse;
+use toll_analysis as analyse;
 use toll_record::*;
 
 #[test]

@@ -4,10 +4,10 @@ use crate::synthetic::{Synthetic, SyntheticArm};
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::path::Path;
-use toll::analyse;
-use toll::report::text::{Ink, text};
-use toll::report::{html, markdown};
+use toll_analysis as analyse;
 use toll_record::{RunDir, RunResult};
+use toll_report::text::{Ink, text};
+use toll_report::{html, markdown};
 use toll_stats::Draws;
 
 /// What a run is made of, but for what analysis makes of it.

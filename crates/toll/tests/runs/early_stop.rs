@@ -2,7 +2,8 @@
 
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
-use toll::analyse::{self, Recorded};
+use toll_analysis as analyse;
+use toll_analysis::Recorded;
 use toll_record::{Compare, Cpu, Role, Step, TrialLine, Verdict, Window};
 
 fn with(rounds: u32, arms: &[(&'static str, f64)]) -> Recorded {

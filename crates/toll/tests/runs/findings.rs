@@ -5,10 +5,11 @@
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use std::collections::BTreeMap;
-use toll::analyse::{self, Recorded};
-use toll::report::markdown::markdown;
-use toll::report::text::{Ink, text};
+use toll_analysis as analyse;
+use toll_analysis::Recorded;
 use toll_record::*;
+use toll_report::markdown::markdown;
+use toll_report::text::{Ink, text};
 
 const ROUNDS: u32 = 8;
 

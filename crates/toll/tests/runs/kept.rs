@@ -1,10 +1,10 @@
 //! Do the runs that are kept in the repository say what this toll says of them?
 
 use std::path::{Path, PathBuf};
-use toll::analyse;
-use toll::report::text::{Ink, text};
-use toll::report::{json, markdown};
+use toll_analysis as analyse;
 use toll_record::RunDir;
+use toll_report::text::{Ink, text};
+use toll_report::{json, markdown};
 
 fn kept() -> Vec<PathBuf> {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs");

@@ -2,7 +2,8 @@
 
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
-use toll::analyse::{self, Recorded};
+use toll_analysis as analyse;
+use toll_analysis::Recorded;
 use toll_record::*;
 
 fn a_record(rounds: u32) -> Recorded {
@@ -293,12 +294,12 @@ fn what_cannot_be_read_because_it_is_encrypted_is_no_share_of_zero() {
     assert!(b.artefact.as_ref().unwrap().encrypted && b.artefact.as_ref().unwrap().bytes > 0);
     let note = "the session is encrypted (TLS): queries cannot be read from packets; its size and cost hold";
     assert!(b.notes.iter().any(|n| n == note), "{:?}", b.notes);
-    let shown = toll::report::text::text(&run, toll::report::text::Ink::Plain);
+    let shown = toll_report::text::text(&run, toll_report::text::Ink::Plain);
     let row = |shown: &str, begin: &str| shown.lines().find(|l| l.starts_with(begin)).unwrap().to_owned();
     assert!(row(&shown, "B ").contains(" - ") && !row(&shown, "B ").contains("0.0%"), "{shown}");
     assert!(!b.outcomes.contains_key("caught_pct"));
     assert!(shown.lines().all(|line| line.chars().count() <= 120), "{shown}");
-    let markdown = toll::report::markdown::markdown(&run);
+    let markdown = toll_report::markdown::markdown(&run);
     assert!(row(&markdown, "| B ").contains("| - |"), "{markdown}");
     assert!(warning(&run, "artefact-not-counted").is_none(), "{:#?}", run.warnings);
 

@@ -3,17 +3,18 @@
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use serde::Deserialize;
-use toll::analyse::{self, Recorded};
-use toll::report::bound::Bound;
-use toll::report::text::{Ink, text};
-use toll::report::{html, json, markdown};
+use toll_analysis as analyse;
+use toll_analysis::Recorded;
 use toll_record::*;
+use toll_report::bound::Bound;
+use toll_report::text::{Ink, text};
+use toll_report::{html, json, markdown};
 
 const ROUNDS: u32 = 8;
 
 #[derive(Deserialize)]
 struct Written {
-    #[serde(deserialize_with = "toll::catalogue::definitions")]
+    #[serde(deserialize_with = "toll_record::catalogue::definitions")]
     outcome: Vec<Definition>,
 }
 
@@ -258,7 +259,7 @@ fn a_scenarios_own_outcome_reaches_every_form() {
              [[arm]]\nname = \"none\"\ntitle = \"load alone\"\nrole = \"baseline\"\n"
         )
     };
-    let scenario = toll::scenario::Scenario::parse(&text_of(
+    let scenario = toll_model::scenario::Scenario::parse(&text_of(
         "columns = [\"latency_us_mean\", \"queue\", \"qps\"]\npanels = [\"queue\"]",
     ))
     .unwrap();

@@ -3,7 +3,7 @@
 use crate::analysis::warned;
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
-use toll::analyse;
+use toll_analysis as analyse;
 use toll_record::*;
 
 /// Windows of half a second have too few events for a p99, each by itself.

@@ -4,11 +4,11 @@ use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
 use std::path::Path;
 use std::process::{Command, Output};
-use toll::analyse;
-use toll::report::bound::Bound;
-use toll::report::text::{Ink, text};
-use toll::report::{json, markdown};
+use toll_analysis as analyse;
 use toll_record::{Role, RunResult, Step};
+use toll_report::bound::Bound;
+use toll_report::text::{Ink, text};
+use toll_report::{json, markdown};
 
 fn a_run() -> RunResult {
     analyse::analyse(&Synthetic::with(11, 12, SyntheticArm::usual()).record())

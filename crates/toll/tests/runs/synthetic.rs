@@ -7,7 +7,7 @@
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::Path;
-use toll::analyse::Recorded;
+use toll_analysis::Recorded;
 use toll_record::*;
 use toll_stats::Draws;
 

@@ -2,9 +2,10 @@
 
 use crate::arm;
 use crate::synthetic::{Synthetic, SyntheticArm};
-use toll::analyse::{self, Recorded};
-use toll::report::text::{Ink, text};
+use toll_analysis as analyse;
+use toll_analysis::Recorded;
 use toll_record::{Long, Role, RunResult, Spread, Step};
+use toll_report::text::{Ink, text};
 
 const ROUNDS: u32 = 12;
 

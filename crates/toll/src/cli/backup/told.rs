@@ -1,14 +1,15 @@
 //! In which words does the user hear of a backup?
 
-use crate::backup::{Restored, Stage, Taken, Verified};
-use crate::counted::counted;
-use crate::figures::{duration_s, grouped, megabytes};
-use crate::say::{show, tell};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::json;
-use toll_backup::prune::Pruned;
-use toll_backup::{Error, Manifest, Totals};
+use toll_backup::archive::prune::Pruned;
+use toll_backup::archive::{Manifest, Totals};
+use toll_backup::{Restored, Stage, Taken, Verified};
+use toll_store::Error;
+use toll_sys::counted::counted;
+use toll_sys::figures::{duration_s, grouped, megabytes};
+use toll_sys::{show, tell};
 
 /// For programs.
 pub fn json(taken: &Taken) -> Result<String> {

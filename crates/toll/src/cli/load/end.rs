@@ -2,12 +2,12 @@
 //!
 //! Then it ends all the same: there is nothing on the host that it would have to put back.
 
-use crate::say::tell;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use toll_sys::tell;
 
 /// A signal is noticed this soon.
 const LOOK: Duration = Duration::from_millis(100);

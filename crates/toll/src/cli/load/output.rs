@@ -1,7 +1,6 @@
 //! What does `toll load` print: lines for people, JSON lines, or bins for a program?
 
 use super::Load;
-use crate::say::tell;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -13,6 +12,7 @@ use std::time::Duration;
 use toll_load::bins::BinLine;
 use toll_load::engine::{Bin, Totals};
 use toll_load::summary::Summary;
+use toll_sys::tell;
 
 pub struct Output {
     form: Form,

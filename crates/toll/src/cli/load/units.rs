@@ -1,7 +1,7 @@
 //! How are a rate, a share and a stretch of time written on the command line?
 
-use crate::scenario::Percent;
 use std::time::Duration;
+use toll_sys::units::Percent;
 
 /// `250`, `2.5k`, `100k`, `1M`: a second.
 pub fn rate(text: &str) -> Result<f64, String> {

@@ -1,0 +1,318 @@
+//! Over what do the bytes travel: TCP, a Unix socket, or TLS over either? Never looks into them.
+
+use super::error::Error;
+use crate::target::{Address, Target, Tls};
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// A connected socket. Once it stands, both kinds are alike to the kernel.
+#[derive(Debug)]
+pub struct Socket {
+    fd: Arc<OwnedFd>,
+    unix: bool,
+    /// Reads block, for as long as the server takes.
+    patient: bool,
+}
+
+/// Ends a connection from outside, whatever call another thread is blocked in on it.
+#[derive(Debug, Default)]
+pub struct Cutter(Weak<OwnedFd>);
+
+impl Cutter {
+    /// From now on reads find the end of the stream, and writes fail.
+    pub fn cut(&self) {
+        if let Some(fd) = self.0.upgrade() {
+            // The server may have been faster.
+            let _ = rustix::net::shutdown(&fd, Shutdown::Both);
+        }
+    }
+}
+
+/// Reads before a server that goes on talking after a goodbye is left behind.
+const FAREWELLS: u32 = 16;
+
+/// What a password may be sent over: plugins differ in whether a Unix socket is private enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Channel {
+    Open,
+    Local,
+    Encrypted,
+}
+
+#[derive(Debug)]
+pub enum Stream {
+    Plain(Socket),
+    Tls(Box<StreamOwned<ClientConnection, Socket>>),
+}
+
+impl Socket {
+    /// Connects, with Nagle off (requests are single writes) and `timeout` on every step.
+    pub fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
+        let unix = matches!(address, Address::Unix(_));
+        let failed = |cause: io::Error| Error::Connect { address: address.to_string(), unix, cause };
+        let connected = match address {
+            Address::Unix(path) => connect_unix(path, timeout),
+            Address::Tcp { host, port } => connect_tcp(host, *port, timeout),
+        };
+        let mut socket = Self { fd: Arc::new(connected.map_err(failed)?), unix, patient: false };
+        socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed)?;
+        Ok(socket)
+    }
+
+    fn set_timeouts(&mut self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+        set_socket_timeout(&self.fd, Timeout::Recv, read)?;
+        set_socket_timeout(&self.fd, Timeout::Send, write)?;
+        self.patient = read.is_none();
+        Ok(())
+    }
+}
+
+/// Where the server's backlog is full, connecting waits: no longer than `timeout`.
+fn connect_unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&fd, Timeout::Send, Some(timeout))?;
+    let address = SocketAddrUnix::new(path)?;
+    rustix::io::retry_on_intr(|| rustix::net::connect(&fd, &address))?;
+    Ok(fd)
+}
+
+/// To the first address of the name that answers.
+fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<OwnedFd> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream.into());
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+impl Read for Socket {
+    #[inline]
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unix && self.patient {
+            // A read that blocks in a Unix socket is woken twice: the server's own read frees room to
+            // write, and only poll can tell that from an answer.
+            rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None)?;
+        }
+        Ok(rustix::io::read(&self.fd, buffer)?)
+    }
+}
+
+impl Write for Socket {
+    /// A server that is gone is an error to count, never a signal.
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &stream.sock,
+        }
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => &mut stream.sock,
+        }
+    }
+
+    /// Who could listen?
+    pub fn channel(&self) -> Channel {
+        match self {
+            Self::Tls(_) => Channel::Encrypted,
+            Self::Plain(socket) if socket.unix => Channel::Local,
+            Self::Plain(_) => Channel::Open,
+        }
+    }
+
+    pub fn set_timeouts(&mut self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
+        self.socket_mut().set_timeouts(read, write)
+    }
+
+    /// From now on no read and no write blocks.
+    pub fn set_nonblocking(&mut self) -> io::Result<()> {
+        let socket = self.socket_mut();
+        rustix::io::ioctl_fionbio(&socket.fd, true)?;
+        socket.patient = false;
+        Ok(())
+    }
+
+    /// For whoever has to end the connection under a thread that is blocked in it.
+    pub fn cutter(&self) -> Cutter {
+        Cutter(Arc::downgrade(&self.socket().fd))
+    }
+
+    /// Waits, at most this long, until the other side has closed. What comes before that, encrypted or
+    /// not, is its farewell and dropped.
+    pub fn await_end(&self, limit: Duration) -> io::Result<()> {
+        let socket = self.socket();
+        set_socket_timeout(&socket.fd, Timeout::Recv, Some(limit))?;
+        let mut farewell = [0u8; 256];
+        for _ in 0..FAREWELLS {
+            if rustix::io::read(&socket.fd, &mut farewell)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns a plain stream into an encrypted one, handshake included.
+    pub fn encrypted(self, target: &Target) -> Result<Self, Error> {
+        let Self::Plain(socket) = self else {
+            return Err(Error::Tls("the stream is encrypted already".into()));
+        };
+        let name = match &target.address {
+            Address::Tcp { host, .. } => host.as_str(),
+            Address::Unix(_) => "localhost",
+        };
+        let name = ServerName::try_from(name.to_owned())
+            .map_err(|_| Error::Tls(format!("{name:?} is no name that a certificate could hold")))?;
+        let connection =
+            ClientConnection::new(config(&target.tls)?, name).map_err(|e| Error::Tls(e.to_string()))?;
+        let mut stream = StreamOwned::new(connection, socket);
+        while stream.conn.is_handshaking() {
+            stream.conn.complete_io(&mut stream.sock).map_err(|e| Error::Tls(tls_reason(&e)))?;
+        }
+        Ok(Self::Tls(Box::new(stream)))
+    }
+}
+
+fn tls_reason(error: &io::Error) -> String {
+    format!("{error}; a server that offers only TLS 1.1 or older cannot be reached encrypted")
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket().fd.as_fd()
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(socket) => socket.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+fn config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
+    let provider = Arc::new(super::dhe::provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| Error::Tls(e.to_string()))?;
+    let config = match tls {
+        Tls::Verified { ca } => {
+            let bad = |e: &dyn std::fmt::Display| {
+                Error::Tls(format!("cannot use {} as CA file: {e}", ca.display()))
+            };
+            let mut roots = RootCertStore::empty();
+            for certificate in CertificateDer::pem_file_iter(ca).map_err(|e| bad(&e))? {
+                roots.add(certificate.map_err(|e| bad(&e))?).map_err(|e| bad(&e))?;
+            }
+            builder.with_root_certificates(roots).with_no_client_auth()
+        }
+        Tls::Off | Tls::Required => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+            .with_no_client_auth(),
+    };
+    Ok(Arc::new(config))
+}
+
+/// Accepts every certificate, as `--ssl-mode=REQUIRED` does: encryption without identity.
+#[derive(Debug)]
+struct AnyCertificate(Arc<rustls::crypto::CryptoProvider>);
+
+impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms).or_else(|error| {
+            // Servers generate themselves X.509 v1 certificates, which webpki will not parse; with
+            // no identity to check there is nothing that the signature could vouch for.
+            match error {
+                rustls::Error::InvalidCertificate(_) => {
+                    Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+                }
+                other => Err(other),
+            }
+        })
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms).or_else(|error| {
+            match error {
+                rustls::Error::InvalidCertificate(_) => {
+                    Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+                }
+                other => Err(other),
+            }
+        })
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

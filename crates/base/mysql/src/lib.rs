@@ -1,0 +1,12 @@
+//! MySQL and MariaDB client: connections, logins, TLS, option files. Never keeps a server busy or judges one.
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods))]
+
+pub mod connection;
+mod option_file;
+pub mod target;
+
+pub use connection::{Connection, Error, Rows, ServerError};
+pub use target::{Address, Compression, NO_BINLOG, Secret, Target, TargetError, Tls};

@@ -1,0 +1,219 @@
+//! Which outcomes can every scenario speak of, and does a definition make sense?
+//!
+//! `scenarios/outcomes.toml` says them; no name of theirs has a meaning in code. Never measures.
+
+use crate::{
+    Aggregate, Compare, Definition, HostSample, LoadColumn, Plan, PressureSample, Source, TrialColumn, Zeros,
+};
+use anyhow::{Context, bail, ensure};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::sync::LazyLock;
+
+/// The catalogue's file, one to one.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Catalogue {
+    pub columns: Vec<String>,
+    pub panels: Vec<String>,
+    #[serde(rename = "outcome", deserialize_with = "definitions")]
+    pub outcomes: Vec<Definition>,
+}
+
+/// What the binary carries.
+pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
+    toml::from_str(include_str!("../../../../scenarios/outcomes.toml"))
+        .expect("a test has read the catalogue")
+});
+
+/// The one of that name.
+pub fn definition<'a>(outcomes: &'a [Definition], name: &str) -> Option<&'a Definition> {
+    outcomes.iter().find(|outcome| outcome.name == name)
+}
+
+/// All names, for whoever wrote one that is none of them.
+pub fn names(outcomes: &[Definition]) -> String {
+    outcomes.iter().map(|outcome| outcome.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// The outcome that tells how long a trial took whose window lasts until something is done.
+pub fn is_duration(outcome: &Definition) -> bool {
+    outcome.source == Source::Trial { column: TrialColumn::Seconds }
+}
+
+/// Gives a plan of format 1, which knows of no definitions, those that it was measured by: the
+/// catalogue's, and for arms without a load the time that they took.
+pub fn complete(plan: &mut Plan) {
+    if !plan.outcomes.is_empty() {
+        return;
+    }
+    plan.outcomes.clone_from(&CATALOGUE.outcomes);
+    plan.columns.clone_from(&CATALOGUE.columns);
+    plan.panels.clone_from(&CATALOGUE.panels);
+    let by_load = definition(&plan.outcomes, &plan.primary).is_none_or(Definition::needs_load);
+    let duration = plan.outcomes.iter().find(|outcome| is_duration(outcome));
+    for arm in plan.arms.iter_mut().filter(|arm| by_load && arm.workload.driver == "none") {
+        arm.judged_by = duration.map(|outcome| outcome.name.clone());
+    }
+}
+
+/// Definitions as someone wrote them: what is no key of one is refused, where a run's reader passes over it.
+pub fn definitions<'de, D: Deserializer<'de>>(toml: D) -> Result<Vec<Definition>, D::Error> {
+    let written = Vec::<toml::Table>::deserialize(toml)?;
+    written
+        .into_iter()
+        .map(|table| definition_of(table).map_err(|e| D::Error::custom(format!("{e:#}"))))
+        .collect()
+}
+
+fn definition_of(written: toml::Table) -> anyhow::Result<Definition> {
+    let name = written.get("name").and_then(toml::Value::as_str).unwrap_or("without a name").to_owned();
+    let place = || format!("outcome `{name}`");
+    let definition: Definition = written.clone().try_into().with_context(place)?;
+    let read = toml::Table::try_from(&definition).with_context(place)?;
+    if let Some(key) = unread(&written, &read) {
+        bail!("{}: `{key}` is no key of an outcome, or goes with another `from`", place());
+    }
+    check(&definition).with_context(place)?;
+    Ok(definition)
+}
+
+/// The first key that was written and not read.
+fn unread(written: &toml::Table, read: &toml::Table) -> Option<String> {
+    written.iter().find_map(|(key, value)| match (value, read.get(key)) {
+        (toml::Value::Table(written), Some(toml::Value::Table(read))) => unread(written, read),
+        // Left out when it says what is so anyway.
+        (toml::Value::Boolean(false), None) if key == "by_rate" || key == "long_windows" => None,
+        (_, None) => Some(key.clone()),
+        _ => None,
+    })
+}
+
+/// Whether such a number can be had of a window at all.
+fn check(outcome: &Definition) -> anyhow::Result<()> {
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    ensure!(
+        !outcome.name.is_empty() && outcome.name.chars().all(is_name),
+        "use small letters, digits and `_`, with the unit last: such as `disk_reads_per_s`"
+    );
+    ensure!(!outcome.unit.is_empty(), "its `unit` is empty: write one, such as `s`, `bytes/s`, `%`");
+    column(&outcome.source)?;
+    aggregate(outcome)?;
+    if outcome.zeros == Zeros::FewerThanOne {
+        let counted = matches!(outcome.source, Source::Load { .. })
+            && matches!(outcome.aggregate, Aggregate::Rate | Aggregate::Sum);
+        ensure!(
+            counted && outcome.compare == Compare::LogRatio,
+            "zeros = \"fewer-than-one\" goes with the rate or sum of what a load completes, as a log-ratio"
+        );
+    }
+    if let Some(margin) = outcome.margin {
+        ensure!(
+            outcome.compare == Compare::Difference && margin.is_finite() && margin > 0.0,
+            "margin = {margin}: it goes with compare = \"difference\", in {}, and must be above 0; \
+             that of ratios is the scenario's margin_pct",
+            outcome.unit
+        );
+    }
+    Ok(())
+}
+
+fn column(source: &Source) -> anyhow::Result<()> {
+    let (known, column) = match source {
+        Source::Host { column } => (HostSample::COLUMNS, column),
+        Source::Pressure { column } => (PressureSample::COLUMNS, column),
+        _ => return Ok(()),
+    };
+    ensure!(
+        known.contains(&column.as_str()),
+        "there is no column `{column}`: choose one of {}",
+        known.join(", ")
+    );
+    Ok(())
+}
+
+fn aggregate(outcome: &Definition) -> anyhow::Result<()> {
+    use Aggregate::{Above, Mean, Peak, PerQuery, Quantile, Rate, Recovery, Sum};
+    if let Quantile(q) = outcome.aggregate {
+        ensure!(q > 0.0 && q < 1.0, "quantile = {q} must lie above 0 and below 1");
+    }
+    if let Above(limit) = outcome.aggregate {
+        ensure!(limit >= 0.0 && limit.is_finite(), "above = {limit} must be 0 or more");
+    }
+    let (fits, says) = match &outcome.source {
+        Source::Host { .. } | Source::Pressure { .. } | Source::Server { .. } => (true, ""),
+        _ if outcome.aggregate == Recovery => {
+            (false, "what recovers is a column of \"host\", \"pressure\" or \"server\"")
+        }
+        Source::Latency => (
+            matches!(outcome.aggregate, Mean | Peak | Quantile(_) | Above(_)),
+            "latencies have \"mean\", \"peak\", { quantile = 0.99 } and { above = 100000 }",
+        ),
+        Source::Cpu { .. } => (
+            matches!(outcome.aggregate, Sum | Rate | PerQuery),
+            "CPU time is read at the ends of a window: use \"sum\", \"rate\" or \"per-query\"",
+        ),
+        Source::Artefact { .. } | Source::Trial { .. } | Source::Stages { .. } => (
+            !matches!(outcome.aggregate, Quantile(_) | Above(_)),
+            "there is one such number in a window, and no quantile or share of it",
+        ),
+        Source::Load { column: LoadColumn::Statements } => {
+            (outcome.aggregate != PerQuery, "statements per query are always one")
+        }
+        _ => (true, ""),
+    };
+    ensure!(fits, "its aggregate does not go with its source: {says}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_catalogue_is_whole() {
+        let names: BTreeSet<&str> = CATALOGUE.outcomes.iter().map(|outcome| outcome.name.as_str()).collect();
+        assert_eq!(names.len(), CATALOGUE.outcomes.len(), "a name occurs twice");
+        for name in CATALOGUE.columns.iter().chain(&CATALOGUE.panels) {
+            assert!(names.contains(name.as_str()), "{name} is shown and not defined");
+        }
+        assert_eq!(CATALOGUE.outcomes.iter().filter(|outcome| is_duration(outcome)).count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_with_what_can() {
+        let whole = "name = \"x_s\"\ntitle = \"x\"\nunit = \"s\"\nhigher_is_better = false\n\
+            source = { from = \"host\", column = \"load_1\" }\naggregate = \"mean\"\ncompare = \"difference\"\n";
+        let read = |text: String| definition_of(toml::from_str(&text).unwrap()).map_err(|e| format!("{e:#}"));
+        read(whole.to_owned()).unwrap();
+        for (old, new, says) in [
+            ("x_s", "X-s", "use small letters, digits and `_`"),
+            ("unit = \"s\"", "unit = \"\"", "its `unit` is empty"),
+            ("load_1", "load_2", "no column `load_2`: choose one of cpu_user_pct"),
+            ("\"host\"", "\"gpu\"", "unknown variant `gpu`"),
+            ("aggregate = \"mean\"", "aggregate = { quantile = 1.0 }", "quantile = 1 must lie"),
+            (
+                "from = \"host\", column = \"load_1\"",
+                "from = \"latency\", column = \"x\"",
+                "`column` is no key",
+            ),
+            ("from = \"host\", column = \"load_1\"", "from = \"cpu\", of = \"host\"", "\"sum\", \"rate\" or"),
+            ("compare = \"difference\"", "compare = \"difference\"\nmarginn = 2.0", "`marginn` is no key"),
+            (
+                "compare = \"difference\"",
+                "compare = \"log-ratio\"\nmargin = 2.0",
+                "the scenario's margin_pct",
+            ),
+            (
+                "compare = \"difference\"",
+                "compare = \"log-ratio\"\nzeros = \"fewer-than-one\"",
+                "rate or sum",
+            ),
+        ] {
+            assert!(whole.contains(old), "{old}");
+            let said = read(whole.replace(old, new)).expect_err(&format!("{new} was accepted"));
+            assert!(said.contains("outcome `") && said.contains(says), "{new}: {said}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What does a run directory hold? The one definition that writers and readers import.
+//!
+//! Every serialised type here is a promise (see `docs/run-format.md`): a field may be added,
+//! never renamed or given another unit, without raising [`FORMAT`].
+//! This crate never interprets: it neither estimates nor judges.
+
+mod artefact;
+pub mod catalogue;
+mod chart;
+mod dir;
+mod host;
+mod latency;
+mod ledger;
+mod limit;
+mod outcome;
+mod pilot;
+mod plan;
+mod result;
+mod sample;
+mod setup;
+mod spread;
+mod trial;
+mod upgrade;
+
+#[cfg(test)]
+mod typescript;
+
+pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
+pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
+pub use dir::{CAPTURES, ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
+pub use host::{Host, Tool};
+pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
+pub use ledger::{Ledger, LedgerStage, Losses, Sent, Stage};
+pub use limit::{Limit, LimitResult};
+pub use outcome::{
+    Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
+    Source, StagesColumn, TrialColumn, Zeros,
+};
+pub use pilot::{Apart, Long, Noise, Pilot, Switching};
+pub use plan::{
+    Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
+    Signal, Treatment, Window, Workload,
+};
+pub use result::{
+    AaCheck, ArmResult, ArtefactResult, Beside, ContrastResult, ControlCheck, Dose, DoseKind, DoseLine,
+    LongWindows, Mde, Outcome, ParetoArm, ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost,
+    StallSpan, StallTotals, Verdict, Warning,
+};
+pub use sample::{
+    Bin, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code,
+};
+pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
+pub use spread::Spread;
+pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
+
+/// Version of the run format. Readers refuse a newer one, and read older ones.
+pub const FORMAT: u32 = 2;

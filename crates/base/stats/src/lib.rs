@@ -1,0 +1,77 @@
+//! What may be concluded from paired windows? Never reads a clock, file or socket.
+//!
+//! The way of a claim: [`rounds`] draws the order in which arms are measured, [`log_ratios`] pairs
+//! their windows, [`sign_flip`] gives the interval and p value of one arm and [`simultaneous_sign_flips`] those of
+//! all arms that are judged together, [`verdict`] says which words the numbers allow; [`drift()`] takes out what the host
+//! did meanwhile, [`quantile_ratio()`] speaks of tails, [`pooled()`] of several runs. Around it stand the doubts:
+//! [`dependence()`], [`carry_over()`], stalls.
+//!
+//! Everything works on the log scale unless it says `pct`; [`toll_pct`] is the way across.
+//! Where the data is too thin, the answer is a [`NoInterval`] with the reason, never a guess.
+//! Every random draw comes from a seed the caller gives, and is the same on every platform.
+//!
+//! ```
+//! use toll_stats::{Verdict, Zeros, log_ratios, sign_flip, verdict};
+//!
+//! // Queries per second, one window a round; in the third round the treatment failed to start.
+//! let with = [Some(912.), Some(899.), None, Some(921.), Some(880.), Some(905.), Some(933.), Some(901.)];
+//! let without = [Some(990.), Some(972.), Some(985.), Some(1011.), Some(969.), Some(980.), Some(1004.), Some(988.)];
+//! let pairs = log_ratios(&with, &without, Zeros::Refuse)?;
+//! assert_eq!(pairs.missing.len(), 1);
+//!
+//! let found = sign_flip(&pairs.d, 0.05, 1);
+//! let toll = found.interval?.toll_pct();
+//! assert_eq!(format!("{:.1}% [{:.1}, {:.1}]", pairs.toll_pct().unwrap(), toll.low, toll.high), "-8.1% [-9.0, -7.4]");
+//! assert_eq!(verdict(Some(toll), 2.0, true), Verdict::Costly);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+// What `clippy.toml` beside Cargo.toml names.
+#![deny(clippy::disallowed_types, clippy::disallowed_methods)]
+
+mod bootstrap;
+mod carry_over;
+mod dependence;
+mod draws;
+mod interval;
+mod mde;
+mod median;
+mod moments;
+mod neighbours;
+mod pairs;
+mod pooled;
+mod quantile_ratio;
+mod quantiles;
+pub mod random;
+mod ratio_of_means;
+mod rounds;
+pub mod schedule;
+mod sequence;
+mod signflip;
+mod stalls;
+mod verdict;
+
+pub use bootstrap::{BOOTSTRAP_ROUNDS, bca, bca_median, bootstrap_t};
+pub use carry_over::{CarryOver, carry_over};
+pub use dependence::{Dependence, block_length, dependence, stationary_bootstrap};
+pub use draws::Draws;
+pub use interval::{Interval, NoInterval};
+pub use mde::{minimal_detectable_effect, rounds_needed};
+pub use median::median_interval;
+pub use moments::{mean, median, sd};
+pub use neighbours::{Drift, Placed, drift};
+pub use pairs::{Missing, PairError, Pairs, Side, Zeros, differences, log_of_toll, log_ratios, toll_pct};
+pub use pooled::{Estimate, Pooled, pooled};
+pub use quantile_ratio::{
+    Blocks, QuantileRatio, WindowPair, block_quantiles, events_for_quantile, quantile_ratio,
+};
+pub use quantiles::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
+pub use ratio_of_means::ratio_of_means;
+pub use rounds::{jitters, rounds};
+pub use sequence::{SEQUENCE_ROUNDS, confidence_sequence};
+pub use signflip::{SignFlip, rounds_for_interval, sign_flip, simultaneous_sign_flips, smallest_p};
+pub use stalls::{
+    HARNESS_LATE_US, LoadBin, Stall, StallTotals, ThroughputRule, UnruledStalls, harness_stalls,
+    latency_stall_threshold_us, latency_stalls, stall_totals,
+};
+pub use verdict::{Verdict, verdict};

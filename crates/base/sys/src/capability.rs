@@ -1,0 +1,52 @@
+//! What may this process do that others may not?
+
+use crate::read;
+
+/// A capability by its number in linux/capability.h.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    NetAdmin = 12,
+    NetRaw = 13,
+    SysPtrace = 19,
+    SysAdmin = 21,
+    Perfmon = 38,
+    Bpf = 39,
+}
+
+impl Capability {
+    pub const ALL: [Self; 6] =
+        [Self::NetRaw, Self::NetAdmin, Self::SysAdmin, Self::SysPtrace, Self::Bpf, Self::Perfmon];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NetAdmin => "CAP_NET_ADMIN",
+            Self::NetRaw => "CAP_NET_RAW",
+            Self::SysPtrace => "CAP_SYS_PTRACE",
+            Self::SysAdmin => "CAP_SYS_ADMIN",
+            Self::Perfmon => "CAP_PERFMON",
+            Self::Bpf => "CAP_BPF",
+        }
+    }
+
+    /// Is it in this process's effective set?
+    pub fn held(self) -> bool {
+        effective(&read("/proc/self/status")).is_some_and(|set| set >> (self as u32) & 1 == 1)
+    }
+}
+
+fn effective(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_effective_set_is_read_as_bits() {
+        let set = effective("Name:\tx\nCapEff:\t0000000000002000\n").expect("parsed");
+        assert_eq!(set >> (Capability::NetRaw as u32) & 1, 1);
+        assert_eq!(set >> (Capability::NetAdmin as u32) & 1, 0);
+    }
+}

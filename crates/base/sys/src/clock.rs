@@ -1,0 +1,51 @@
+//! What time is it, on the two clocks that a run is written in, and what has a thread used of it?
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
+use std::time::Duration;
+
+/// CLOCK_MONOTONIC in microseconds: the clock of every sample and step.
+pub fn mono_us() -> u64 {
+    micros(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Unix time in microseconds: the clock of packets and logs.
+pub fn wall_us() -> u64 {
+    micros(ClockId::CLOCK_REALTIME)
+}
+
+/// What the calling thread has used of the CPU, user and system, in microseconds.
+pub fn cpu_of_thread_us() -> u64 {
+    micros(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// What all threads of this process have used of the CPU, user and system, in microseconds.
+pub fn cpu_of_process_us() -> u64 {
+    micros(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Sleeps until a moment of [`mono_us`]; returns at once if it has passed.
+pub fn sleep_until(moment_us: u64) {
+    let now = mono_us();
+    if moment_us > now {
+        std::thread::sleep(Duration::from_micros(moment_us - now));
+    }
+}
+
+fn micros(clock: ClockId) -> u64 {
+    // No clock can fail on Linux; a zero would show at once in every sample.
+    clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000 + t.tv_nsec() as u64 / 1000)
+}
+/// CLOCK_MONOTONIC, in nanoseconds. Linux cannot fail to answer it.
+#[inline]
+pub fn now_ns() -> u64 {
+    clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
+}
+
+/// Sleeps until `deadline_ns` of [`now_ns`], or a signal.
+pub fn sleep_until_ns(deadline_ns: u64) {
+    let deadline = TimeSpec::new((deadline_ns / 1_000_000_000) as i64, (deadline_ns % 1_000_000_000) as i64);
+    // Interrupted by a signal: the caller looks at its stop flag and comes back.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &deadline);
+}

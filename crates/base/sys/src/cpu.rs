@@ -1,0 +1,63 @@
+//! How have the CPUs spent their time since boot?
+
+use crate::read;
+
+/// One tick of /proc/stat; USER_HZ has been 100 on every Linux architecture toll runs on.
+pub const TICK_US: u64 = 10_000;
+
+/// Of all CPUs, since boot.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CpuTicks {
+    pub user: u64,
+    pub system: u64,
+    pub idle: u64,
+    pub iowait: u64,
+    pub steal: u64,
+}
+
+impl CpuTicks {
+    pub fn read() -> Self {
+        Self::parse(&read("/proc/stat"))
+    }
+
+    /// The first line: user nice system idle iowait irq softirq steal (guest is inside user).
+    pub fn parse(stat: &str) -> Self {
+        let line = stat.lines().next().unwrap_or("");
+        let mut fields = [0u64; 8];
+        for (field, text) in fields.iter_mut().zip(line.split_ascii_whitespace().skip(1)) {
+            *field = text.parse().unwrap_or(0);
+        }
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = fields;
+        Self { user: user + nice, system: system + irq + softirq, idle, iowait, steal }
+    }
+
+    pub fn minus(self, before: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(before.user),
+            system: self.system.saturating_sub(before.system),
+            idle: self.idle.saturating_sub(before.idle),
+            iowait: self.iowait.saturating_sub(before.iowait),
+            steal: self.steal.saturating_sub(before.steal),
+        }
+    }
+
+    pub fn total(self) -> u64 {
+        self.user + self.system + self.idle + self.iowait + self.steal
+    }
+}
+
+/// CPUs that programs may use here.
+pub fn available() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_read_as_the_kernel_writes_them() {
+        let cpu = CpuTicks::parse("cpu  10 1 5 100 7 2 3 4 0 0\ncpu0 1 1 1\n");
+        assert_eq!((cpu.user, cpu.system, cpu.idle, cpu.iowait, cpu.steal), (11, 10, 100, 7, 4));
+    }
+}

@@ -1,0 +1,34 @@
+//! System helpers: processes, signals, clocks, units, host facts. Never knows MySQL, a run or a product.
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod capability;
+pub mod cgroup;
+pub mod child;
+pub mod clock;
+pub mod counted;
+pub mod cpu;
+pub mod device;
+pub mod disk;
+pub mod figures;
+pub mod interrupt;
+pub mod memory;
+pub mod named;
+pub mod places;
+pub mod private;
+pub mod process;
+pub mod program;
+pub mod say;
+pub mod secrets;
+pub mod server_process;
+pub mod signals;
+pub mod sysctl;
+pub mod units;
+
+/// A file's text, trimmed; empty where it cannot be read.
+pub fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}

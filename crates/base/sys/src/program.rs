@@ -1,0 +1,38 @@
+//! Programs that may be started: where they are, and why one cannot be.
+
+use crate::secrets;
+use std::path::{Path, PathBuf};
+
+/// Servers are daemons: distributions put them where a user's PATH does not look.
+const BEYOND_PATH: [&str; 5] =
+    ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin"];
+
+/// Where a program would be found by name.
+pub fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(BEYOND_PATH.iter().map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file())
+}
+
+/// Why a program, by its name or its path, cannot be started; `None`: it can.
+pub fn no_program(program: &str) -> Option<String> {
+    let shown = secrets::hide(program);
+    if !program.contains('/') {
+        return on_path(program)
+            .is_none()
+            .then(|| format!("{shown} is not installed: `toll doctor` says how to get it"));
+    }
+    let path = Path::new(program);
+    if !path.exists() {
+        return Some(format!("there is no {shown}: give the path of a program that is there"));
+    }
+    let executable = path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok();
+    (!executable).then(|| format!("{shown} cannot be executed: make it executable, or name its interpreter"))
+}
+
+/// What to say of an environment variable that an arm wants and that is not set.
+pub fn no_variable(name: &str) -> String {
+    format!("the environment variable {name} is not set: set it before toll is started")
+}

@@ -1,0 +1,413 @@
+//! Which commands does a client send? Never looks at responses.
+
+use super::command::{self, is_command};
+use super::ending::End;
+use super::handshake::Capabilities;
+use super::packet::{Ended, FULL, HEADER, Want, header};
+use super::reply::Reply;
+use super::session::{Sends, Session};
+use super::statement::{LAST_PREPARED, Scene, after_attributes};
+use super::{Context, compression};
+use crate::event::{CommandKind, Sink};
+use crate::side::{Hole, Side};
+
+/// Kept of a packet beyond the text: command byte, statement id, flags, attributes.
+const AROUND_TEXT: usize = 4096;
+
+/// A packet of a client, whole or as far as it was seen.
+struct Packet<'a> {
+    payload: &'a [u8],
+    /// Payload that is not in `payload`.
+    cut: u64,
+    seq: u8,
+    /// The same of the packet that ends it.
+    last_seq: u8,
+    /// On the wire, with headers.
+    wire_len: u64,
+    begun_ns: u64,
+    sent_ns: u64,
+    tainted: bool,
+}
+
+impl Session {
+    #[inline]
+    pub(super) fn client_bytes<S: Sink + ?Sized>(
+        &mut self,
+        mut bytes: &[u8],
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        if self.client_adrift && !self.resume(bytes, time_ns, context) {
+            return;
+        }
+        while !bytes.is_empty() {
+            if self.inbound.is_between()
+                && let Some(head) = bytes.first_chunk::<HEADER>()
+            {
+                let (length, seq) = header(*head);
+                let end = HEADER + length as usize;
+                if length != FULL && bytes.len() >= end {
+                    let payload = &bytes[HEADER..end];
+                    bytes = &bytes[end..];
+                    let wire_len = end as u64;
+                    let packet = Packet {
+                        payload,
+                        cut: 0,
+                        seq,
+                        last_seq: seq,
+                        wire_len,
+                        begun_ns: time_ns,
+                        sent_ns: time_ns,
+                        tainted: false,
+                    };
+                    self.client_packet(&packet, context);
+                    if self.client_adrift {
+                        return;
+                    }
+                    continue;
+                }
+            }
+            let limits = context.limits;
+            let kept =
+                if self.sends == Sends::Commands { limits.text.saturating_add(AROUND_TEXT) } else { 0 };
+            let room = &mut context.workspace.room;
+            let (ended, rest) = self.inbound.take(bytes, Want::Packets(kept), time_ns, room);
+            bytes = rest;
+            if ended == Some(Ended::Kept) {
+                self.assembled(time_ns, false, context);
+                if self.client_adrift {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Looks at what was put together; `broken`: its end is missing.
+    fn assembled<S: Sink + ?Sized>(&mut self, time_ns: u64, broken: bool, context: &mut Context<'_, S>) {
+        let assembly = &mut self.inbound;
+        let mut payload = std::mem::take(&mut assembly.payload);
+        let missing = if broken { assembly.left() } else { 0 };
+        let packet = Packet {
+            payload: payload.bytes(),
+            cut: assembly.cut + missing,
+            seq: assembly.first_seq,
+            last_seq: assembly.last_seq,
+            wire_len: assembly.length + HEADER as u64 * (1 + assembly.length / u64::from(FULL)) - missing,
+            begun_ns: assembly.begun_ns,
+            sent_ns: time_ns,
+            tainted: assembly.holed || broken,
+        };
+        assembly.holed = false;
+        let tainted = packet.tainted;
+        self.client_packet(&packet, context);
+        if tainted {
+            // What was read of an EXECUTE may have been read in the wrong place.
+            self.statements.forget_types(&mut context.workspace.room);
+        }
+        payload.clear(&mut context.workspace.room);
+        self.inbound.payload = payload;
+    }
+
+    #[inline]
+    fn client_packet<S: Sink + ?Sized>(&mut self, packet: &Packet<'_>, context: &mut Context<'_, S>) {
+        match self.sends {
+            Sends::Commands => self.command(packet, context),
+            Sends::Authentication => {}
+            Sends::File => {
+                let ends_file = packet.payload.is_empty() && packet.cut == 0;
+                let Some(front) = self.queue.front() else { return };
+                front.bytes_from_client += packet.wire_len;
+                front.tainted |= packet.tainted;
+                if ends_file {
+                    self.sends = Sends::Commands;
+                    front.reply = Reply::Start;
+                    front.seq = packet.last_seq;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn command<S: Sink + ?Sized>(&mut self, packet: &Packet<'_>, context: &mut Context<'_, S>) {
+        let code = match packet.payload.first() {
+            // Compressed packets may carry on the numbers of the frames around them.
+            Some(&code) if (packet.seq == 0 || self.compression.is_some()) && is_command(code) => code,
+            _ => return self.lose_client_step(context),
+        };
+        self.settle(context);
+        if self.queue.len() >= context.limits.pipeline.max(1) {
+            return self.lose_client_step(context);
+        }
+        self.understand();
+        if code == command::STMT_SEND_LONG_DATA {
+            let room = &mut context.workspace.room;
+            self.statements.long_data(&packet.payload[1..], packet.cut, room);
+            return;
+        }
+        context.ledger.commands.seen += 1;
+        let room = &mut context.workspace.room;
+        let command = self.queue.push();
+        command.begin(code, packet.begun_ns, packet.sent_ns, room);
+        command.seq = packet.last_seq;
+        command.bytes_from_client = packet.wire_len;
+        command.tainted = packet.tainted;
+        command.text_cut = packet.cut;
+        let limits = context.limits;
+        let scene = &mut Scene { room, limit: limits.text };
+        let argument = &packet.payload[1..];
+        match code {
+            command::QUERY => {
+                let text = match self.query_attributes {
+                    Some(false) => argument,
+                    Some(true) => after_attributes(argument).unwrap_or_default(),
+                    None => guess_attributes(argument),
+                };
+                command.kind = CommandKind::Query;
+                command.set_text(text, scene);
+            }
+            command::STMT_PREPARE => {
+                command.kind = CommandKind::Prepare;
+                command.set_text(argument, scene);
+            }
+            command::STMT_EXECUTE | command::STMT_BULK_EXECUTE => {
+                command.kind = CommandKind::Execute;
+                command.text_cut = 0;
+                // Refers to a PREPARE that is not answered yet.
+                if argument.first_chunk() == Some(&LAST_PREPARED.to_le_bytes()) && self.preparing() {
+                    self.defer(packet.payload, context);
+                } else {
+                    self.bind(packet.payload, context);
+                }
+            }
+            command::STMT_CLOSE | command::STMT_RESET => self.statement_command(code, argument, context),
+            command::INIT_DB | command::CHANGE_USER => {
+                command.kind = CommandKind::Admin;
+                command.fixed_text = command::admin_text(code);
+                // Their argument becomes the schema (and user) if the server agrees.
+                command.kept.append(packet.payload, limits.text, scene.room);
+                if code == command::CHANGE_USER {
+                    self.sends = Sends::Authentication;
+                }
+            }
+            _ => {
+                command.kind = CommandKind::Admin;
+                command.fixed_text = command::admin_text(code);
+            }
+        }
+        match Reply::to(code) {
+            Some(reply) => {
+                self.step.sent(self.queue.len());
+                if let Some(command) = self.queue.newest_mut() {
+                    command.reply = reply;
+                }
+            }
+            // Nothing will answer, so it ends here; what is still in flight ahead of it does not wait.
+            None => self.end_newest(context),
+        }
+    }
+
+    /// Text and parameters of the newest command, an EXECUTE.
+    fn bind<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
+        let limits = context.limits;
+        let scene = &mut Scene { room: &mut context.workspace.room, limit: limits.text };
+        let attributes = self.capabilities.map(Capabilities::has_query_attributes);
+        if let Some(command) = self.queue.newest_mut() {
+            if command.code == command::STMT_BULK_EXECUTE {
+                self.statements.bulk_execute(payload, command, scene);
+            } else {
+                self.statements.execute(payload, attributes, command, scene);
+            }
+        }
+    }
+
+    fn preparing(&self) -> bool {
+        self.queue.newest(|command| command.code == command::STMT_PREPARE).is_some()
+    }
+
+    fn defer<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
+        let limits = context.limits;
+        if let Some(command) = self.queue.newest_mut() {
+            command.deferred = true;
+            command.kept.append(payload, limits.text, &mut context.workspace.room);
+        }
+    }
+
+    /// The statement is known now (or its PREPARE has failed): binds what waited for it.
+    pub(super) fn bind_deferred<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        let limits = context.limits;
+        let attributes = self.capabilities.map(Capabilities::has_query_attributes);
+        let statements = &mut self.statements;
+        let prepare = |command: &command::Command| command.code == command::STMT_PREPARE;
+        // Up to the next PREPARE, which those behind it refer to.
+        for command in self.queue.iter_mut().skip(1).take_while(|command| !prepare(command)) {
+            if !std::mem::take(&mut command.deferred) {
+                continue;
+            }
+            let mut payload = std::mem::take(&mut command.kept);
+            let room = &mut context.workspace.room;
+            let scene = &mut Scene { room, limit: limits.text };
+            if command.code == command::STMT_BULK_EXECUTE {
+                statements.bulk_execute(payload.bytes(), command, scene);
+            } else {
+                statements.execute(payload.bytes(), attributes, command, scene);
+            }
+            payload.clear(room);
+        }
+    }
+
+    fn statement_command<S: Sink + ?Sized>(
+        &mut self,
+        code: u8,
+        argument: &[u8],
+        context: &mut Context<'_, S>,
+    ) {
+        let limits = context.limits;
+        let room = &mut context.workspace.room;
+        let id = argument.first_chunk().map(|id| u32::from_le_bytes(*id)).unwrap_or_default();
+        let Some(command) = self.queue.newest_mut() else { return };
+        command.statement_id = Some(id);
+        let words: &[u8] = if code == command::STMT_CLOSE {
+            self.statements.remove(id, room);
+            command.kind = CommandKind::Close;
+            b"DEALLOCATE PREPARE "
+        } else {
+            self.statements.reset(id, room);
+            command.kind = CommandKind::Reset;
+            b"RESET "
+        };
+        let mut text = super::value::Rendered::default();
+        text.text(words);
+        text.number(u64::from(id));
+        command.set_text(text.bytes(), &mut Scene { room, limit: limits.text });
+    }
+
+    /// Bytes of the client are missing.
+    #[cold]
+    pub(super) fn client_hole<S: Sink + ?Sized>(
+        &mut self,
+        count: u64,
+        why: Hole,
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
+        if self.client_adrift {
+            return;
+        }
+        match self.inbound.hole(count) {
+            Some(ended) => {
+                self.inbound.holed |= why == Hole::Lost;
+                if ended == Some(Ended::Kept) {
+                    self.assembled(time_ns, false, context);
+                }
+            }
+            None => {
+                if !self.inbound.is_between()
+                    && self.inbound.payload.len() > 0
+                    && self.sends == Sends::Commands
+                {
+                    self.assembled(time_ns, true, context);
+                }
+                self.lose_step(context);
+            }
+        }
+    }
+
+    /// Whether a command can be recognised at the head of a segment; if so all goes on from here.
+    #[cold]
+    fn resume<S: Sink + ?Sized>(&mut self, bytes: &[u8], time_ns: u64, context: &mut Context<'_, S>) -> bool {
+        if !is_plausible(bytes) {
+            let compresses = self.compression.is_none() && compression::holds_command(bytes, is_plausible);
+            if compresses {
+                self.compression = Some(Box::default());
+                self.compressed_bytes(Side::Client, bytes, time_ns, context);
+            }
+            return false;
+        }
+        self.client_adrift = false;
+        self.inbound.reset(&mut context.workspace.room);
+        true
+    }
+
+    /// The capture or the connection ends; a command may have arrived in part.
+    pub(super) fn settle_before_close<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        let begun = !self.client_adrift && !self.inbound.is_between() && self.inbound.payload.len() > 0;
+        if begun && self.sends == Sends::Commands {
+            let (holed, begun_ns) = (self.inbound.holed, self.inbound.begun_ns);
+            self.assembled(begun_ns, true, context);
+            if let Some(command) = self.queue.newest_mut() {
+                command.tainted = holed;
+            }
+        }
+        if self.may_have_ended() {
+            self.end_front(End::Complete, context);
+        }
+    }
+}
+
+/// Whether a segment begins with a command; packets of another kind and the middle of one do not
+/// look like this.
+pub(super) fn is_plausible(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    loop {
+        let Some((head, after)) = rest.split_first_chunk::<HEADER>() else { return false };
+        let (length, seq) = header(*head);
+        let Some(&code) = after.first() else { return false };
+        let length = length as usize;
+        if seq != 0 || !is_command(code) || is_internal(code) || !length_fits(code, length) {
+            return false;
+        }
+        if matches!(code, command::QUERY | command::STMT_PREPARE) && !reads_as_text(&after[1..]) {
+            return false;
+        }
+        if after.len() < length {
+            return matches!(
+                code,
+                command::QUERY
+                    | command::STMT_PREPARE
+                    | command::STMT_EXECUTE
+                    | command::STMT_BULK_EXECUTE
+                    | command::STMT_SEND_LONG_DATA
+            );
+        }
+        rest = &after[length..];
+        if rest.is_empty() {
+            return true;
+        }
+    }
+}
+
+/// Commands of the server's own (Sleep, Connect, Time, Delayed insert, Connect out, Daemon): no client
+/// sends them, but the middle of an EXECUTE may look like them.
+fn is_internal(code: u8) -> bool {
+    matches!(code, 0x00 | 0x0b | 0x0f | 0x10 | 0x14 | 0x1d)
+}
+
+fn length_fits(code: u8, length: usize) -> bool {
+    match code {
+        command::QUIT | command::STATISTICS | command::PROCESS_INFO | command::RESET_CONNECTION => {
+            length == 1
+        }
+        0x0d | 0x0e => length == 1,
+        command::STMT_CLOSE | command::STMT_RESET => length == 5,
+        command::STMT_FETCH => length == 9,
+        0x1b => length == 3,
+        command::QUERY | command::STMT_PREPARE | command::INIT_DB => length > 1,
+        command::STMT_EXECUTE => length >= 10,
+        command::STMT_SEND_LONG_DATA | command::STMT_BULK_EXECUTE => length >= 7,
+        _ => length >= 1,
+    }
+}
+
+/// Text, or query attributes and text: no control characters at its head.
+fn reads_as_text(bytes: &[u8]) -> bool {
+    let text = guess_attributes(bytes);
+    text.iter().take(16).all(|&byte| byte >= b' ' || matches!(byte, b'\t' | b'\n' | b'\r'))
+}
+
+/// No SQL begins with these two bytes; a count of attributes and of sets (always 1) does.
+fn guess_attributes(argument: &[u8]) -> &[u8] {
+    match argument {
+        [0..=8, 1, ..] => after_attributes(argument).unwrap_or(argument),
+        _ => argument,
+    }
+}

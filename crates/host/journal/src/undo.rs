@@ -1,0 +1,244 @@
+//! What has toll changed, and what puts it back?
+//!
+//! Each change is undone at most once with effect: undoing it again finds nothing to do.
+
+use super::server::{self, Credentials, ServerRef};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use toll_sys::process::{self, Ending, ProcessId};
+use toll_sys::{cgroup, child, sysctl};
+
+/// One change to the host or to a server. Journal lines hold these: a kind may be added, never
+/// given another meaning.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "undo", rename_all = "kebab-case")]
+pub enum Undo {
+    /// A process group was started. Ended by `signal`, then TERM, then KILL.
+    ProcessGroup {
+        leader: ProcessId,
+        /// What it is, for messages: `tcpdump of arm B`.
+        what: String,
+        /// By its name, `SIGINT`; absent: SIGTERM.
+        #[serde(default)]
+        signal: Option<String>,
+        /// How long each signal is given, in milliseconds.
+        grace_ms: u64,
+    },
+    /// A server of toll's own was started. Ended after everything that uses it.
+    Sandbox { leader: ProcessId, what: String },
+    /// A file or directory was made, to be removed with all that is in it.
+    Path { path: PathBuf },
+    /// A control group was made.
+    Cgroup { path: PathBuf },
+    /// Settings of a server were changed; these statements bring the old ones back, in this order.
+    Settings { server: ServerRef, statements: Vec<String>, what: String },
+    /// A schema was made.
+    Schema {
+        server: ServerRef,
+        name: String,
+        /// The run whose mark it bears; absent in journals of older versions.
+        #[serde(default)]
+        owner: Option<String>,
+        /// Past the binary log, and to be dropped so.
+        #[serde(default)]
+        unlogged: bool,
+    },
+    /// A network namespace was made (`ip netns add`).
+    Netns { name: String },
+    /// A network interface was made (the near end of a veth pair takes the far end with it).
+    Link { name: String },
+    /// A root queueing discipline was set on an interface.
+    Qdisc { device: String },
+    /// Settings of the kernel were changed: names and the values that bring the old ones back, in this order.
+    Sysctl { settings: Vec<(String, String)> },
+}
+
+/// How long a sandbox server may take to write its pages back before it is killed.
+const SANDBOX_GRACE: Duration = Duration::from_secs(30);
+
+impl Undo {
+    /// Later orders are undone later, whatever their place in the journal: what a treatment holds
+    /// open or still writes to must not be put back under its hands.
+    pub(super) fn order(&self) -> u8 {
+        match self {
+            Self::ProcessGroup { .. } => 0,
+            // After the groups, each of which ends in its own way; before whatever they use.
+            Self::Cgroup { .. } => 1,
+            Self::Settings { .. }
+            | Self::Schema { .. }
+            | Self::Netns { .. }
+            | Self::Link { .. }
+            | Self::Qdisc { .. }
+            | Self::Sysctl { .. } => 2,
+            Self::Sandbox { .. } => 3,
+            Self::Path { .. } => 4,
+        }
+    }
+
+    /// The server that was changed.
+    pub fn server(&self) -> Option<&ServerRef> {
+        match self {
+            Self::Settings { server, .. } | Self::Schema { server, .. } => Some(server),
+            _ => None,
+        }
+    }
+
+    /// Leader of the server that this started.
+    pub(super) fn sandbox(&self) -> Option<ProcessId> {
+        match self {
+            Self::Sandbox { leader, .. } => Some(*leader),
+            _ => None,
+        }
+    }
+
+    /// Puts it back. The answer says what was done, none where nothing was left to do.
+    pub(super) fn apply(
+        &self,
+        run_id: &str,
+        same_boot: bool,
+        credentials: &Credentials,
+    ) -> Result<Option<String>> {
+        match self {
+            Self::ProcessGroup { leader, what, signal, grace_ms } if same_boot => {
+                let first = signal.as_deref().and_then(|s| s.parse().ok()).unwrap_or(Signal::SIGTERM);
+                ended(what, process::end_group(*leader, run_id, first, Duration::from_millis(*grace_ms)))
+            }
+            Self::Sandbox { leader, what } if same_boot => {
+                ended(what, process::end_group(*leader, run_id, Signal::SIGTERM, SANDBOX_GRACE))
+            }
+            // Neither processes nor network devices nor settings outlive the kernel that had them.
+            Self::ProcessGroup { .. } | Self::Sandbox { .. } => Ok(None),
+            Self::Netns { .. }
+            | Self::Link { .. }
+            | Self::Qdisc { .. }
+            | Self::Cgroup { .. }
+            | Self::Sysctl { .. }
+                if !same_boot =>
+            {
+                Ok(None)
+            }
+            Self::Settings { server, statements, what } => {
+                server::run(server, statements, credentials)?;
+                Ok(Some(format!("put back the {what}: {}", statements.join("; "))))
+            }
+            Self::Schema { server, name, owner, unlogged } => {
+                let was_there = server::drop_schema(server, name, owner.as_deref(), *unlogged, credentials)?;
+                Ok(was_there.then(|| format!("dropped schema {name} at {server}")))
+            }
+            Self::Path { path } => remove(path),
+            Self::Cgroup { path } => {
+                let ended = cgroup::remove(path)?;
+                Ok(ended.map(|ended| match ended {
+                    0 => format!("removed control group {}", path.display()),
+                    n => format!("ended {n} processes of control group {} and removed it", path.display()),
+                }))
+            }
+            Self::Netns { name } => {
+                if !Path::new("/run/netns").join(name).exists() {
+                    return Ok(None);
+                }
+                ip(&["netns", "delete", name])?;
+                Ok(Some(format!("deleted network namespace {name}")))
+            }
+            Self::Link { name } => {
+                if !Path::new("/sys/class/net").join(name).exists() {
+                    return Ok(None);
+                }
+                ip(&["link", "delete", name])?;
+                Ok(Some(format!("deleted network interface {name}")))
+            }
+            Self::Qdisc { device } => {
+                if !Path::new("/sys/class/net").join(device).exists() {
+                    return Ok(None);
+                }
+                // Fails with "no such file" where only the kernel's default is left: nothing to do.
+                let gone = run("tc", &["qdisc", "del", "dev", device, "root"])?;
+                Ok(gone.is_none().then(|| format!("removed the queueing discipline of {device}")))
+            }
+            Self::Sysctl { settings } => {
+                // One that cannot be had any more must not keep the others.
+                let written: Vec<_> =
+                    settings.iter().map(|(name, value)| sysctl::write(name, value)).collect();
+                written.into_iter().collect::<Result<()>>()?;
+                Ok(Some(format!("put back {}", told(settings))))
+            }
+        }
+    }
+}
+
+/// For messages: what the change was.
+impl std::fmt::Display for Undo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ProcessGroup { leader, what, .. } | Self::Sandbox { leader, what } => {
+                write!(f, "{what} (process group {})", leader.pid)
+            }
+            Self::Settings { server, statements, what } => {
+                write!(f, "{what} at {server}: {}", statements.join("; "))
+            }
+            Self::Schema { server, name, .. } => write!(f, "schema {name} at {server}"),
+            Self::Path { path } => write!(f, "{}", path.display()),
+            Self::Cgroup { path } => write!(f, "control group {}", path.display()),
+            Self::Netns { name } => write!(f, "network namespace {name}"),
+            Self::Link { name } => write!(f, "network interface {name}"),
+            Self::Qdisc { device } => write!(f, "queueing discipline of {device}"),
+            Self::Sysctl { settings } => write!(f, "settings of the kernel: {}", told(settings)),
+        }
+    }
+}
+
+fn told(settings: &[(String, String)]) -> String {
+    let told: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    told.join(", ")
+}
+
+fn ended(what: &str, ending: Ending) -> Result<Option<String>> {
+    match ending {
+        Ending::Gone => Ok(None),
+        Ending::Stuck => bail!("{what}: {ending}"),
+        _ => Ok(Some(format!("{what}: {ending}"))),
+    }
+}
+
+/// As an identifier in SQL.
+pub fn quoted_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+/// A journal with a mistake in it must not be able to empty a disk: only absolute paths at least
+/// two names deep are removed, links are not followed.
+fn remove(path: &Path) -> Result<Option<String>> {
+    let names = path.components().filter(|c| matches!(c, std::path::Component::Normal(_))).count();
+    if !path.is_absolute() || names < 2 || path.components().any(|c| c == std::path::Component::ParentDir) {
+        bail!("will not remove {}: not a path that toll makes", path.display());
+    }
+    let kind = match std::fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        other => other.with_context(|| format!("cannot look at {}", path.display()))?.file_type(),
+    };
+    let removed = if kind.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    removed.with_context(|| format!("cannot remove {}: remove it by hand", path.display()))?;
+    Ok(Some(format!("removed {}", path.display())))
+}
+
+fn ip(arguments: &[&str]) -> Result<()> {
+    match run("ip", arguments)? {
+        None => Ok(()),
+        Some(complaint) => bail!("ip {}: {complaint}", arguments.join(" ")),
+    }
+}
+
+/// None when it went well, else what it complained of.
+fn run(program: &str, arguments: &[&str]) -> Result<Option<String>> {
+    let output = child::command(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {program} (package iproute2)"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok((!output.status.success()).then_some(complaint))
+}

@@ -1,0 +1,396 @@
+//! How do the workers' tallies become bins, and the bins a whole?
+
+use super::Plan;
+use super::ledger::{Report, Times};
+use super::tally::{Counts, Tally};
+use hdrhistogram::Histogram;
+use nix::sys::resource::{UsageWho, getrusage};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use toll_stats::schedule::{Pace, Schedule};
+use toll_sys::clock::now_ns;
+use toll_sys::counted::codes_in_words;
+
+/// What all workers did in one bin.
+#[derive(Debug)]
+pub struct Bin {
+    /// CLOCK_MONOTONIC, as all times.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// When the load began, its warm-up included.
+    pub load_began_ns: u64,
+    /// As wide as asked for, and begun before the load's end: a rate may rest on it.
+    pub whole: bool,
+    /// Part of the warm-up: not in the totals.
+    pub warmup: bool,
+    pub tally: Tally,
+    /// Events due by the bin's end that have not begun.
+    pub backlog: u64,
+    /// The backlog has grown for [`GROWING_S`] and is more than a second's worth of events.
+    pub overloaded: bool,
+    /// CPU time of this process since the bin before, ns.
+    pub cpu_ns: u64,
+}
+
+/// What happened after the warm-up, all told.
+#[derive(Debug)]
+pub struct Totals {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// When the load began, its warm-up included.
+    pub load_began_ns: u64,
+    pub counts: Counts,
+    /// Exact where a bucket of the bins' 32-bit counts would overflow.
+    pub latency: Histogram<u64>,
+    pub service: Option<Histogram<u64>>,
+    pub lag: Option<Histogram<u64>>,
+    pub backlog: u64,
+    /// Was there a stretch in which the backlog grew without bound?
+    pub overloaded: bool,
+    /// Events that were due in an open loop, and how long they were due for, s.
+    pub due: Option<u64>,
+    pub due_for_s: f64,
+    /// CPU time of this process, user and system, ns.
+    pub cpu_ns: u64,
+    /// First message seen for each code of `tally.counts.errors_by_code`.
+    pub messages: BTreeMap<u16, String>,
+}
+
+/// A stretch at whose end the run was given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Silence {
+    /// How long no event has succeeded.
+    pub lasted_s: f64,
+    /// Since when, by the clock and after the load began; absent where none ever had.
+    pub since: Option<(jiff::Zoned, f64)>,
+    /// Failures in it by code.
+    pub errors: BTreeMap<u16, u64>,
+}
+
+impl Silence {
+    /// The code seen most.
+    pub fn commonest(&self) -> Option<u16> {
+        self.errors.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code)
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = codes_in_words(&self.errors);
+        match &self.since {
+            None => write!(f, "no event has succeeded in {:.2} s of load; errors: {errors}", self.lasted_s),
+            // The server's error log has times of day.
+            Some((at, after_s)) => write!(
+                f,
+                "no event has succeeded for {:.1} s, since {}, {after_s:.1} s after the load began; \
+                 errors since then: {errors}",
+                self.lasted_s,
+                at.strftime("%H:%M:%S")
+            ),
+        }
+    }
+}
+
+/// A backlog that grows this long is called growing.
+const GROWING_S: f64 = 3.0;
+/// With this many failures and not one success, waiting longer teaches nothing.
+const HOPELESS_ERRORS: u64 = 100;
+
+/// A worker that has ended, and what it left under way.
+struct Ended {
+    at_ns: u64,
+    in_flight: u64,
+    oldest_ns: u64,
+}
+
+pub struct Collector {
+    times: Times,
+    warm_ns: u64,
+    workers: usize,
+    finished: Vec<Ended>,
+    /// Bins that not every worker has handed in yet, by their end.
+    pending: BTreeMap<u64, (usize, Tally)>,
+    last_end_ns: u64,
+    /// Counts events that are due, independently of the workers.
+    due: Option<Schedule>,
+    due_count: u64,
+    due_count_warm: u64,
+    done_count: u64,
+    rate_per_s: f64,
+    backlog: u64,
+    growing_ns: u64,
+    overloaded: bool,
+    total: Counts,
+    latency: Histogram<u64>,
+    /// Service time and lag.
+    open: Option<(Histogram<u64>, Histogram<u64>)>,
+    cpu_ns: u64,
+    cpu_begin_ns: u64,
+    last_success_ns: u64,
+    ever_succeeded: bool,
+    errors_since_success: BTreeMap<u16, u64>,
+}
+
+fn wide_histogram() -> Histogram<u64> {
+    match Histogram::new_with_bounds(64, 3_600_000_000_000, 3) {
+        Ok(histogram) => histogram,
+        Err(e) => unreachable!("constant bounds are valid: {e:?}"),
+    }
+}
+
+/// CPU time of this process so far, ns.
+fn cpu_ns() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
+        let ns = |t: nix::sys::time::TimeVal| {
+            t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_usec().unsigned_abs() * 1000
+        };
+        ns(usage.user_time()) + ns(usage.system_time())
+    })
+}
+
+impl Collector {
+    pub fn new(
+        plan: &Plan,
+        times: Times,
+        warm_ns: u64,
+        due: Option<Schedule>,
+        workers: usize,
+        open: bool,
+    ) -> Self {
+        let rate_per_s = match &plan.pace {
+            Pace::Open { rate_per_s, .. } => *rate_per_s,
+            _ => 0.0,
+        };
+        let cpu = cpu_ns();
+        Self {
+            times,
+            warm_ns,
+            workers,
+            finished: Vec::new(),
+            pending: BTreeMap::new(),
+            last_end_ns: times.start_ns,
+            due,
+            due_count: 0,
+            due_count_warm: 0,
+            done_count: 0,
+            rate_per_s,
+            backlog: 0,
+            growing_ns: 0,
+            overloaded: false,
+            total: Counts::default(),
+            latency: wide_histogram(),
+            open: open.then(|| (wide_histogram(), wide_histogram())),
+            cpu_ns: cpu,
+            cpu_begin_ns: cpu,
+            last_success_ns: times.start_ns,
+            ever_succeeded: false,
+            errors_since_success: BTreeMap::new(),
+        }
+    }
+
+    /// Adds one worker's report; answers the bins that are complete by it, in order.
+    pub fn take(&mut self, report: Report) -> Vec<Bin> {
+        let counts = &report.tally.counts;
+        let ended = report.last.then_some(Ended {
+            at_ns: report.bin_end_ns,
+            in_flight: counts.in_flight,
+            oldest_ns: counts.oldest_ns,
+        });
+        // What a worker did in its last, cut bin belongs to the bin it would have been.
+        let key = self.times.bin_end_after(report.bin_end_ns.saturating_sub(1));
+        match self.pending.get_mut(&key) {
+            Some((count, tally)) => {
+                *count += 1;
+                tally.add(&report.tally);
+            }
+            None => {
+                self.pending.insert(key, (1, report.tally));
+            }
+        }
+        self.finished.extend(ended);
+        let mut bins = Vec::new();
+        while let Some(entry) = self.pending.first_entry() {
+            let key = *entry.key();
+            // Those that ended in an earlier bin have nothing to say of this one, but for what they
+            // left under way.
+            let is_gone = |ended: &&Ended| self.times.bin_end_after(ended.at_ns.saturating_sub(1)) < key;
+            let gone = self.finished.iter().filter(is_gone).count();
+            if entry.get().0 + gone < self.workers {
+                break;
+            }
+            let (_, mut tally) = entry.remove();
+            let all_ended = self.finished.len() == self.workers && self.pending.is_empty();
+            let last_ns = self.finished.iter().map(|ended| ended.at_ns).max().filter(|_| all_ended);
+            let end_ns = last_ns.unwrap_or(key).min(key);
+            for ended in self.finished.iter().filter(is_gone).filter(|ended| ended.in_flight > 0) {
+                let age_ns = ended.oldest_ns + (end_ns - ended.at_ns);
+                tally.counts.in_flight += ended.in_flight;
+                tally.counts.oldest_ns = tally.counts.oldest_ns.max(age_ns);
+            }
+            bins.push(self.complete(end_ns, tally));
+        }
+        bins
+    }
+
+    fn complete(&mut self, end_ns: u64, mut tally: Tally) -> Bin {
+        let begin_ns = std::mem::replace(&mut self.last_end_ns, end_ns);
+        self.done_count += tally.counts.events + tally.counts.errors;
+        let before = self.due_count;
+        if let Some(due) = &mut self.due {
+            while due.peek().is_some_and(|d| d.intended_ns <= end_ns) {
+                due.take();
+                self.due_count += 1;
+            }
+        }
+        if end_ns <= self.warm_ns {
+            self.due_count_warm = self.due_count;
+        }
+        let backlog = self.due_count.saturating_sub(self.done_count + tally.counts.in_flight);
+        self.watch_backlog(backlog, end_ns - begin_ns, self.due_count - before);
+        if self.due.is_some() {
+            tally.counts.in_flight += backlog;
+        }
+        let warmup = begin_ns < self.warm_ns;
+        let cpu = cpu_ns();
+        let used = cpu.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu));
+        if warmup {
+            self.cpu_begin_ns = cpu;
+        } else {
+            self.total.append(&tally.counts);
+            widen(&mut self.latency, &tally.latency);
+            if let (Some((service, lag)), Some(more)) = (&mut self.open, &tally.open) {
+                widen(service, &more.service);
+                widen(lag, &more.lag);
+            }
+        }
+        if tally.counts.events > 0 {
+            (self.last_success_ns, self.ever_succeeded) = (end_ns, true);
+            self.errors_since_success.clear();
+        } else {
+            for (code, n) in &tally.counts.errors_by_code {
+                *self.errors_since_success.entry(*code).or_default() += n;
+            }
+        }
+        Bin {
+            begin_ns,
+            end_ns,
+            load_began_ns: self.times.start_ns,
+            whole: end_ns - begin_ns >= self.times.bin_ns && begin_ns < self.times.end_ns,
+            warmup,
+            tally,
+            backlog,
+            overloaded: self.growing_ns as f64 >= GROWING_S * 1e9,
+            cpu_ns: used,
+        }
+    }
+
+    fn watch_backlog(&mut self, backlog: u64, width_ns: u64, due: u64) {
+        let many = backlog as f64 > self.rate_per_s.max(due as f64 * 1e9 / width_ns.max(1) as f64);
+        self.growing_ns = if backlog > self.backlog && many { self.growing_ns + width_ns } else { 0 };
+        self.backlog = backlog;
+        self.overloaded |= self.growing_ns as f64 >= GROWING_S * 1e9;
+    }
+
+    /// Has nothing succeeded for so long, or so often, that going on makes no sense?
+    pub fn hopeless(&self, give_up: Duration) -> bool {
+        let errors: u64 = self.errors_since_success.values().sum();
+        let never = !self.ever_succeeded && errors >= HOPELESS_ERRORS;
+        never || (errors > 0 && self.silent_ns() >= give_up.as_nanos() as u64)
+    }
+
+    fn silent_ns(&self) -> u64 {
+        self.last_end_ns.saturating_sub(self.last_success_ns)
+    }
+
+    /// What there is to say of a run that is hopeless.
+    pub fn silence(&self) -> Silence {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let since = || {
+            let ago = Duration::from_nanos(now_ns().saturating_sub(self.last_success_ns));
+            let at = jiff::Zoned::now().saturating_sub(ago);
+            (at, seconds(self.last_success_ns - self.times.start_ns))
+        };
+        Silence {
+            lasted_s: seconds(self.silent_ns()),
+            since: self.ever_succeeded.then(since),
+            errors: self.errors_since_success.clone(),
+        }
+    }
+
+    /// A bin that was seen gives its memory back to the workers.
+    pub fn reuse(&self, bin: Bin, spares: &Mutex<Vec<Tally>>) {
+        let mut spares = spares.lock().unwrap_or_else(PoisonError::into_inner);
+        if spares.len() < 2 * self.workers {
+            let mut tally = bin.tally;
+            tally.clear();
+            spares.push(tally);
+        }
+    }
+
+    pub fn totals(self, messages: BTreeMap<u16, String>) -> Totals {
+        let (service, lag) = self.open.unzip();
+        Totals {
+            begin_ns: self.warm_ns.min(self.last_end_ns),
+            end_ns: self.last_end_ns,
+            load_began_ns: self.times.start_ns,
+            counts: self.total,
+            latency: self.latency,
+            service,
+            lag,
+            backlog: self.backlog,
+            overloaded: self.overloaded,
+            due_for_s: self.last_end_ns.min(self.times.end_ns).saturating_sub(self.warm_ns) as f64 / 1e9,
+            due: self.due.is_some().then_some(self.due_count - self.due_count_warm),
+            cpu_ns: self.cpu_ns - self.cpu_begin_ns,
+            messages,
+        }
+    }
+}
+
+fn widen(into: &mut Histogram<u64>, from: &Histogram<u32>) {
+    for value in from.iter_recorded() {
+        into.saturating_record_n(value.value_iterated_to(), u64::from(value.count_at_value()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::BinGrid;
+    use crate::mix::{Distribution, Profile, Table};
+    use toll_mysql::target::Target;
+
+    #[test]
+    fn what_a_worker_left_under_way_counts_though_others_end_in_a_later_bin() {
+        let table = Table { tables: 1, rows: 10, distribution: Distribution::Uniform };
+        let plan = Plan {
+            target: Target::default(),
+            mix: Profile::PointSelect.mix(table).unwrap(),
+            pace: Pace::Closed,
+            connections: 4,
+            workers: 2,
+            prepared: true,
+            reconnect_every: 0,
+            delay: 0.0,
+            time: None,
+            warmup: Duration::ZERO,
+            bins: BinGrid::Clock(Duration::from_nanos(100)),
+            seed: 1,
+            give_up: Duration::from_secs(1),
+        };
+        let times = Times { start_ns: 1000, end_ns: u64::MAX, bin_origin_ns: 0, bin_ns: 100 };
+        let mut collector = Collector::new(&plan, times, 1000, None, 2, false);
+        let report = |bin_end_ns, last, oldest_ns| {
+            let mut tally = Tally::new(false);
+            (tally.counts.in_flight, tally.counts.oldest_ns) = (2, oldest_ns);
+            Report { bin_end_ns, last, tally }
+        };
+        assert!(collector.take(report(1090, true, 80)).is_empty());
+        assert_eq!(collector.take(report(1100, false, 10)).len(), 1);
+        assert_eq!(collector.take(report(1120, true, 30)).len(), 1);
+        let counts = collector.totals(BTreeMap::new()).counts;
+        assert_eq!((counts.in_flight, counts.oldest_ns), (4, 110));
+    }
+}

@@ -1,0 +1,63 @@
+//! How much longer than the server took is an event made to take, and how is that kept to the microsecond?
+//!
+//! A known delay: what measures response times must find it. Never changes what is sent.
+
+use super::{DRAIN_NS, LONGEST_WAIT_NS, Shared};
+use toll_sys::clock::{now_ns, sleep_until_ns};
+
+/// Whoever sleeps on a virtual machine may come back this late; the last of a wait is spun.
+pub const WAKE_NS: u64 = 100_000;
+
+/// Holds each event's last reply back for a share of the time since the event began.
+///
+/// Not since it was due: where events wait for a connection, holding it for a share of that wait too would make them wait
+/// longer, and a backlog never end.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hold {
+    share: f64,
+}
+
+impl Hold {
+    /// `None`: nothing is held back.
+    pub fn of(share: f64) -> Option<Self> {
+        (share > 0.0).then_some(Self { share })
+    }
+
+    /// When an event is done whose last reply came at `now_ns`.
+    #[inline]
+    pub fn until_ns(self, begun_ns: u64, now_ns: u64) -> u64 {
+        now_ns + (now_ns.saturating_sub(begun_ns) as f64 * self.share) as u64
+    }
+
+    /// Waits until an event is done whose last reply has just come; false: the run was over long before.
+    pub fn wait(self, begun_ns: u64, shared: &Shared) -> bool {
+        let mut now = now_ns();
+        let until_ns = self.until_ns(begun_ns, now);
+        let mut over_since_ns = None;
+        while now < until_ns {
+            if shared.is_over(now) && now > *over_since_ns.get_or_insert(now) + DRAIN_NS {
+                return false;
+            }
+            if until_ns - now > WAKE_NS {
+                sleep_until_ns((until_ns - WAKE_NS).min(now + LONGEST_WAIT_NS));
+            } else {
+                std::hint::spin_loop();
+            }
+            now = now_ns();
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hold;
+
+    #[test]
+    fn an_event_takes_the_share_longer_than_since_it_began() {
+        let hold = Hold::of(0.02).unwrap();
+        assert_eq!(hold.until_ns(1_000_000, 3_000_000), 3_040_000);
+        assert_eq!(hold.until_ns(3_000_000, 3_000_000), 3_000_000);
+        assert_eq!(Hold::of(0.0), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! How does a broken connection come back, without holding up those that work?
+//!
+//! One thread for all: it waits longer after each refusal, and not at all after a success.
+
+use super::Shared;
+use super::session::Session;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+use toll_mysql::connection::Error;
+
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// A slot without a connection, and where its owner listens.
+pub struct Request {
+    pub slot: usize,
+    pub answer: Sender<Answer>,
+}
+
+pub enum Answer {
+    /// An attempt failed; others follow.
+    Failed(Error),
+    Back {
+        slot: usize,
+        session: Box<Session>,
+    },
+}
+
+/// Starts the thread; it ends once the run is stopped or all senders are gone.
+pub fn start(shared: Arc<Shared>) -> Sender<Request> {
+    let (sender, requests) = channel();
+    std::thread::spawn(move || serve(&shared, &requests));
+    sender
+}
+
+fn serve(shared: &Shared, requests: &Receiver<Request>) {
+    let stop = &*shared.stop;
+    let mut wait = Duration::ZERO;
+    loop {
+        let request = match requests.recv_timeout(Duration::from_millis(100)) {
+            Ok(request) => request,
+            Err(RecvTimeoutError::Timeout) if !stop.load(Relaxed) => continue,
+            Err(_) => return,
+        };
+        loop {
+            sleep_unless_stopped(wait, stop);
+            if stop.load(Relaxed) {
+                return;
+            }
+            match shared.access.open(|_| {}) {
+                Ok(session) => {
+                    wait = Duration::ZERO;
+                    // The worker may have ended meanwhile; then nobody needs the session.
+                    let _ =
+                        request.answer.send(Answer::Back { slot: request.slot, session: Box::new(session) });
+                    break;
+                }
+                Err(error) => {
+                    wait = (wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
+                    if request.answer.send(Answer::Failed(error)).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn sleep_unless_stopped(wait: Duration, stop: &AtomicBool) {
+    let mut left = wait;
+    while !left.is_zero() && !stop.load(Relaxed) {
+        let piece = left.min(Duration::from_millis(50));
+        std::thread::sleep(piece);
+        left -= piece;
+    }
+}

@@ -1,0 +1,55 @@
+//! What must stand before a connection can carry load: login, schema, prepared statements.
+
+use crate::mix::Mix;
+use std::sync::Arc;
+use toll_mysql::connection::{Connection, Cutter, Error};
+use toll_mysql::target::Target;
+
+/// Where to, as whom and with which statements: alike for every session of a run.
+#[derive(Debug)]
+pub struct Access {
+    pub target: Target,
+    pub mix: Arc<Mix>,
+    /// Statements are prepared, rather than sent as text.
+    pub prepared: bool,
+}
+
+/// A connection that is ready, with the server's ids of the mix's statements.
+#[derive(Debug)]
+pub struct Session {
+    pub connection: Connection,
+    pub statements: Vec<Prepared>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prepared {
+    /// Sent as text: asked for, or the server will not prepare it.
+    Text,
+    /// Parameter types were not sent yet, or they were.
+    Id { id: u32, typed: bool },
+}
+
+/// "This command is not supported in the prepared statement protocol yet" (BEGIN in MySQL).
+const UNSUPPORTED_PS: u16 = 1295;
+
+impl Access {
+    /// Connects, logs in and prepares. No step may take longer than the target's timeout, so that a
+    /// server that stops answering here does not hold the run up for ever; the limit stays set.
+    /// `seen` is given the socket as soon as there is one.
+    pub fn open(&self, seen: impl FnOnce(Cutter)) -> Result<Session, Error> {
+        let mut connection = Connection::open(&self.target, seen)?;
+        let mut statements = Vec::with_capacity(self.mix.statements.len());
+        for statement in &self.mix.statements {
+            if !self.prepared || statement.text_only {
+                statements.push(Prepared::Text);
+                continue;
+            }
+            statements.push(match connection.prepare(&statement.sql) {
+                Ok(id) => Prepared::Id { id, typed: false },
+                Err(Error::Server(e)) if e.code == UNSUPPORTED_PS => Prepared::Text,
+                Err(e) => return Err(e),
+            });
+        }
+        Ok(Session { connection, statements })
+    }
+}

@@ -1,0 +1,131 @@
+//! Which statements make an event, with which values, and how often is each kind of event drawn?
+//!
+//! Knows nothing of connections or time: given a random stream, it encodes requests.
+
+mod distribution;
+mod encode;
+mod file;
+mod profile;
+mod replay;
+
+pub use distribution::{Distribution, put_digits};
+pub use encode::Statement;
+pub(crate) use encode::{put_decimal, put_plain_query};
+pub use profile::{Profile, Table};
+pub use replay::{Recorded, from_digest, from_events};
+use toll_stats::random::Rng;
+
+/// A value of a statement's placeholder.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Param {
+    /// An id of a table of this many rows; kept for [`Param::Kept`].
+    Id {
+        rows: u64,
+        distribution: Distribution,
+    },
+    /// Drawn the same way, but not kept.
+    Number {
+        rows: u64,
+        distribution: Distribution,
+    },
+    /// The id kept last within the event, plus this.
+    Kept {
+        plus: i64,
+    },
+    Uniform {
+        low: i64,
+        high: i64,
+    },
+    /// Dashed groups of 11 random digits.
+    Digits {
+        groups: usize,
+    },
+    /// One of these texts, each as likely.
+    Choice(Vec<String>),
+}
+
+/// One statement of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Always this statement.
+    One(usize),
+    /// The statement of a table: those of table 1, 2, ... stand side by side from `first` on.
+    /// `fresh` draws a table, otherwise the event stays with the one it drew last.
+    OfTable { first: usize, fresh: bool },
+}
+
+/// An event: statements in order. Several statements, or a transaction, are one event.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub name: String,
+    pub weight: f64,
+    pub steps: Vec<Step>,
+    /// Does an error inside it leave a transaction to be rolled back?
+    pub transaction: bool,
+}
+
+/// What is sent, and in which proportions.
+#[derive(Debug, Clone)]
+pub struct Mix {
+    pub statements: Vec<Statement>,
+    pub events: Vec<Event>,
+    pub tables: u32,
+    /// Where the order of events is given (a recorded workload): indices into `events`.
+    pub sequence: Option<Vec<u32>>,
+    /// Running sums of the weights, the last being 1.
+    shares: Vec<f64>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum MixError {
+    #[error("{0}")]
+    Invalid(String),
+    #[error("cannot read {path}: {cause}")]
+    Io { path: String, cause: std::io::Error },
+}
+
+impl Mix {
+    /// Fails where there is no event, or an event without a statement or with a weight below zero.
+    pub fn new(statements: Vec<Statement>, events: Vec<Event>, tables: u32) -> Result<Self, MixError> {
+        let invalid = |text: String| Err(MixError::Invalid(text));
+        for event in &events {
+            if event.steps.is_empty() {
+                return invalid(format!("the event {:?} has no statement", event.name));
+            }
+            if !event.weight.is_finite() || event.weight < 0.0 {
+                return invalid(format!(
+                    "the event {:?} has the weight {}: give 0 or more",
+                    event.name, event.weight
+                ));
+            }
+        }
+        let total: f64 = events.iter().map(|e| e.weight).sum();
+        if total <= 0.0 {
+            return invalid("there is no event with a weight above 0".into());
+        }
+        let mut sum = 0.0;
+        let shares = events
+            .iter()
+            .map(|e| {
+                sum += e.weight / total;
+                sum
+            })
+            .collect();
+        Ok(Self { statements, events, tables, sequence: None, shares })
+    }
+
+    /// Index of the event to begin: by weight, or the one recorded under this number.
+    #[inline]
+    pub fn pick(&self, number: u64, rng: &mut Rng) -> usize {
+        if self.events.len() == 1 {
+            return 0;
+        }
+        if let Some(sequence) = self.sequence.as_deref()
+            && !sequence.is_empty()
+        {
+            return sequence[(number % sequence.len() as u64) as usize] as usize;
+        }
+        let at = rng.unit();
+        self.shares.partition_point(|share| *share < at).min(self.events.len() - 1)
+    }
+}

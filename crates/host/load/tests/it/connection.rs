@@ -1,0 +1,179 @@
+//! Can toll log in the way each account asks, over each transport, and read what it is answered?
+
+use crate::server::{TestServer, as_user, make_certificates};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use toll_mysql::{Compression, Connection, Error, Target, Tls};
+
+fn logged_in_as(target: &Target) -> String {
+    let mut connection = Connection::connect(target).unwrap();
+    connection.query("SELECT CURRENT_USER()").unwrap().scalar().unwrap().to_owned()
+}
+
+fn refused(target: &Target) -> Error {
+    Connection::connect(target).map(|_| ()).unwrap_err()
+}
+
+#[test]
+fn every_mariadb_account_kind_logs_in_over_tcp_and_socket() {
+    let Some(server) = TestServer::mariadb(&[]) else { return };
+    let mut root = server.root();
+    assert!(root.is_mariadb(), "{}", root.server_version());
+    assert!(root.server_version().starts_with(|c: char| c.is_ascii_digit()));
+    root.exec_drop("INSTALL SONAME 'auth_ed25519'").unwrap();
+    for (user, how) in [
+        ("native", "VIA mysql_native_password USING PASSWORD('geheim')"),
+        ("ed", "VIA ed25519 USING PASSWORD('geheim')"),
+        ("either", "VIA ed25519 USING PASSWORD('else') OR mysql_native_password USING PASSWORD('geheim')"),
+    ] {
+        root.exec_drop(&format!("CREATE USER {user}@'%' IDENTIFIED {how}")).unwrap();
+        for target in [server.tcp(), server.unix()] {
+            assert_eq!(logged_in_as(&as_user(target.clone(), user, "geheim")), format!("{user}@%"));
+            let error = refused(&as_user(target, user, "wrong"));
+            assert_eq!(error.code(), 1045, "{error}");
+        }
+    }
+    root.exec_drop("CREATE USER nobody@'%'").unwrap();
+    assert_eq!(logged_in_as(&as_user(server.tcp(), "nobody", "")), "nobody@%");
+    assert_eq!(refused(&as_user(server.tcp(), "nobody", "x")).code(), 1045);
+}
+
+#[test]
+fn tls_encrypts_and_a_given_authority_is_held_to() {
+    let certificates = tempfile::tempdir().unwrap();
+    if !make_certificates(certificates.path()) {
+        eprintln!("SKIPPED: openssl is missing");
+        return;
+    }
+    let path = |name: &str| certificates.path().join(name).display().to_string();
+    let options = [format!("--ssl-cert={}", path("server.pem")), format!("--ssl-key={}", path("server.key"))];
+    let Some(server) = TestServer::mariadb(&[&options[0], &options[1]]) else { return };
+    let cipher = |target: &Target| {
+        let mut connection = Connection::connect(target).unwrap();
+        connection.query("SHOW STATUS LIKE 'Ssl_cipher'").unwrap().rows[0][1].clone().unwrap()
+    };
+    server.root().exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'").unwrap();
+    let plain = as_user(server.tcp(), "u", "p");
+    assert_eq!(cipher(&plain), "");
+    assert_ne!(cipher(&Target { tls: Tls::Required, ..plain.clone() }), "");
+    let verified = |ca: &Path| Target { tls: Tls::Verified { ca: ca.into() }, ..plain.clone() };
+    assert_ne!(cipher(&verified(&certificates.path().join("ca.pem"))), "");
+    let stranger = refused(&verified(&certificates.path().join("server.pem")));
+    assert_eq!(stranger.code(), 2026, "{stranger}");
+    let both = Target { tls: Tls::Required, compress: Compression::Zlib, ..plain };
+    assert_eq!(logged_in_as(&both), "u@%");
+}
+
+#[test]
+fn a_server_without_tls_is_refused_in_words() {
+    let Some(server) = TestServer::mariadb(&["--skip-ssl"]) else { return };
+    let error = refused(&Target { tls: Tls::Required, ..server.tcp() });
+    assert!(error.to_string().contains("without --tls"), "{error}");
+    let error = refused(&Target { compress: Compression::Zstd, ..server.tcp() });
+    assert!(error.to_string().contains("--compress=zlib"), "{error}");
+}
+
+#[test]
+fn results_come_back_whole_whatever_their_size() {
+    let Some(server) = TestServer::mariadb(&["--max-allowed-packet=64M"]) else { return };
+    for compress in [Compression::Off, Compression::Zlib] {
+        let mut connection = Connection::connect(&Target { compress, ..server.tcp() }).unwrap();
+        let rows = connection
+            .query("SELECT 1 AS one, NULL AS none, 'ä' AS `letter` UNION SELECT 2, 'x', ''")
+            .unwrap();
+        assert_eq!(rows.columns, ["one", "none", "letter"]);
+        let text = |s: &str| Some(s.to_owned());
+        assert_eq!(rows.rows, [[text("1"), None, text("ä")], [text("2"), text("x"), text("")]]);
+        // Below, at and above the packet limit, both ways.
+        for length in [(1 << 24) - 100, (1 << 24) - 1 - 9, 1 << 24, 34_000_000] {
+            let long = "x".repeat(length);
+            let sent = connection.query(&format!("SELECT LENGTH('{long}')")).unwrap();
+            assert_eq!(sent.scalar(), Some(length.to_string().as_str()));
+            let received = connection.query(&format!("SELECT REPEAT('y', {length})")).unwrap();
+            assert_eq!(received.scalar().map(str::len), Some(length));
+        }
+        let many = connection.query("SELECT seq FROM mysql.seq_1_to_50000").unwrap();
+        assert_eq!(many.rows.len(), 50_000);
+        assert_eq!(many.rows[49_999][0].as_deref(), Some("50000"));
+    }
+}
+
+#[test]
+fn an_error_leaves_the_session_usable_and_several_results_are_drained() {
+    let Some(server) = TestServer::mariadb(&[]) else { return };
+    let mut connection = server.root();
+    let error = connection.query("SELECT * FROM mysql.no_such_table").unwrap_err();
+    assert_eq!((error.code(), error.is_fatal()), (1146, false));
+    assert_eq!(connection.query("SELECT 1; SELECT 2; DO 3").unwrap().scalar(), Some("1"));
+    assert_eq!(
+        connection.query("SELECT CONNECTION_ID()").unwrap().scalar().unwrap(),
+        connection.connection_id().to_string()
+    );
+    let error = connection.query("SELECT 1; SELECT * FROM mysql.no_such_table").unwrap_err();
+    assert_eq!(error.code(), 1146);
+    connection.ping().unwrap();
+    let updated = connection
+        .query("CREATE TABLE mysql.t (id INT PRIMARY KEY AUTO_INCREMENT, v INT)")
+        .and_then(|_| connection.query("INSERT INTO mysql.t (v) VALUES (1), (2), (3)"))
+        .unwrap();
+    assert_eq!((updated.affected_rows, updated.last_insert_id), (3, 1));
+    connection.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let late = connection.query("SELECT SLEEP(10)").unwrap_err();
+    assert_eq!((late.code(), late.is_fatal()), (2013, true), "{late}");
+}
+
+#[test]
+fn what_is_no_mysql_server_is_an_error_in_words() {
+    let Some(mut server) = TestServer::mariadb(&["--max-connections=10"]) else { return };
+    let mut held = Vec::new();
+    let full = loop {
+        match Connection::connect(&server.tcp()) {
+            Ok(connection) => held.push(connection),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 20);
+    };
+    assert_eq!(full.code(), 1040, "{full}");
+    server.stop();
+    assert_eq!(refused(&server.tcp()).code(), 2003);
+    assert_eq!(refused(&server.unix()).code(), 2002);
+    let listener = std::net::TcpListener::bind(("127.0.0.1", server.port())).unwrap();
+    let talker = std::thread::spawn(move || {
+        use std::io::Write;
+        let mut peer = listener.accept().unwrap().0;
+        peer.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    });
+    let error = refused(&server.tcp());
+    talker.join().unwrap();
+    assert!(matches!(error, Error::Lost { .. } | Error::Protocol { .. }), "{error}");
+}
+
+#[test]
+fn a_server_that_hangs_holds_a_statement_no_longer_than_its_timeout_and_no_goodbye() {
+    let Some(server) = TestServer::mariadb(&["--max-allowed-packet=64M"]) else { return };
+    const LIMIT: Duration = Duration::from_millis(300);
+    // Far above the limit, far below for ever: this host may be busy.
+    const BOUNDED: Duration = Duration::from_secs(15);
+    // The second is more than any socket's buffers hold.
+    let statements = ["SELECT 1".to_owned(), format!("SELECT '{}'", "x".repeat(32 << 20))];
+    for target in [server.unix(), server.tcp(), Target { compress: Compression::Zlib, ..server.tcp() }] {
+        for statement in &statements {
+            let mut connection = Connection::connect(&target).unwrap();
+            connection.set_read_timeout(Some(LIMIT)).unwrap();
+            server.signal("STOP");
+            let begin = Instant::now();
+            let outcome = connection.query(statement);
+            let waited = begin.elapsed();
+            drop(connection);
+            let until_gone = begin.elapsed();
+            let greeting = Connection::connect(&Target { connect_timeout: LIMIT, ..target.clone() });
+            let all = begin.elapsed();
+            server.signal("CONT");
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, Error::Lost { .. }), "{error}");
+            assert!(error.to_string().contains("no answer in time"), "{error}");
+            assert!(waited >= LIMIT && until_gone < BOUNDED && all < BOUNDED, "{waited:?} {until_gone:?}");
+            assert!(matches!(greeting, Err(Error::Lost { .. })), "{target:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Does every session begin with the statements that its target names?
+
+use crate::load::{TABLE, make_tables, plan, run};
+use crate::server::{TestServer, as_user};
+use std::sync::atomic::AtomicBool;
+use toll_load::mix::{Profile, Table};
+use toll_load::tables::{self, Layout};
+use toll_mysql::{Connection, NO_BINLOG, Target};
+
+fn binlog_position(root: &mut Connection) -> (String, u64) {
+    let rows = root.query("SHOW MASTER STATUS").unwrap().rows;
+    (rows[0][0].clone().unwrap(), rows[0][1].as_deref().unwrap().parse().unwrap())
+}
+
+/// Makes two tables, writes into them over lone, shared and short connections, and drops them.
+fn write_in_every_way(target: &Target) {
+    let target = Target { db: Some("quiet".into()), ..target.clone() };
+    let table = Table { rows: 500, ..TABLE };
+    let layout = Layout { table, seed: 1, threads: 2 };
+    tables::prepare(&target, &layout, &AtomicBool::new(false), |_| {}).unwrap();
+    for (connections, workers, reconnect_every) in [(1, 1, 0), (4, 2, 0), (2, 2, 1)] {
+        let mut plan = plan(target.clone(), Profile::ReadWrite.mix(table).unwrap());
+        plan.target.clone_from(&target);
+        (plan.connections, plan.workers, plan.reconnect_every) = (connections, workers, reconnect_every);
+        assert!(run(plan).unwrap().totals.counts.events > 0);
+    }
+    tables::cleanup(&target, 2).unwrap();
+}
+
+#[test]
+fn nothing_written_reaches_the_binary_log_where_sessions_keep_out_of_it() {
+    for server in [
+        TestServer::mariadb(&["--log-bin=binlog", "--binlog-format=ROW"]),
+        TestServer::mysql(&["--log-bin=binlog", "--server-id=1"]),
+    ] {
+        let Some(server) = server else { continue };
+        let mut root = server.root();
+        let before = binlog_position(&mut root);
+        let quiet = Target { session: vec![NO_BINLOG.into()], ..server.tcp() };
+        write_in_every_way(&quiet);
+        assert_eq!(binlog_position(&mut root), before, "{}", root.server_version());
+        root.exec_drop("DROP DATABASE IF EXISTS quiet").unwrap();
+        let before = binlog_position(&mut root);
+        write_in_every_way(&server.tcp());
+        assert!(binlog_position(&mut root) > before, "the test can see a write");
+    }
+}
+
+#[test]
+fn a_session_statement_that_fails_refuses_the_login_and_is_named() {
+    let Some(server) = TestServer::mariadb(&[]) else { return };
+    make_tables(&server);
+    server
+        .root()
+        .exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'; GRANT SELECT ON sbtest.* TO u@'%'")
+        .unwrap();
+    let target = Target { session: vec![NO_BINLOG.into()], ..as_user(server.tcp(), "u", "p") };
+    let error = Connection::connect(&target).map(|_| ()).unwrap_err();
+    assert!(error.code() == 1227 && error.to_string().contains("sql_log_bin = 0"), "{error}");
+    let of_a_load = run(plan(target, Profile::PointSelect.mix(TABLE).unwrap())).map(|_| ()).unwrap_err();
+    assert!(of_a_load.to_string().contains("sql_log_bin = 0"), "{of_a_load}");
+}

@@ -1,0 +1,133 @@
+//! Which sandbox server runs on its own, outliving the command that started it?
+//!
+//! One at a time. Its undo journal is handed over to the server process itself, so that
+//! `toll clean` leaves it alone while it runs and tidies up once it has died.
+
+use super::{Sandbox, SandboxSpec};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+use toll_journal::{Journal, State};
+use toll_sys::places;
+use toll_sys::process::{self, Ending, ProcessId};
+
+/// What a later command needs to know of the running server. Holds no password: `defaults_file`
+/// leads to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Background {
+    pub run_id: String,
+    pub process: ProcessId,
+    pub flavour: String,
+    pub version: String,
+    pub port: u16,
+    pub socket: PathBuf,
+    pub datadir: PathBuf,
+    /// For client programs: `--defaults-extra-file`.
+    pub defaults_file: PathBuf,
+    pub user: String,
+    pub config: Vec<String>,
+}
+
+impl Background {
+    /// The server that runs now, if one does. What a dead one left is put away first.
+    pub fn running() -> Result<Option<Self>> {
+        let path = state_file()?;
+        let text = match std::fs::read(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            other => other.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let found: Self = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is damaged: remove it, then run toll clean", path.display()))?;
+        if found.process.alive() {
+            return Ok(Some(found));
+        }
+        found.put_away()?;
+        Ok(None)
+    }
+
+    /// Starts one; `start` is what makes the sandbox (with or without prepared data).
+    pub fn start(
+        spec: &SandboxSpec,
+        start: impl FnOnce(&SandboxSpec, &Journal) -> Result<Sandbox>,
+    ) -> Result<(Self, Vec<String>)> {
+        if let Some(running) = Self::running()? {
+            bail!(
+                "a sandbox server is running already (pid {}, port {}): toll server stop ends it",
+                running.process.pid,
+                running.port
+            );
+        }
+        let own = ProcessId::own()?;
+        let journal = Journal::begin(&format!("server-{}-{}", own.pid, own.start_ticks))?;
+        let started = start(spec, &journal).and_then(|sandbox| {
+            let background = Self::of(&sandbox, &journal);
+            background.write().map(|()| (sandbox, background))
+        });
+        match started {
+            Ok((sandbox, background)) => {
+                let warnings = sandbox.warnings().to_vec();
+                journal.hand_over(background.process)?;
+                sandbox.detach();
+                Ok((background, warnings))
+            }
+            Err(error) => {
+                let undone = journal.undo_all();
+                match undone.failures.as_slice() {
+                    [] => Err(error),
+                    failures => Err(error.context(format!("and left behind: {}", failures.join("; ")))),
+                }
+            }
+        }
+    }
+
+    /// Ends it and removes all that it had.
+    pub fn stop(self) -> Result<Ending> {
+        let ending = process::end_group(self.process, &self.run_id, Signal::SIGTERM, Duration::from_secs(30));
+        if ending == Ending::Stuck {
+            bail!("the sandbox server (pid {}) {ending}", self.process.pid);
+        }
+        self.put_away()?;
+        Ok(ending)
+    }
+
+    fn of(sandbox: &Sandbox, journal: &Journal) -> Self {
+        Self {
+            run_id: journal.run_id().to_owned(),
+            process: sandbox.process(),
+            flavour: sandbox.flavour().name().to_owned(),
+            version: sandbox.version().to_string(),
+            port: sandbox.port(),
+            socket: sandbox.socket().to_owned(),
+            datadir: sandbox.datadir(),
+            defaults_file: sandbox.client_defaults(),
+            user: super::config::USER.to_owned(),
+            config: sandbox.config().to_vec(),
+        }
+    }
+
+    fn write(&self) -> Result<()> {
+        let path = state_file()?;
+        let tmp = path.with_extension("tmp");
+        let text = serde_json::to_vec_pretty(self)?;
+        std::fs::write(&tmp, text)
+            .and_then(|()| std::fs::rename(&tmp, &path))
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    fn put_away(&self) -> Result<()> {
+        if let Some(cleaned) = toll_journal::clean_run(&places::journal_dir()?, &self.run_id)
+            && let State::Undone(undone) = cleaned.state
+            && !undone.failures.is_empty()
+        {
+            bail!("the sandbox server has ended but left: {}", undone.failures.join("; "));
+        }
+        let path = state_file()?;
+        std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+}
+
+fn state_file() -> Result<PathBuf> {
+    Ok(places::state_dir()?.join("server.json"))
+}

@@ -1,0 +1,24 @@
+//! Which server is measured: a private one of toll's own, or one that is there already?
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod background;
+mod certificate;
+pub mod config;
+mod datadir;
+mod external;
+mod local;
+pub mod lock;
+pub mod port;
+mod prepared;
+pub mod program;
+mod sandbox;
+
+pub use external::{Agreed, External};
+pub use local::find_local;
+pub use prepared::DataSpec;
+pub use program::{Flavour, ServerProgram, Version};
+pub use sandbox::{LinkEnds, Sandbox, SandboxSpec};

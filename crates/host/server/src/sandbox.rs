@@ -1,0 +1,486 @@
+//! How is a private server started, and ended without a trace?
+//!
+//! Own data directory, socket, port and password; never touches a server or file it did not make.
+
+use super::config::{self, Files, Settings};
+use super::datadir::{self, tail};
+use super::prepared::{self, DataSpec};
+use super::program::{Flavour, ServerProgram, Version};
+use super::{certificate, port};
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
+use std::fs::{DirBuilder, File};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+use toll_journal::{Journal, Undo, UndoId};
+use toll_mysql::{Address, Secret, Target};
+use toll_sys::process::{self, Ending, ProcessId};
+use toll_sys::{child, private, signals};
+
+/// What is asked of a sandbox.
+#[derive(Debug, Clone)]
+pub struct SandboxSpec {
+    /// `--server-bin`; absent: the first found.
+    pub program: Option<PathBuf>,
+    /// Where prepared data and sandboxes are kept: on one file system, so that a clone can share
+    /// its blocks. Absent: toll's cache directory.
+    pub cache: Option<PathBuf>,
+    /// Must be 2 modulo 8; absent: the first free one from [`port::FIRST`].
+    pub port: Option<u16>,
+    /// What the data that it shall hold takes in memory.
+    pub data_bytes: u64,
+    /// Absent: as much as the data needs, as far as memory allows.
+    pub buffer_pool_bytes: Option<u64>,
+    pub max_connections: u32,
+    pub performance_schema: bool,
+    /// Listen on ::1 too.
+    pub ipv6: bool,
+    /// Offer TLS.
+    pub tls: bool,
+    /// Listen on its near end too, and let its account in from the far one.
+    pub link: Option<LinkEnds>,
+    /// Further server settings, `name=value`.
+    pub settings: Vec<String>,
+    pub start_timeout: Duration,
+}
+
+/// Addresses of a link's two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkEnds {
+    pub near: Ipv4Addr,
+    pub far: Ipv4Addr,
+}
+
+impl Default for SandboxSpec {
+    fn default() -> Self {
+        Self {
+            program: None,
+            cache: None,
+            port: None,
+            data_bytes: config::LEAST_POOL_BYTES,
+            buffer_pool_bytes: None,
+            max_connections: config::MAX_CONNECTIONS,
+            performance_schema: false,
+            ipv6: false,
+            tls: false,
+            link: None,
+            settings: Vec::new(),
+            start_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+impl SandboxSpec {
+    pub(super) fn cache_dir(&self) -> Result<PathBuf> {
+        self.cache.clone().map_or_else(toll_sys::places::cache_dir, Ok)
+    }
+}
+
+/// A running private server. Dropping it ends it the hard way; [`Sandbox::stop`] is kinder.
+#[derive(Debug)]
+pub struct Sandbox {
+    program: ServerProgram,
+    home: PathBuf,
+    socket: PathBuf,
+    port: u16,
+    password: Secret,
+    config: Vec<String>,
+    warnings: Vec<String>,
+    run_id: String,
+    leader: ProcessId,
+    child: Option<Child>,
+    server: UndoId,
+    directories: Vec<UndoId>,
+}
+
+/// Longest path that fits `sun_path` (108 bytes with its final zero on Linux).
+const SOCKET_PATH_MAX: usize = 107;
+
+/// How long a server may take to end after SIGTERM before it is killed.
+const STOP_GRACE: Duration = Duration::from_secs(30);
+
+impl Sandbox {
+    /// Starts a server with no tables. Blocks until it answers, or fails with its last words.
+    pub fn start(spec: &SandboxSpec, journal: &Journal) -> Result<Self> {
+        let program = ServerProgram::find(spec.program.as_deref())?;
+        Self::start_with(spec, program, journal, |program, home| datadir::initialise(program, home, journal))
+    }
+
+    /// Starts a server that holds `data`: a clone from the cache, or filled by `load` the first
+    /// time. `tell` hears what is going on.
+    pub fn start_prepared(
+        spec: &SandboxSpec,
+        data: &DataSpec,
+        journal: &Journal,
+        tell: &dyn Fn(&str),
+        load: impl FnOnce(&Target) -> Result<()>,
+    ) -> Result<Self> {
+        prepared::start(spec, data, journal, tell, load)
+    }
+
+    /// Starts a server on the data directory `data` that `fill` makes in the sandbox's own.
+    pub(super) fn start_with(
+        spec: &SandboxSpec,
+        program: ServerProgram,
+        journal: &Journal,
+        fill: impl FnOnce(&ServerProgram, &Path) -> Result<()>,
+    ) -> Result<Self> {
+        let addresses = addresses(spec);
+        if let Some(port) = spec.port {
+            port::check(port, &addresses)?;
+        }
+        let (buffer_pool_bytes, warning) = match spec.buffer_pool_bytes {
+            Some(bytes) => (bytes, None),
+            None => {
+                let available = toll_sys::memory::available_bytes();
+                config::buffer_pool_bytes(0, spec.data_bytes, available, 1)
+            }
+        };
+        let settings = Settings {
+            buffer_pool_bytes,
+            max_connections: spec.max_connections,
+            performance_schema: spec.performance_schema,
+            addresses: addresses.clone(),
+            further: spec.settings.clone(),
+        };
+
+        let home = free_home(&spec.cache_dir()?.join("sandbox"), journal.run_id());
+        let mut directories = vec![make_home(&home, journal)?];
+        let filled = fill(&program, &home);
+        let started = filled.and_then(|()| {
+            let socket = socket_path(&home, journal, &mut directories)?;
+            let config = config::shown(&program, &settings);
+            launch(spec, &program, &home, &socket, &config, &addresses, journal)
+                .map(|launched| (launched, socket, config))
+        });
+        match started {
+            Ok((launched, socket, config)) => Ok(Self {
+                home,
+                socket,
+                port: launched.port,
+                password: launched.password,
+                config,
+                warnings: warning.into_iter().collect(),
+                run_id: journal.run_id().to_owned(),
+                leader: launched.leader,
+                child: Some(launched.child),
+                server: launched.server,
+                directories,
+                program,
+            }),
+            Err(error) => {
+                for id in directories {
+                    journal.undo(id)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// How to connect over TCP, as the sandbox's own account.
+    pub fn target(&self) -> Target {
+        self.at(Address::Tcp { host: "127.0.0.1".into(), port: self.port })
+    }
+
+    /// How to connect over the Unix socket.
+    pub fn unix_target(&self) -> Target {
+        self.at(Address::Unix(self.socket.clone()))
+    }
+
+    fn at(&self, address: Address) -> Target {
+        Target { address, user: config::USER.into(), password: self.password.clone(), ..Target::default() }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.leader.pid
+    }
+
+    pub fn process(&self) -> ProcessId {
+        self.leader
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The directory that holds everything of this sandbox; gone once it is stopped.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    pub fn datadir(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    /// An option file for client programs (`--defaults-extra-file`), readable by its owner only.
+    pub fn client_defaults(&self) -> PathBuf {
+        self.home.join("client.cnf")
+    }
+
+    /// Written by the server while the slow log is on.
+    pub fn slow_log(&self) -> PathBuf {
+        self.home.join("slow.log")
+    }
+
+    pub fn general_log(&self) -> PathBuf {
+        self.home.join("general.log")
+    }
+
+    pub fn flavour(&self) -> Flavour {
+        self.program.flavour
+    }
+
+    pub fn version(&self) -> Version {
+        self.program.version
+    }
+
+    pub fn program(&self) -> &ServerProgram {
+        &self.program
+    }
+
+    /// Settings that toll chose, `name=value`, for the plan.
+    pub fn config(&self) -> &[String] {
+        &self.config
+    }
+
+    /// What makes this sandbox less than was asked for.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// As it stands in a plan.
+    pub fn described(&self) -> toll_record::Server {
+        toll_record::Server {
+            kind: "sandbox".into(),
+            flavour: self.program.flavour.name().into(),
+            version: self.program.version.to_string(),
+            address: format!("127.0.0.1:{}", self.port),
+            config: self.config.clone(),
+        }
+    }
+
+    /// False once the server has ended by itself; `last_words` says why.
+    pub fn alive(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// The end of the server's error log.
+    pub fn last_words(&self) -> String {
+        tail(&self.home.join("error.log"))
+    }
+
+    /// Ends the server (SIGTERM, then SIGKILL) and removes its directory. Says how it ended.
+    pub fn stop(mut self, journal: &Journal) -> Result<Ending> {
+        let ending = self.end_server();
+        if ending == Ending::Stuck {
+            bail!("the sandbox server (pid {}) {ending}", self.leader.pid);
+        }
+        journal.done(self.server)?;
+        for id in std::mem::take(&mut self.directories) {
+            journal.undo(id)?;
+        }
+        Ok(ending)
+    }
+
+    /// Ends the server but keeps its data directory, moved to `to` (on the same file system).
+    pub(super) fn stop_and_keep(mut self, journal: &Journal, to: &Path) -> Result<()> {
+        match self.end_server() {
+            Ending::Asked(_) => {}
+            other => bail!("the server did not shut down cleanly ({other}): {}", self.last_words()),
+        }
+        journal.done(self.server)?;
+        std::fs::rename(self.datadir(), to)
+            .with_context(|| format!("cannot move the prepared data to {}", to.display()))?;
+        for id in std::mem::take(&mut self.directories) {
+            journal.undo(id)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the server outlive this process; whoever holds the journal answers for it.
+    pub fn detach(mut self) {
+        self.child = None;
+    }
+
+    fn end_server(&mut self) -> Ending {
+        let Some(mut child) = self.child.take() else { return Ending::Gone };
+        // Reaped in a thread of its own, so that /proc shows the end as soon as it comes.
+        let reaper = std::thread::spawn(move || child.wait());
+        let ending = process::end_group(self.leader, &self.run_id, Signal::SIGTERM, STOP_GRACE);
+        if ending != Ending::Stuck {
+            let _ = reaper.join();
+        }
+        ending
+    }
+}
+
+impl Drop for Sandbox {
+    /// The way out of an error or panic; the journal removes what is left of it.
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.end_server();
+        }
+    }
+}
+
+struct Launched {
+    child: Child,
+    leader: ProcessId,
+    server: UndoId,
+    port: u16,
+    password: Secret,
+}
+
+/// Between looking for a free port and listening on it somebody else may take it: then the next.
+fn launch(
+    spec: &SandboxSpec,
+    program: &ServerProgram,
+    home: &Path,
+    socket: &Path,
+    shown: &[String],
+    addresses: &[IpAddr],
+    journal: &Journal,
+) -> Result<Launched> {
+    let password = new_password()?;
+    private::write(
+        &home.join("init.sql"),
+        &config::accounts(program, &password, spec.link.map(|link| link.far)),
+    )?;
+    let datadir = home.join("data");
+    let error_log = home.join("error.log");
+    let tls = if spec.tls { certificate::settings(program, home)? } else { Vec::new() };
+    let mut from = spec.port.unwrap_or(port::FIRST);
+    loop {
+        let port = match spec.port {
+            Some(port) => port,
+            None => port::free(from, addresses)?,
+        };
+        let files = Files { home, datadir: &datadir, socket, port, tls: &tls };
+        let defaults = home.join("server.cnf");
+        private::write(&defaults, &config::file(program, &files, shown))?;
+        private::write(&home.join("client.cnf"), &client_file(socket, port, &password))?;
+        let log =
+            File::create(&error_log).with_context(|| format!("cannot write {}", error_log.display()))?;
+        let mut command = child::command(&program.path);
+        command.arg(format!("--defaults-file={}", defaults.display()));
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let what = format!("sandbox server on port {port}");
+        let (mut child, leader, server) = journal.spawn_sandbox(&mut command, &what)?;
+        let Err(reason) = wait_ready(&mut child, socket, spec.start_timeout) else {
+            return Ok(Launched { child, leader, server, port, password: Secret::new(password) });
+        };
+        process::end_group(leader, journal.run_id(), Signal::SIGKILL, Duration::from_secs(1));
+        child.wait()?;
+        journal.done(server)?;
+        let said = std::fs::read(&error_log).unwrap_or_default();
+        if spec.port.is_none() && port::was_taken(&String::from_utf8_lossy(&said)) {
+            from = port + 8;
+            continue;
+        }
+        bail!(
+            "the sandbox server ({}) did not start: {reason:#}; the end of its error log:\n{}",
+            program.path.display(),
+            tail(&error_log)
+        );
+    }
+}
+
+/// Ready means that the socket greets: packet header, then protocol version 10.
+fn wait_ready(child: &mut Child, socket: &Path, timeout: Duration) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            bail!("it ended by itself ({status})");
+        }
+        if greets(socket) {
+            return Ok(());
+        }
+        signals::check()?;
+        if begun.elapsed() > timeout {
+            bail!("it did not answer within {} s", timeout.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn greets(socket: &Path) -> bool {
+    let Ok(mut stream) = UnixStream::connect(socket) else { return false };
+    let mut greeting = [0; 5];
+    stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
+        && stream.read_exact(&mut greeting).is_ok()
+        && greeting[4] == 10
+}
+
+/// Where it listens.
+fn addresses(spec: &SandboxSpec) -> Vec<IpAddr> {
+    let v6 = spec.ipv6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+    let near = spec.link.map(|link| IpAddr::V4(link.near));
+    std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(v6).chain(near).collect()
+}
+
+/// A run may have several servers.
+fn free_home(below: &Path, run_id: &str) -> PathBuf {
+    let numbered = (2..).map(|number| below.join(format!("{run_id}-{number}")));
+    let mut homes = std::iter::once(below.join(run_id)).chain(numbered);
+    homes.find(|home| !home.exists()).unwrap_or_else(|| below.join(run_id))
+}
+
+/// Only the owner may look inside: it holds the password.
+fn make_home(home: &Path, journal: &Journal) -> Result<UndoId> {
+    let parent = home.parent().unwrap_or(home);
+    std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+    let id = journal.record(Undo::Path { path: home.to_owned() })?;
+    let made = private_dir(home).and_then(|()| private_dir(&home.join("tmp")));
+    if let Err(error) = made {
+        journal.undo(id)?;
+        return Err(error).with_context(|| format!("cannot make {}", home.display()));
+    }
+    Ok(id)
+}
+
+/// In the sandbox's directory where that is short enough, else in a private one under /tmp.
+fn socket_path(home: &Path, journal: &Journal, directories: &mut Vec<UndoId>) -> Result<PathBuf> {
+    let socket = home.join("server.sock");
+    if socket.as_os_str().len() <= SOCKET_PATH_MAX {
+        return Ok(socket);
+    }
+    let name = home.file_name().unwrap_or_default().to_string_lossy();
+    let short = std::env::temp_dir().join(format!("toll-{name}"));
+    let socket = short.join("server.sock");
+    if socket.as_os_str().len() > SOCKET_PATH_MAX {
+        bail!("{} is too long for a Unix socket: set TMPDIR to a shorter directory", socket.display());
+    }
+    directories.push(journal.record(Undo::Path { path: short.clone() })?);
+    private_dir(&short).with_context(|| format!("cannot make {}", short.display()))?;
+    Ok(socket)
+}
+
+fn private_dir(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).create(path)
+}
+
+fn client_file(socket: &Path, port: u16, password: &str) -> String {
+    format!(
+        "[client]\nuser={}\npassword={password}\nsocket={}\nport={port}\n",
+        config::USER,
+        socket.display()
+    )
+}
+
+/// 128 bits from the kernel, in hex: no quoting in option files or SQL.
+fn new_password() -> Result<String> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context("cannot read /dev/urandom for a password")?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

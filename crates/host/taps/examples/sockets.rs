@@ -1,0 +1,70 @@
+//! What does a tap on a server's sockets see, and what does it use? Usage: `sockets PID sockets|calls SECONDS`.
+//!
+//! What is seen goes to the decoder; the last line is one of JSON.
+
+#[path = "../../../instruments/agent/src/capture/spoken.rs"]
+mod spoken;
+
+use spoken::spoken;
+use std::time::{Duration, Instant};
+use toll_taps::sockets::{Hooks, Options, SocketTap, TapError};
+use toll_wire::decoder::{Config, Decoder};
+use toll_wire::event::{CommandKind, Event, Sink};
+
+#[derive(Default)]
+struct Count {
+    statements: u64,
+    others: u64,
+}
+
+impl Sink for Count {
+    fn event(&mut self, event: &Event<'_>) {
+        match event.kind {
+            CommandKind::Query | CommandKind::Execute => self.statements += 1,
+            _ => self.others += 1,
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [pid, hooks, seconds] = &arguments[..] else {
+        return Err("which process, which hooks, how long?".into());
+    };
+    let hooks = match hooks.as_str() {
+        "sockets" => Hooks::Sockets,
+        "calls" => Hooks::Calls,
+        other => return Err(format!("hooks are sockets or calls, not {other}").into()),
+    };
+    let until = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
+    let mut tap = SocketTap::open(&Options { hooks: Some(hooks), ..Options::of(pid.parse()?) })?;
+    eprintln!("looking at {} by {}", tap.follows().join(", "), tap.hooks());
+    let mut decoder = Decoder::new(&Config::default());
+    let mut count = Count::default();
+    while Instant::now() < until {
+        let taken = tap.take(Duration::from_millis(100), |record| {
+            decoder.spoken(&spoken(record), &mut count);
+            Ok::<(), TapError>(())
+        });
+        if let Err(error) = taken {
+            eprintln!("{error}");
+            break;
+        }
+    }
+    let counters = tap.counters();
+    decoder.finish(&mut count);
+    let used = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)?;
+    let us = |t: nix::sys::time::TimeVal| t.tv_sec() * 1_000_000 + t.tv_usec();
+    println!(
+        "{{\"passed\":{},\"taken\":{},\"lost\":{},\"left_out\":{},\"statements\":{},\"others\":{},\"tainted\":{},\"cpu_us\":{}}}",
+        counters.passed,
+        counters.taken,
+        counters.lost,
+        counters.left_out,
+        count.statements,
+        count.others,
+        decoder.ledger().commands.tainted,
+        us(used.user_time()) + us(used.system_time())
+    );
+    Ok(())
+}

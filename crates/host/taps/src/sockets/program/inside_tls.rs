@@ -1,0 +1,94 @@
+//! What runs when the server calls its TLS library? The same records, of what is said inside.
+//!
+//! By its own calls alone the library says which bytes were meant; between begin and return they wait under the thread
+//! that calls. On which socket a session is shows when the library itself reads or writes there (`at_socket.rs`).
+
+use super::{ASKED, BUFFER, DESCRIPTOR, Frame, R0, R1, R2, R3, R4, R6, R8, R9, Scene, Writer};
+use crate::sockets::asm::Size::Eight;
+use crate::sockets::asm::{Helper, Op, When};
+use crate::sockets::record::DECIPHERED;
+
+/// Bytes kept of a call under way: session, buffer, length, and the socket once it is known.
+pub const CALL: usize = 32;
+pub const CALL_SOCKET: i16 = 24;
+
+const THREAD: i16 = -64;
+const WAITING: i16 = -96;
+const SESSION: i16 = -104;
+/// Where a cookie is looked up: the frame's place of a descriptor.
+const COOKIE: i16 = DESCRIPTOR;
+
+/// SSL_read or SSL_write(session, buffer, length) begins. `calls`: the map from threads to what they are about.
+pub fn begins(scene: Scene<'_>, calls: i32) -> Option<Vec<u64>> {
+    let abi = scene.abi;
+    let mut writer = Writer::new(scene, DECIPHERED);
+    let asm = &mut writer.asm;
+    for (register, place) in [(abi.first, 0), (abi.second, 8), (abi.third, 16)] {
+        asm.load(Eight, R2, R1, register);
+        asm.store(Eight, Frame, WAITING + place, R2);
+    }
+    asm.store_constant(Eight, Frame, WAITING + CALL_SOCKET, 0);
+    asm.call(Helper::ProcessAndThread);
+    asm.store(Eight, Frame, THREAD, R0);
+    asm.address(R2, Frame, i32::from(THREAD));
+    asm.address(R3, Frame, i32::from(WAITING));
+    asm.map(R1, calls);
+    asm.set(R4, 0);
+    asm.call(Helper::MapUpdate);
+    writer.finish()
+}
+
+/// One of the two returns the number of bytes that it moved, or no positive number. `side`: whose bytes they are;
+/// `sockets`: the map from sessions to sockets.
+pub fn returns(scene: Scene<'_>, side: u8, calls: i32, sockets: i32) -> Option<Vec<u64>> {
+    let abi = scene.abi;
+    let mut writer = Writer::new(scene, DECIPHERED);
+    let out = writer.out;
+    let asm = &mut writer.asm;
+    asm.copy(R6, R1);
+    asm.call(Helper::ProcessAndThread);
+    asm.store(Eight, Frame, THREAD, R0);
+    asm.address(R2, Frame, i32::from(THREAD));
+    asm.map(R1, calls);
+    asm.call(Helper::MapLookup);
+    asm.jump_if(When::Equal, R0, 0, out);
+    for (place, to) in [(0, SESSION), (8, BUFFER), (16, ASKED), (CALL_SOCKET, COOKIE)] {
+        asm.load(Eight, R1, R0, place);
+        if to == ASKED {
+            // Of an int, the lower half alone.
+            asm.compute(Op::ShiftLeft, R1, 32);
+            asm.compute(Op::ShiftRight, R1, 32);
+        }
+        asm.store(Eight, Frame, to, R1);
+    }
+    asm.address(R2, Frame, i32::from(THREAD));
+    asm.map(R1, calls);
+    asm.call(Helper::MapDelete);
+    // Another int.
+    asm.load(Eight, R8, R6, abi.result);
+    asm.compute(Op::ShiftLeft, R8, 32);
+    asm.compute(Op::SignedShiftRight, R8, 32);
+    let (remembered, linked) = (asm.label(), asm.label());
+    asm.load(Eight, R1, Frame, COOKIE);
+    asm.jump_if(When::Equal, R1, 0, remembered);
+    // Also where it moved nothing yet: the next call may find all it wants in the library's own buffer.
+    asm.address(R2, Frame, i32::from(SESSION));
+    asm.address(R3, Frame, i32::from(COOKIE));
+    asm.map(R1, sockets);
+    asm.set(R4, 0);
+    asm.call(Helper::MapUpdate);
+    asm.jump(linked);
+    asm.place(remembered);
+    asm.address(R2, Frame, i32::from(SESSION));
+    asm.map(R1, sockets);
+    asm.call(Helper::MapLookup);
+    asm.jump_if(When::Equal, R0, 0, out);
+    asm.load(Eight, R1, R0, 0);
+    asm.store(Eight, Frame, COOKIE, R1);
+    asm.place(linked);
+    asm.jump_if(When::SignedAtMost, R8, 0, out);
+    writer.entry(out);
+    writer.asm.copy(R9, R0);
+    writer.heard(side);
+    writer.finish()
+}

@@ -1,0 +1,330 @@
+//! What did clients ask of the server? Outputs that decode what a tap sees as it comes: into a file of query
+//! events, or straight into a digest. The tap's thread decodes; compressing, printing and writing is for others.
+
+use super::chunks::{Chunks, Destination};
+use super::output::{Account, Class, Output};
+use super::printing::{How, Printer};
+use anyhow::Context;
+use std::cmp::Reverse;
+use std::time::Duration;
+use toll_digest::{Digested, Ledger, Sampling, Source};
+use toll_sys::clock;
+use toll_wire::decoder::{Config, Decoder, Spoken};
+use toll_wire::digest::{self, Attribute};
+use toll_wire::event::{CommandKind, Event, Share, Sink};
+use toll_wire::pcap::Frame;
+use toll_wire::queries::{BLOCK, BLOCK_MAX, Encoder, Packer};
+
+/// Bytes of a chunk of query events: a block each.
+pub const CHUNK_BYTES: usize = BLOCK;
+
+/// Query events, block after block, into chunks whose destination is a [`Packing`].
+pub struct Queries {
+    decoder: Decoder,
+    writing: Writing,
+    items: u64,
+}
+
+/// Where the decoder's events go. An item of the chunks is a packet or a call, whether an event came of it or not: so
+/// what is lost on the way out is told in what the tap has counted.
+struct Writing {
+    encoder: Encoder,
+    chunks: Chunks,
+    /// Of the packet or call that is being decoded.
+    now_ns: u64,
+    queries: u64,
+    /// Items that were ended before their time, because their events filled a chunk.
+    ended_early: u64,
+}
+
+impl Queries {
+    pub fn new(config: &Config, chunks: Chunks) -> Self {
+        // No other capture of this host began at the same microsecond.
+        let encoder = Encoder::new(clock::wall_us());
+        let writing = Writing { encoder, chunks, now_ns: 0, queries: 0, ended_early: 0 };
+        Self { decoder: Decoder::new(config), writing, items: 0 }
+    }
+}
+
+fn is_query(event: &Event<'_>) -> bool {
+    matches!(event.kind, CommandKind::Query | CommandKind::Execute)
+}
+
+impl Sink for Writing {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) {
+        self.queries += u64::from(is_query(event));
+        let block = self.chunks.buffer();
+        self.encoder.event(event, block);
+        // A connection that ends may bring thousands at once.
+        if block.len() >= CHUNK_BYTES {
+            self.chunks.end_item(self.now_ns);
+            self.ended_early += 1;
+        }
+    }
+}
+
+impl Writing {
+    #[inline]
+    fn end_item(&mut self) {
+        match self.ended_early.checked_sub(1) {
+            Some(left) => self.ended_early = left,
+            None => self.chunks.end_item(self.now_ns),
+        }
+    }
+}
+
+impl Output for Queries {
+    fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
+        self.items += 1;
+        self.writing.now_ns = frame.time_ns;
+        self.decoder.frame(frame, &mut self.writing);
+        self.writing.end_item();
+        Ok(())
+    }
+
+    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()> {
+        self.items += 1;
+        self.writing.now_ns = said.time_ns;
+        self.decoder.spoken(said, &mut self.writing);
+        self.writing.end_item();
+        Ok(())
+    }
+
+    fn beat(&mut self, now_ns: u64) -> anyhow::Result<()> {
+        self.writing.chunks.flush(now_ns);
+        self.writing.chunks.check()
+    }
+
+    fn share(&mut self, share: &Share) {
+        self.writing.encoder.share(share);
+    }
+
+    fn account(&self) -> Account {
+        let mut account = Account::default();
+        self.writing.chunks.account(&mut account);
+        Account { items: self.items, queries: Some(self.writing.queries), ..account }
+    }
+
+    fn finish(&mut self, now_ns: u64) -> anyhow::Result<()> {
+        let Self { decoder, writing, .. } = self;
+        writing.now_ns = now_ns;
+        decoder.finish(writing);
+        if !writing.chunks.buffer().is_empty() {
+            writing.chunks.end_item(now_ns);
+        }
+        // Not a part of an item, so that no full queue can lose it: the account of all is a block by itself.
+        let mut tail = Vec::new();
+        writing.encoder.ledger(&decoder.ledger(), &mut tail);
+        writing.chunks.finish(&tail)
+    }
+}
+
+/// Compresses blocks of query events on the writer's thread, and hands them on.
+pub struct Packing {
+    packer: Packer,
+    packed: Vec<u8>,
+    inner: Box<dyn Destination>,
+    bytes_out: u64,
+    /// Items that could not be compressed.
+    lost: u64,
+}
+
+impl Packing {
+    /// # Errors
+    /// There is no memory to compress with.
+    pub fn new(inner: Box<dyn Destination>) -> anyhow::Result<Self> {
+        let packer = Packer::new().context("cannot begin to compress query events")?;
+        Ok(Self { packer, packed: Vec::new(), inner, bytes_out: 0, lost: 0 })
+    }
+
+    fn pack(&mut self, plain: &[u8]) -> anyhow::Result<()> {
+        self.packed.clear();
+        self.packer.pack(plain, &mut self.packed).with_context(|| {
+            format!("cannot compress {} bytes of query events (at most {BLOCK_MAX})", plain.len())
+        })
+    }
+}
+
+impl Destination for Packing {
+    fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
+        self.inner.begin(header)
+    }
+
+    fn chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> anyhow::Result<()> {
+        // Packets of which no event came.
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = self.pack(bytes) {
+            self.lost += items;
+            return Err(error);
+        }
+        let lost = self.inner.lost();
+        let taken = self.inner.chunk(&self.packed, items, first_ns, last_ns);
+        if self.inner.lost() == lost {
+            self.bytes_out += self.packed.len() as u64;
+        }
+        taken
+    }
+
+    fn lost(&self) -> (u64, u64) {
+        let (disk, network) = self.inner.lost();
+        (disk + self.lost, network)
+    }
+
+    fn bytes_out(&self) -> Option<u64> {
+        Some(self.bytes_out)
+    }
+
+    fn lost_between(&self) -> Option<(u64, u64)> {
+        self.inner.lost_between()
+    }
+
+    fn patience(&self) -> Duration {
+        self.inner.patience()
+    }
+
+    fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        if tail.is_empty() {
+            return self.inner.finish(tail);
+        }
+        self.pack(tail)?;
+        self.inner.finish(&self.packed)?;
+        self.bytes_out += self.packed.len() as u64;
+        Ok(())
+    }
+}
+
+/// A digest of what is seen, printed at the end, or anew after each stretch of time.
+pub struct Digesting {
+    decoder: Decoder,
+    gathering: Gathering,
+    printer: Printer,
+    every_ns: Option<u64>,
+    /// When the current stretch is over; 0: none has begun.
+    until_ns: u64,
+    items: u64,
+    /// Bytes that earlier stretches saw.
+    bytes_before: u64,
+}
+
+struct Gathering {
+    done: Digested,
+    queries: u64,
+}
+
+impl Sink for Gathering {
+    fn event(&mut self, event: &Event<'_>) {
+        self.queries += u64::from(is_query(event));
+        let Digested { digest, sampled, .. } = &mut self.done;
+        Sampling { digest, sampled }.event(event);
+    }
+}
+
+impl Digesting {
+    /// `every`: a digest of each such stretch of time (on the clock: of a minute, at each full minute), then begun
+    /// anew, so that it runs for weeks.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn new(config: &Config, every: Option<Duration>, how: How) -> anyhow::Result<Self> {
+        let every_ns = every.map(|every| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1));
+        let gathering = Gathering { done: Digested::new(how.settings), queries: 0 };
+        Ok(Self {
+            decoder: Decoder::new(config),
+            gathering,
+            printer: Printer::start(how, every.is_some())?,
+            every_ns,
+            until_ns: 0,
+            items: 0,
+            bytes_before: 0,
+        })
+    }
+
+    /// Takes the digest of the stretch that is over, and begins another.
+    fn take(&mut self) -> Digested {
+        let settings = *self.gathering.done.digest.settings();
+        let mut next = Digested::new(settings);
+        next.sampled = self.gathering.done.sampled.next();
+        let mut done = std::mem::replace(&mut self.gathering.done, next);
+        let bytes = self.decoder.ledger().bytes.frames;
+        done.inputs = vec![Source {
+            name: self.printer.source().to_owned(),
+            r#type: "capture",
+            bytes: bytes - self.bytes_before,
+        }];
+        self.bytes_before = bytes;
+        done
+    }
+}
+
+impl Output for Digesting {
+    fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
+        self.items += 1;
+        self.decoder.frame(frame, &mut self.gathering);
+        Ok(())
+    }
+
+    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()> {
+        self.items += 1;
+        self.decoder.spoken(said, &mut self.gathering);
+        Ok(())
+    }
+
+    fn beat(&mut self, now_ns: u64) -> anyhow::Result<()> {
+        self.printer.check()?;
+        let Some(every_ns) = self.every_ns else { return Ok(()) };
+        // The first time, or once the clock was set back.
+        if self.until_ns == 0 || self.until_ns.saturating_sub(now_ns) > every_ns {
+            self.until_ns = next_edge(now_ns, every_ns);
+        }
+        // While nobody reads what was printed before, the stretch grows: nothing is lost, and nothing waits.
+        if now_ns >= self.until_ns && self.printer.is_ready() {
+            let done = self.take();
+            self.printer.print(done)?;
+            self.until_ns = next_edge(now_ns, every_ns);
+        }
+        Ok(())
+    }
+
+    fn share(&mut self, share: &Share) {
+        self.gathering.done.sampled.share(share);
+    }
+
+    fn costliest(&self, most: usize) -> Vec<Class> {
+        let took_ns = |class: &digest::Class| class.measure(Attribute::QueryTime).map_or(0, |time| time.sum);
+        let mut classes: Vec<&digest::Class> = self.gathering.done.digest.classes().iter().collect();
+        classes.sort_by_key(|class| Reverse(took_ns(class)));
+        classes.truncate(most);
+        let told = |class: &digest::Class| Class {
+            id: class.id.to_string(),
+            fingerprint: String::from_utf8_lossy(&class.text).into_owned(),
+            queries: class.count,
+            seconds: took_ns(class) as f64 / 1e9,
+        };
+        classes.into_iter().map(told).collect()
+    }
+
+    fn account(&self) -> Account {
+        Account {
+            items: self.items,
+            queries: Some(self.gathering.queries),
+            bytes_written: self.printer.bytes(),
+            ..Account::default()
+        }
+    }
+
+    fn finish(&mut self, _now_ns: u64) -> anyhow::Result<()> {
+        self.decoder.finish(&mut self.gathering);
+        let mut done = self.take();
+        // Of the whole capture: of a stretch of it, commands are still under way.
+        done.ledger = Ledger::of_counts(self.decoder.ledger());
+        self.printer.finish(done)
+    }
+}
+
+/// The next full stretch of the clock.
+fn next_edge(now_ns: u64, every_ns: u64) -> u64 {
+    (now_ns / every_ns).saturating_add(1).saturating_mul(every_ns)
+}

@@ -1,0 +1,372 @@
+//! Which files does a capture leave on the disk? One, or one after another; on a thread of its own.
+//!
+//! Each is for its owner alone, and whole by itself: what it begins with, items, what it ends with. Only files that
+//! this process made are ever removed.
+
+use super::chunks::Destination;
+use anyhow::{Context, bail, ensure};
+use std::collections::VecDeque;
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use toll_sys::tell;
+use toll_taps::{DiskFile, Way};
+
+/// Nobody but its owner reads what people's queries hold.
+const OWNER_ALONE: u32 = 0o600;
+
+/// When the next file is begun; empty: never.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotate {
+    /// Before a file is longer than this.
+    pub bytes: Option<u64>,
+    /// Once it is so old.
+    pub every: Option<Duration>,
+}
+
+/// Where to write.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// `-` is standard output. What rotates is named after it, with date, time and number.
+    pub path: PathBuf,
+    pub rotate: Rotate,
+    /// Of what rotates, files that stay.
+    pub keep: Option<usize>,
+    /// A file with something in it may be written over.
+    pub overwrite: bool,
+}
+
+/// Gives what a file ends with, at its end.
+pub type Tail = Box<dyn Fn() -> Vec<u8> + Send>;
+
+/// Writes chunks to files.
+pub struct Files {
+    asked: Asked,
+    header: Vec<u8>,
+    tail: Tail,
+    open: Option<Open>,
+    /// Those that were made, oldest first.
+    made: VecDeque<Made>,
+    number: u64,
+    lost: u64,
+    has_failed: bool,
+}
+
+struct Open {
+    disk: DiskFile,
+    name: String,
+    begun: Instant,
+}
+
+struct Made {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Rotate {
+    fn rotates(self) -> bool {
+        self.bytes.is_some() || self.every.is_some()
+    }
+}
+
+impl Files {
+    /// `tail`: what those files end with after which another is begun; of the last one it is said at the end.
+    ///
+    /// # Errors
+    /// What is asked contradicts itself.
+    pub fn new(asked: Asked, tail: Tail) -> anyhow::Result<Self> {
+        let rotates = asked.rotate.rotates();
+        ensure!(
+            rotates || asked.keep.is_none(),
+            "--keep counts files that --rotate begins: say when, as in --rotate 1G"
+        );
+        ensure!(!rotates || asked.path.as_os_str() != "-", "standard output cannot be rotated: name a file");
+        Ok(Self {
+            asked,
+            header: Vec::new(),
+            tail,
+            open: None,
+            made: VecDeque::new(),
+            number: 0,
+            lost: 0,
+            has_failed: false,
+        })
+    }
+
+    fn begin_file(&mut self) -> anyhow::Result<()> {
+        let (file, path) = if self.asked.rotate.rotates() {
+            self.next_of_many()?
+        } else {
+            let path = self.asked.path.clone();
+            let name = path.display().to_string();
+            (named(&path, self.asked.overwrite).map_err(|error| told(error, &name))?, path)
+        };
+        let name = path.display().to_string();
+        let mut disk = DiskFile::new(file).map_err(|error| told(error, &name))?;
+        disk.write(&self.header).map_err(|error| told(error, &name))?;
+        self.open = Some(Open { disk, name, begun: Instant::now() });
+        Ok(())
+    }
+
+    fn next_of_many(&mut self) -> anyhow::Result<(File, PathBuf)> {
+        let path = &self.asked.path;
+        let part = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
+        let stem = part(path.file_stem()).with_context(|| format!("{} names no file", path.display()))?;
+        let end = part(path.extension()).map_or(String::new(), |end| format!(".{end}"));
+        loop {
+            self.number += 1;
+            let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
+            let path = path.with_file_name(format!("{stem}-{now}-{}{end}", self.number));
+            let cannot = |error: io::Error| told(error, &path.display().to_string());
+            match create(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(cannot(error)),
+                Ok(file) => {
+                    let meta = file.metadata().map_err(cannot)?;
+                    self.made.push_back(Made { path: path.clone(), device: meta.dev(), inode: meta.ino() });
+                    return Ok((file, path));
+                }
+            }
+        }
+    }
+
+    fn end_file(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        let Some(Open { mut disk, name, .. }) = self.open.take() else { return Ok(()) };
+        let written = disk.write(tail);
+        let ended = disk.finish();
+        written.and(ended).map_err(|error| told(error, &name))
+    }
+
+    fn is_full(&self, more: usize) -> bool {
+        let Some(open) = &self.open else { return false };
+        let holds_something = open.disk.length() > self.header.len() as u64;
+        let is_long = self.asked.rotate.bytes.is_some_and(|most| open.disk.length() + more as u64 > most);
+        let is_old = self.asked.rotate.every.is_some_and(|every| open.begun.elapsed() >= every);
+        holds_something && (is_long || is_old)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        if self.is_full(bytes.len()) {
+            let tail = (self.tail)();
+            self.end_file(&tail)?;
+            self.begin_file()?;
+            self.forget_the_oldest();
+        }
+        match &mut self.open {
+            Some(open) => open.disk.write(bytes).map_err(|error| told(error, &open.name)),
+            None => bail!("{} is not open", self.asked.path.display()),
+        }
+    }
+
+    fn forget_the_oldest(&mut self) {
+        let Some(keep) = self.asked.keep else { return };
+        while self.made.len() > keep.max(1)
+            && let Some(Made { path, device, inode }) = self.made.pop_front()
+        {
+            // Somebody may have moved it away, and another be there by now.
+            let is_it = |meta: Metadata| (meta.dev(), meta.ino()) == (device, inode);
+            if std::fs::symlink_metadata(&path).is_ok_and(is_it)
+                && let Err(error) = std::fs::remove_file(&path)
+            {
+                tell!("toll: cannot remove {}, which --keep no longer keeps: {error}", path.display());
+            }
+        }
+    }
+}
+
+impl Destination for Files {
+    fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
+        self.header = header.to_vec();
+        self.begin_file()?;
+        if let Some(open) = &self.open {
+            tell!("toll: writing {}{}", open.name, in_words(open.disk.way()));
+        }
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8], items: u64, _first_ns: u64, _last_ns: u64) -> anyhow::Result<()> {
+        if self.has_failed {
+            self.lost += items;
+            return Ok(());
+        }
+        self.write(bytes).inspect_err(|_| {
+            self.lost += items;
+            self.has_failed = true;
+            // What was written stays readable; of the end there may be room for the last words.
+            let tail = (self.tail)();
+            let _ = self.end_file(&tail);
+        })
+    }
+
+    fn lost(&self) -> (u64, u64) {
+        (self.lost, 0)
+    }
+
+    fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        self.end_file(tail)
+    }
+}
+
+fn in_words(way: Way) -> &'static str {
+    match way {
+        Way::DontCache => " past the page cache (RWF_DONTCACHE)",
+        Way::Direct => " past the page cache (O_DIRECT)",
+        Way::Trailing => ", and let go by the page cache 16 MiB behind (sync_file_range)",
+        Way::Plain => "",
+    }
+}
+
+/// What became of a file, and what to do.
+fn told(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
+    let error = error.into();
+    let advice = match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
+            "; what was written until then can be read: make room, or let --rotate and --keep bound it"
+        }
+        Some(ErrorKind::BrokenPipe) => "; whoever read it has ended",
+        Some(ErrorKind::NotFound) => "; make its directory first, or name another",
+        Some(ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            "; name a file where you may write"
+        }
+        _ => "",
+    };
+    anyhow::anyhow!("cannot write {name}: {error:#}{advice}")
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(OWNER_ALONE).open(path)
+}
+
+/// The file that was named, or whatever else has that name.
+fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
+    if path.as_os_str() == "-" {
+        let out = io::stdout();
+        ensure!(!out.is_terminal(), "a terminal cannot show it: name a file, or pipe it on");
+        return Ok(File::from(out.as_fd().try_clone_to_owned()?));
+    }
+    let there = match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(create(path)?),
+        there => there?,
+    };
+    ensure!(!there.is_dir(), "it is a directory: name a file in it");
+    if !there.is_file() {
+        return Ok(OpenOptions::new().write(true).open(path)?);
+    }
+    ensure!(
+        overwrite || there.len() == 0,
+        "it is there already, with {} bytes: name another, or say --overwrite",
+        there.len()
+    );
+    let file = OpenOptions::new().write(true).open(path)?;
+    file.set_permissions(Permissions::from_mode(OWNER_ALONE))
+        .context("it cannot be kept from others, being another user's: name another")?;
+    file.set_len(0)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(path: PathBuf) -> Asked {
+        Asked { path, rotate: Rotate::default(), keep: None, overwrite: false }
+    }
+
+    fn files(asked: Asked) -> Files {
+        Files::new(asked, Box::new(|| b"|".to_vec())).unwrap()
+    }
+
+    fn in_order(dir: &Path) -> Vec<String> {
+        let number = |path: &PathBuf| {
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            stem.rsplit('-').next().unwrap().parse::<u64>().unwrap()
+        };
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort_by_key(number);
+        paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    #[test]
+    fn each_of_several_files_is_whole_and_the_oldest_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let rotate = Rotate { bytes: Some(8), every: None };
+        let mut files = files(Asked { rotate, keep: Some(3), ..asked(dir.path().join("a.b.pcapng")) });
+        files.begin(b"<").unwrap();
+        for chunk in [&b"1234"[..], b"56", b"7", b"8", b"90", b"a very long one", b"b", b"c"] {
+            files.chunk(chunk, 1, 0, 0).unwrap();
+        }
+        files.finish(b">").unwrap();
+        assert_eq!(in_order(dir.path()), ["<890|", "<a very long one|", "<bc>"]);
+        let name = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().file_name();
+        let name = name.into_string().unwrap();
+        assert!(name.starts_with("a.b-20") && name.ends_with(".pcapng"), "{name}");
+    }
+
+    #[test]
+    fn a_file_that_took_the_place_of_an_old_one_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let rotate = Rotate { bytes: Some(3), every: None };
+        let mut files = files(Asked { rotate, keep: Some(1), ..asked(dir.path().join("a")) });
+        files.begin(b"").unwrap();
+        let first = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+        std::fs::rename(&first, dir.path().join("moved-0")).unwrap();
+        std::fs::write(&first, "another's").unwrap();
+        files.chunk(b"123", 1, 0, 0).unwrap();
+        files.chunk(b"456", 1, 0, 0).unwrap();
+        files.finish(b"").unwrap();
+        assert_eq!(in_order(dir.path()), ["123|", "another's", "456"]);
+    }
+
+    #[test]
+    fn files_are_their_owners_and_are_not_written_over_unasked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.pcapng");
+        let written = |asked: Asked, bytes: &[u8]| {
+            let mut files = files(asked);
+            files.begin(bytes)?;
+            files.finish(b"")
+        };
+        written(asked(path.clone()), b"new").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ALONE);
+        let said = format!("{:#}", written(asked(path.clone()), b"again").unwrap_err());
+        assert!(said.contains("it is there already, with 3 bytes") && said.contains("--overwrite"), "{said}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        written(Asked { overwrite: true, ..asked(path.clone()) }, b"2").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"2");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ALONE);
+        let said = format!("{:#}", written(asked(dir.path().into()), b"").unwrap_err());
+        assert!(said.contains("it is a directory"), "{said}");
+        let nowhere = asked(dir.path().join("nowhere/a.pcapng"));
+        let rotated = Asked { rotate: Rotate { bytes: Some(8), every: None }, ..asked(nowhere.path.clone()) };
+        for asked in [nowhere, rotated] {
+            let said = written(asked, b"").unwrap_err().to_string();
+            assert!(said.contains("nowhere/a") && said.contains("make its directory first"), "{said}");
+        }
+    }
+
+    #[test]
+    fn after_a_failure_everything_is_counted_as_lost_and_said_once() {
+        // A device that is always full.
+        let mut files = files(asked("/dev/full".into()));
+        files.begin(b"").unwrap();
+        let said = files.chunk(b"123", 2, 0, 0).unwrap_err().to_string();
+        assert!(said.contains("cannot write /dev/full") && said.contains("make room"), "{said}");
+        files.chunk(b"123", 5, 0, 0).unwrap();
+        files.finish(b"").unwrap();
+        assert_eq!(files.lost(), (7, 0));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let kept = Asked { keep: Some(2), ..asked("a".into()) };
+        assert!(Files::new(kept, Box::new(Vec::new)).is_err());
+        let rotate = Rotate { bytes: None, every: Some(Duration::from_secs(1)) };
+        assert!(Files::new(Asked { rotate, ..asked("-".into()) }, Box::new(Vec::new)).is_err());
+    }
+}

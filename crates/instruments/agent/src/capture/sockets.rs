@@ -1,0 +1,234 @@
+//! Which server's sockets are looked at, and what do their calls become? Leaves the looking to `toll-capture`.
+
+use super::output::Output;
+use super::spoken::spoken;
+use super::tap::{Seen, Tap};
+use anyhow::{Context, anyhow, bail};
+use std::time::Duration;
+use toll_sys::clock::wall_us;
+use toll_sys::server_process::Local;
+use toll_taps::sockets::{Options, SocketTap, TapError};
+
+/// What to do where sockets cannot be looked at.
+const WAY_OUT: &str =
+    "collect packets instead (--tap packets), which needs cap_net_raw alone and sees TCP alone";
+
+/// What to look at, and how much of it to keep.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// The server's process; `None`: the only one of this host.
+    pub pid: Option<u32>,
+    /// Ports of TCP that count; empty: all on which queries may come in. Unix sockets always do.
+    pub ports: Vec<u16>,
+    /// Bytes kept of one call by which the server receives.
+    pub keep_client: usize,
+    /// Bytes kept of one call by which it sends.
+    pub keep_server: usize,
+    /// Between the kernel and toll.
+    pub buffer_bytes: usize,
+}
+
+/// The sockets of one server.
+#[derive(Debug)]
+pub struct Sockets {
+    tap: SocketTap,
+    server: u32,
+    lost: Lost,
+}
+
+/// When records were lost, as far as looks at the counters tell.
+#[derive(Debug, Default, Clone, Copy)]
+struct Lost {
+    count: u64,
+    looked_ns: u64,
+    between: Option<(u64, u64)>,
+}
+
+impl Sockets {
+    /// # Errors
+    /// No server, or several; not permitted or not possible, with the packet tap as the way out.
+    pub fn open(options: &SocketOptions) -> anyhow::Result<Self> {
+        let server = match options.pid {
+            Some(pid) => pid,
+            None => only_server(&servers())?,
+        };
+        let tap = SocketTap::open(&Options {
+            ports: options.ports.clone(),
+            keep_client: options.keep_client,
+            keep_server: options.keep_server,
+            buffer_bytes: options.buffer_bytes,
+            ..Options::of(server)
+        })
+        .map_err(in_words)
+        .context("cannot look at the server's sockets")?;
+        let lost = Lost { looked_ns: wall_us() * 1_000, ..Lost::default() };
+        Ok(Self { tap, server, lost })
+    }
+
+    /// What is looked at and how, in a sentence without its full stop.
+    pub fn describe(&self) -> String {
+        let hooks = self.tap.hooks();
+        let why = self.tap.fallen_back().map_or_else(String::new, |why| format!(", since {why}"));
+        let follows = self.tap.follows().join(", ");
+        let tls = match self.tap.tls() {
+            Ok(library) => format!("inside TLS too ({library})"),
+            Err(why) => format!("nothing inside TLS, since {why}"),
+        };
+        format!("process {}: {follows}; by {hooks}{why}; {tls}", self.server)
+    }
+
+    fn look_for_losses(&mut self, now_ns: u64) -> Seen {
+        let counters = self.tap.counters();
+        // Those that the kernel left out were never counted as seen.
+        let lost = counters.lost + counters.left_out;
+        self.lost.look(lost, now_ns);
+        Seen { passed: counters.passed + counters.left_out, taken: counters.taken, lost_kernel: lost }
+    }
+}
+
+impl Lost {
+    fn look(&mut self, count: u64, now_ns: u64) {
+        if count > self.count {
+            // Somewhere since the look before.
+            let first = self.between.map_or(self.looked_ns, |(first, _)| first);
+            self.between = Some((first, now_ns));
+            self.count = count;
+        }
+        self.looked_ns = now_ns;
+    }
+}
+
+impl Tap for Sockets {
+    fn take(&mut self, wait: Duration, to: &mut dyn Output) -> anyhow::Result<()> {
+        self.tap.take(wait, |record| to.spoken(&spoken(record)))
+    }
+
+    fn close(&mut self) -> anyhow::Result<()> {
+        self.tap.close();
+        Ok(())
+    }
+
+    fn counters(&mut self) -> anyhow::Result<Seen> {
+        Ok(self.look_for_losses(wall_us() * 1_000))
+    }
+
+    fn lost_between(&self) -> Option<(u64, u64)> {
+        self.lost.between
+    }
+}
+
+/// With the way out, where another server or port would be none.
+fn in_words(error: TapError) -> anyhow::Error {
+    match error {
+        TapError::NoProcess(_) | TapError::DoesNotListen { .. } | TapError::Ended { .. } => error.into(),
+        error => anyhow!("{error}; or {WAY_OUT}"),
+    }
+}
+
+/// Servers of this host: process, and by what they are told apart.
+fn servers() -> Vec<(u32, String)> {
+    let pid = |server: &Local| u32::try_from(server.process.pid).ok();
+    Local::all().filter_map(|server| Some((pid(&server)?, command_line(pid(&server)?)))).collect()
+}
+
+fn command_line(pid: u32) -> String {
+    in_short(&std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default())
+}
+
+/// The program, and where it listens and keeps its data.
+fn in_short(command_line: &[u8]) -> String {
+    let words = command_line.split(|&byte| byte == 0).map(String::from_utf8_lossy).enumerate();
+    let tells = |word: &str| {
+        ["--port=", "--socket=", "--datadir=", "--defaults-"].iter().any(|o| word.starts_with(o))
+    };
+    let words = words.filter(|(number, word)| *number == 0 || tells(word)).map(|(_, word)| word);
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn only_server(servers: &[(u32, String)]) -> anyhow::Result<u32> {
+    match servers {
+        [(pid, _)] => Ok(*pid),
+        [] => bail!(
+            "there is no mariadbd or mysqld on this host: start one, name its process with --server-pid, or {WAY_OUT}"
+        ),
+        several => {
+            let list: Vec<String> =
+                several.iter().map(|(pid, words)| format!("\n  {pid}  {words}")).collect();
+            bail!("there are several servers on this host: choose one with --server-pid{}", list.concat())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_taps::sockets::{Record, What};
+    use toll_wire::decoder::Said;
+
+    #[test]
+    fn one_server_is_taken_and_several_are_listed() {
+        let servers = [(42, "mariadbd --port=3306".to_owned()), (43, "mysqld".to_owned())];
+        assert_eq!(only_server(&servers[..1]).unwrap(), 42);
+        let several = only_server(&servers).unwrap_err().to_string();
+        assert_eq!(
+            several,
+            "there are several servers on this host: choose one with --server-pid\n  42  mariadbd --port=3306\n  43  mysqld"
+        );
+        let none = only_server(&[]).unwrap_err().to_string();
+        assert!(none.contains("--server-pid") && none.contains("--tap packets"), "{none}");
+    }
+
+    #[test]
+    fn losses_are_dated_by_the_looks_between_which_they_fell() {
+        let mut lost = Lost::default();
+        lost.look(0, 100);
+        assert_eq!(lost.between, None);
+        lost.look(5, 200);
+        lost.look(5, 300);
+        assert_eq!(lost.between, Some((100, 200)));
+        lost.look(6, 400);
+        assert_eq!(lost.between, Some((100, 400)));
+    }
+
+    #[test]
+    fn a_record_becomes_what_the_decoder_takes() {
+        let record = Record {
+            time_ns: 1,
+            socket: 2,
+            what: What::Server,
+            position: 3,
+            after: 4,
+            length: 5,
+            bytes: b"ab",
+            deciphered: true,
+            peer: None,
+        };
+        let said = spoken(&record);
+        assert_eq!((said.time_ns, said.socket, said.by, said.position), (1, 2, Said::Server, 3));
+        assert_eq!((said.after, said.length, said.bytes, said.deciphered), (4, 5, &b"ab"[..], true));
+        assert!(!said.opened && !said.closed);
+        assert!(spoken(&Record { what: What::Opened, ..record }).opened);
+        assert!(spoken(&Record { what: What::Closed, ..record }).closed);
+        assert_eq!(spoken(&Record { what: What::Met, ..record }).by, Said::Client);
+    }
+
+    #[test]
+    fn servers_are_told_apart_by_where_they_listen_and_keep_their_data() {
+        let words =
+            b"/usr/sbin/mariadbd\0--no-defaults\0--port=3307\0--socket=/run/b.sock\0--datadir=/srv/b\0";
+        assert_eq!(in_short(words), "/usr/sbin/mariadbd --port=3307 --socket=/run/b.sock --datadir=/srv/b");
+        assert_eq!(in_short(b""), "");
+    }
+
+    #[test]
+    fn where_sockets_cannot_be_looked_at_packets_are_the_way_out() {
+        let no_ring =
+            in_words(TapError::NotHere("this kernel has no ring for programs: Linux 5.8 brought it".into()));
+        assert!(no_ring.to_string().ends_with("Linux 5.8 brought it; or collect packets instead (--tap packets), which needs cap_net_raw alone and sees TCP alone"), "{no_ring}");
+        // Not so where another process was meant.
+        let (pid, ports) = (Some(u32::MAX - 1), Vec::new());
+        let options = SocketOptions { pid, ports, keep_client: 1, keep_server: 1, buffer_bytes: 1 };
+        let error = format!("{:#}", Sockets::open(&options).unwrap_err());
+        assert!(error.contains("there is no process") && !error.contains("--tap packets"), "{error}");
+    }
+}

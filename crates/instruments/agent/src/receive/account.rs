@@ -1,0 +1,104 @@
+//! What came of one stream, and what is missing?
+
+use super::noun;
+use serde::{Serialize, Serializer};
+use std::path::PathBuf;
+use toll_sys::counted::counted;
+use toll_sys::figures;
+use toll_wire::streamed::Holds;
+
+/// `toll receive --json`, an object a stream; a promise.
+#[derive(Debug, Clone, Serialize)]
+pub struct Account {
+    /// As the sender calls itself.
+    pub host: String,
+    #[serde(serialize_with = "in_a_word")]
+    pub holds: Holds,
+    pub files: Vec<PathBuf>,
+    /// Packets or events that were written.
+    pub items: u64,
+    pub chunks: u64,
+    /// Over the network, chunks that came twice included.
+    pub received_bytes: u64,
+    pub written_bytes: u64,
+    /// Packets or events that the sender had no room for, by its own word.
+    pub lost: u64,
+    /// Chunks that an earlier receiver acknowledged: they are in its files, if anywhere.
+    pub chunks_before: u64,
+    /// Chunks that came again after a broken connection, and were left out.
+    pub chunks_again: u64,
+    pub connections: u64,
+    /// Of the first and last item, Unix nanoseconds; absent where none came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_ns: Option<u64>,
+    /// The sender said the end, and everything until there is written.
+    pub whole: bool,
+}
+
+fn in_a_word<S: Serializer>(holds: &Holds, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(match holds {
+        Holds::Pcapng => "pcapng",
+        Holds::Queries => "queries",
+    })
+}
+
+impl Account {
+    pub fn new(host: String, holds: Holds) -> Self {
+        Self {
+            host,
+            holds,
+            files: Vec::new(),
+            items: 0,
+            chunks: 0,
+            received_bytes: 0,
+            written_bytes: 0,
+            lost: 0,
+            chunks_before: 0,
+            chunks_again: 0,
+            connections: 0,
+            first_ns: None,
+            last_ns: None,
+            whole: false,
+        }
+    }
+
+    /// A sentence or two.
+    pub fn text(&self) -> String {
+        let noun = noun(self.holds);
+        let mut text = format!(
+            "{}: {} {noun}s in {}, {} MB received and {} MB written",
+            self.host,
+            figures::grouped(self.items as f64),
+            counted(self.chunks, "chunk"),
+            figures::megabytes(self.received_bytes as f64),
+            figures::megabytes(self.written_bytes as f64),
+        );
+        match self.files.as_slice() {
+            [] => {}
+            [file] => text += &format!(" to {}", file.display()),
+            [.., last] => {
+                text +=
+                    &format!(" to {}, the last {}", counted(self.files.len() as u64, "file"), last.display())
+            }
+        }
+        text += match self.lost {
+            0 => "; nothing lost on the way".to_owned(),
+            lost => format!("; {} lost on the way, for which the sender had no room", counted(lost, noun)),
+        }
+        .as_str();
+        if self.connections > 1 {
+            let (times, again) = (counted(self.connections - 1, "time"), counted(self.chunks_again, "chunk"));
+            text += &format!("; the connection broke {times}, {again} came twice and were written once");
+        }
+        if self.chunks_before > 0 {
+            text +=
+                &format!("; {} before these went to another receiver", counted(self.chunks_before, "chunk"));
+        }
+        if !self.whole {
+            text += "; the sender did not say the end: more may have been captured";
+        }
+        text
+    }
+}

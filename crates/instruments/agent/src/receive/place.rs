@@ -1,0 +1,314 @@
+//! Where is a stream written?
+//!
+//! To a file of its own, or to several one after the other, for their owner alone; never over a file that is there.
+//! What is in a file is whole items at every moment: what could not be written in full is taken back.
+
+use crate::capture::files::Rotate;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use toll_sys::private;
+use toll_wire::streamed::Holds;
+
+/// A name of a host in the name of a file has no more letters.
+const LONGEST_HOST: usize = 64;
+
+/// Streams of hosts with one name that begin within a second: there are no more of them.
+const MOST_OF_A_NAME: u32 = 10_000;
+
+/// Where streams are written.
+#[derive(Debug, Clone)]
+pub enum Place {
+    /// A file a stream, or several.
+    Directory { path: PathBuf, rotation: Rotation },
+    /// The one stream there is.
+    File(PathBuf),
+    /// The one stream there is.
+    StandardOutput,
+}
+
+impl Place {
+    /// Sees beforehand that there will be a place to write to; makes a directory that is not there, for its owner alone.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub fn prepare(&self) -> Result<()> {
+        match self {
+            Self::Directory { path, .. } if path.is_dir() => Ok(()),
+            Self::Directory { path, .. } => private::dir(path),
+            Self::File(path) if path.exists() => {
+                bail!("{} is there already: name another file", path.display())
+            }
+            Self::File(path) => {
+                let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+                let there = dir.is_none_or(Path::is_dir);
+                ensure!(there, "there is no directory for {}: make it", path.display());
+                Ok(())
+            }
+            Self::StandardOutput if io::stdout().is_terminal() => {
+                bail!("a terminal cannot show a capture: name a file, or pipe it on")
+            }
+            Self::StandardOutput => Ok(()),
+        }
+    }
+}
+
+/// When another file is begun, and which are kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rotation {
+    /// By the length of the file, and by the times of the first item in it and of the next.
+    pub when: Rotate,
+    /// Files of a stream, the newest.
+    pub keep: Option<usize>,
+}
+
+/// A stream's file, or files.
+#[derive(Debug)]
+pub struct Writing {
+    place: Place,
+    /// What the file's name begins with, and its end.
+    host: String,
+    extension: &'static str,
+    open: Option<Open>,
+    /// Those that are there, the open one last.
+    files: Vec<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Open {
+    /// Absent: standard output.
+    file: Option<File>,
+    bytes: u64,
+    /// Of the first item in it, Unix nanoseconds.
+    first_ns: u64,
+    has_items: bool,
+}
+
+impl Writing {
+    pub fn new(place: Place, host: &str, holds: Holds) -> Self {
+        let extension = match holds {
+            Holds::Pcapng => "pcapng",
+            Holds::Queries => "queries",
+        };
+        Self { place, host: file_name(host), extension, open: None, files: Vec::new() }
+    }
+
+    /// Files that were written and are still there.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// Appends whole items, seen from `first_ns` on; a file that is begun for them begins with `opening`. The answer:
+    /// bytes that were written.
+    ///
+    /// # Errors
+    /// They could not be written, and nothing of them is in the file.
+    pub fn append(&mut self, opening: &[u8], items: &[u8], first_ns: u64) -> Result<u64> {
+        if self.is_full(items.len(), first_ns) {
+            self.close()?;
+        }
+        let mut written = 0;
+        if self.open.is_none() {
+            written += self.begin(opening, first_ns)?;
+        }
+        written += self.put(items)?;
+        if let Some(open) = &mut self.open {
+            open.has_items = true;
+        }
+        Ok(written)
+    }
+
+    /// The stream has ended: its last file ends with `closing`, and is on the disk. A stream without items has a file
+    /// all the same. The answer: bytes that were written.
+    ///
+    /// # Errors
+    /// They could not be written.
+    pub fn finish(&mut self, opening: &[u8], closing: &[u8], begun_ns: u64) -> Result<u64> {
+        let mut written = 0;
+        if self.open.is_none() {
+            written += self.begin(opening, begun_ns)?;
+        }
+        written += self.put(closing)?;
+        self.close()?;
+        Ok(written)
+    }
+
+    /// No more comes, as far as is known: what there is, is on the disk.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn close(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(file) = open.file else { return Ok(()) };
+        file.sync_data().with_context(|| format!("cannot write {} to its disk", self.name()))
+    }
+
+    fn is_full(&self, more: usize, now_ns: u64) -> bool {
+        let Place::Directory { rotation, .. } = &self.place else { return false };
+        let Some(open) = self.open.as_ref().filter(|open| open.has_items) else { return false };
+        let old = now_ns.saturating_sub(open.first_ns);
+        rotation.when.bytes.is_some_and(|most| open.bytes + more as u64 > most)
+            || rotation.when.every.is_some_and(|most| u128::from(old) >= most.as_nanos())
+    }
+
+    fn begin(&mut self, opening: &[u8], first_ns: u64) -> Result<u64> {
+        let file = match &self.place {
+            Place::StandardOutput => None,
+            Place::File(path) => {
+                self.files.push(path.clone());
+                Some(made(path).with_context(|| format!("cannot make {}", path.display()))?)
+            }
+            Place::Directory { path, .. } => {
+                let (path, file) = self.made_in(path, first_ns)?;
+                self.files.push(path);
+                Some(file)
+            }
+        };
+        self.open = Some(Open { file, bytes: 0, first_ns, has_items: false });
+        let written = match self.put(opening) {
+            Ok(written) => written,
+            Err(error) => {
+                // Nothing is in it, and another attempt makes another.
+                self.open = None;
+                if let (Some(path), false) = (self.files.pop(), matches!(self.place, Place::StandardOutput)) {
+                    let _ = std::fs::remove_file(path);
+                }
+                return Err(error);
+            }
+        };
+        self.keep_the_newest();
+        Ok(written)
+    }
+
+    fn made_in(&self, dir: &Path, first_ns: u64) -> Result<(PathBuf, File)> {
+        let time = jiff::Timestamp::from_nanosecond(first_ns.into()).context("a capture of no known time")?;
+        let time = time.strftime("%Y%m%d-%H%M%S");
+        let mut number = 1;
+        loop {
+            let again = if number == 1 { String::new() } else { format!("-{number}") };
+            let path = dir.join(format!("{}-{time}{again}.{}", self.host, self.extension));
+            match made(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_OF_A_NAME => {
+                    number += 1
+                }
+                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
+            }
+        }
+    }
+
+    fn keep_the_newest(&mut self) {
+        let Place::Directory { rotation: Rotation { keep: Some(keep), .. }, .. } = self.place else { return };
+        while self.files.len() > keep.max(1) {
+            // Somebody else may have taken it away.
+            let _ = std::fs::remove_file(self.files.remove(0));
+        }
+    }
+
+    /// All of it, or nothing.
+    fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        let Some(open) = &mut self.open else { return Ok(0) };
+        let put = match &open.file {
+            None => {
+                let mut output = io::stdout().lock();
+                output.write_all(bytes).and_then(|()| output.flush())
+            }
+            Some(file) => file.write_all_at(bytes, open.bytes).inspect_err(|_| {
+                // A part of an item would make the rest of the file unreadable.
+                let _ = file.set_len(open.bytes);
+            }),
+        };
+        match put {
+            Ok(()) => {
+                open.bytes += bytes.len() as u64;
+                Ok(bytes.len() as u64)
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot write {}", self.name())),
+        }
+    }
+
+    fn name(&self) -> String {
+        self.files.last().map_or_else(|| "standard output".into(), |file| file.display().to_string())
+    }
+}
+
+fn made(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Letters, digits and `._-` of a host's name, never one that hides the file.
+fn file_name(host: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = host.chars().take(LONGEST_HOST).map(plain).collect();
+    match name.trim_start_matches(['.', '-']) {
+        "" => "host".into(),
+        name => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    /// 2023-11-14 22:13:20 UTC.
+    const BEGUN: u64 = 1_700_000_000 * SECOND;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn writing(dir: &Path, rotation: Rotation) -> Writing {
+        Writing::new(Place::Directory { path: dir.into(), rotation }, "web/../1", Holds::Pcapng)
+    }
+
+    #[test]
+    fn each_file_of_a_stream_is_whole_and_only_the_newest_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let when = Rotate { bytes: Some(8), every: Some(std::time::Duration::from_secs(60)) };
+        let rotation = Rotation { when, keep: Some(2) };
+        let mut writing = writing(dir.path(), rotation);
+        // Full by bytes, then by time.
+        for (items, at) in [("aaa", 0), ("bbb", 1), ("ccc", 2), ("d", 3), ("e", 62)] {
+            assert!(writing.append(b"<", items.as_bytes(), BEGUN + at * SECOND).unwrap() > 0);
+        }
+        assert_eq!(writing.finish(b"<", b">", BEGUN).unwrap(), 1);
+        let expected = ["web_.._1-20231114-221322.pcapng", "web_.._1-20231114-221422.pcapng"];
+        assert_eq!(names(dir.path()), expected);
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(expected.map(read), ["<cccd", "<e>"]);
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(dir.path().join(expected[0])).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn no_file_is_written_over_and_a_stream_of_nothing_has_one_too() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            writing(dir.path(), Rotation::default()).finish(b"<", b">", BEGUN).unwrap();
+        }
+        let expected = ["web_.._1-20231114-221320-2.pcapng", "web_.._1-20231114-221320.pcapng"];
+        assert_eq!(names(dir.path()), expected);
+        let there = Place::File(dir.path().join(expected[0]));
+        assert!(there.prepare().unwrap_err().to_string().contains("is there already"));
+        assert!(Place::File(dir.path().join("no/where")).prepare().is_err());
+        assert_eq!([".hidden", "-w", "", "db1"].map(file_name), ["hidden", "w", "host", "db1"]);
+    }
+
+    #[test]
+    fn what_the_disk_has_no_room_for_is_taken_back() {
+        let mut writing = Writing::new(Place::File("/dev/full".into()), "host", Holds::Queries);
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        writing.open = Some(Open { file: Some(full), bytes: 0, first_ns: 0, has_items: true });
+        let refused = writing.append(b"<", b"items", 0).unwrap_err();
+        assert!(format!("{refused:#}").contains("No space left"), "{refused:#}");
+        assert_eq!(writing.open.as_ref().unwrap().bytes, 0);
+    }
+}

@@ -1,0 +1,217 @@
+//! How is a dump written into a git repository, and read from it?
+//!
+//! As the stream that `git fast-import` reads: a folder a file, in it the pieces in their order; no dates in any of
+//! them, so that a database that has not changed makes the same tree. What starts git is somebody else's
+//! business.
+
+use crate::archive::content::{FileName, FileSeen, Keep};
+use crate::archive::cut::{Cutter, Sizes};
+use crate::archive::{Name, Program, Source};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, Write};
+use toll_store::{Error, Result};
+
+/// At the root of the tree: what it holds, in the order of the dump.
+pub const MANIFEST: &str = "backup.json";
+/// Of [`Tree`].
+pub const FORMAT: u32 = 1;
+
+/// What stands in [`MANIFEST`]: nothing that differs between two dumps of the same data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tree {
+    pub format: u32,
+    pub source: TreeSource,
+    pub program: Program,
+    pub schemas: Vec<String>,
+    pub files: Vec<TreeFile>,
+    /// Accounts that views, triggers, routines and events run as, `user@host`.
+    pub definers: Vec<String>,
+    pub warnings: Vec<String>,
+    /// As a statement; 0: not known.
+    #[serde(default)]
+    pub longest_row_bytes: u64,
+}
+
+/// The server, without its address: the same data elsewhere is the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeSource {
+    pub flavour: String,
+    pub version: String,
+}
+
+impl TreeSource {
+    pub fn of(source: &Source) -> Self {
+        Self { flavour: source.flavour.clone(), version: source.version.clone() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeFile {
+    #[serde(flatten)]
+    pub seen: FileSeen,
+    /// Their names in the file's folder, in order.
+    pub pieces: Vec<String>,
+}
+
+impl TreeFile {
+    /// Paths in the tree.
+    pub fn paths(&self) -> impl Iterator<Item = String> {
+        self.pieces.iter().map(|piece| format!("{}/{piece}", self.seen.file.path))
+    }
+}
+
+/// Writes blobs as pieces come, and the commit at the end.
+pub struct FastImport<W: Write> {
+    to: W,
+    cutter: Cutter,
+    file: Option<FileName>,
+    /// Names, in each file so far.
+    pieces: Vec<Vec<String>>,
+    /// Path and mark of each piece.
+    entries: Vec<(String, u64)>,
+    written: u64,
+}
+
+/// Who commits, when and what about.
+#[derive(Debug, Clone)]
+pub struct Commit<'a> {
+    /// `refs/...`
+    pub to: &'a str,
+    /// The commit before, if there is one.
+    pub parent: Option<&'a str>,
+    /// Seconds since 1970.
+    pub unix_s: u64,
+    pub message: &'a str,
+}
+
+impl<W: Write> FastImport<W> {
+    /// `to`: what `git fast-import --done` reads.
+    pub fn new(to: W) -> Self {
+        Self {
+            to,
+            cutter: Cutter::new(Sizes::BLOB),
+            file: None,
+            pieces: Vec::new(),
+            entries: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Bytes of blobs so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Ends the stream. Without it git changes nothing.
+    pub fn finish(mut self, seen: Vec<FileSeen>, mut tree: Tree, commit: &Commit<'_>) -> Result<Tree> {
+        let files = seen.into_iter().zip(std::mem::take(&mut self.pieces));
+        tree.files = files.map(|(seen, pieces)| TreeFile { seen, pieces }).collect();
+        let mut text = serde_json::to_vec_pretty(&tree).map_err(|cause| failed(cause.into()))?;
+        text.push(b'\n');
+        self.blob(MANIFEST.to_owned(), &text)?;
+        let Commit { to, parent, unix_s, message } = commit;
+        let mut stream = format!(
+            "commit {to}\ncommitter toll <toll@localhost> {unix_s} +0000\ndata {}\n{message}\n",
+            message.len()
+        );
+        if let Some(parent) = parent {
+            stream += &format!("from {parent}\n");
+        }
+        stream += "deleteall\n";
+        self.to.write_all(stream.as_bytes()).map_err(failed)?;
+        for (path, mark) in &self.entries {
+            let path = path.replace('\\', "\\\\").replace('"', "\\\"");
+            writeln!(self.to, "M 100644 :{mark} \"{path}\"").map_err(failed)?;
+        }
+        self.to.write_all(b"\ndone\n").and_then(|()| self.to.flush()).map_err(failed)?;
+        Ok(tree)
+    }
+
+    fn blob(&mut self, path: String, bytes: &[u8]) -> Result<()> {
+        let mark = self.entries.len() as u64 + 1;
+        write!(self.to, "blob\nmark :{mark}\ndata {}\n", bytes.len()).map_err(failed)?;
+        self.to.write_all(bytes).and_then(|()| self.to.write_all(b"\n")).map_err(failed)?;
+        self.entries.push((path, mark));
+        self.written += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn cut(&mut self, cut: impl FnOnce(&mut Cutter, &mut Vec<Vec<u8>>) -> Result<()>) -> Result<()> {
+        let mut pieces = Vec::new();
+        cut(&mut self.cutter, &mut pieces)?;
+        for piece in pieces {
+            let (Some(file), Some(names)) = (&self.file, self.pieces.last_mut()) else { continue };
+            let name = piece_name(&file.path, names.len() + 1, &piece);
+            let path = format!("{}/{name}", file.path);
+            names.push(name);
+            self.blob(path, &piece)?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Keep for FastImport<W> {
+    fn begin(&mut self, file: &FileName) -> Result<()> {
+        self.file = Some(file.clone());
+        self.pieces.push(Vec::new());
+        Ok(())
+    }
+
+    fn part(&mut self, bytes: &[u8], ends: bool) -> Result<()> {
+        // A part is a stretch of the dump as it was read, so no more than a piece or two come of it.
+        self.cut(|cutter, pieces| {
+            cutter.part(bytes, ends, |piece| {
+                pieces.push(piece);
+                Ok(())
+            })
+        })
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.cut(|cutter, pieces| {
+            cutter.finish(|piece| {
+                pieces.push(piece);
+                Ok(())
+            })
+        })
+    }
+}
+
+/// `000012-0123456789ab.sql`: the number is for whoever puts the pieces together by hand. git looks for what a blob
+/// may differ from among those whose names end in the same 16 characters, so these come from the piece's first
+/// line, which is the same when other pieces come or go before it.
+fn piece_name(path: &str, number: usize, piece: &[u8]) -> String {
+    const LINE: usize = 256;
+    let line = piece.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = Name::of(&[path.as_bytes(), &line[..line.len().min(LINE)]].concat()).to_string();
+    format!("{number:06}-{}.sql", &line[..12])
+}
+
+fn failed(cause: std::io::Error) -> Error {
+    Error::Write { what: "to git fast-import", cause }
+}
+
+/// Reads one object from `git cat-file --batch`, in stretches of at most a piece.
+pub fn read_blob(
+    from: &mut impl BufRead,
+    what: &str,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let cannot = |cause| Error::Read { what: format!("{what} from git"), cause };
+    let mut head = String::new();
+    from.read_line(&mut head).map_err(cannot)?;
+    // `<object> blob <bytes>`, or `<name> missing`.
+    let mut words = head.split_whitespace().skip(1);
+    let (Some("blob"), Some(Ok(bytes))) = (words.next(), words.next().map(str::parse::<u64>)) else {
+        return Err(cannot(std::io::Error::other(format!("git answers {:?}", head.trim()))));
+    };
+    let mut left = bytes;
+    let mut buffer = vec![0; (1 << 20).min(bytes as usize)];
+    while left > 0 {
+        let length = buffer.len().min(left as usize);
+        from.read_exact(&mut buffer[..length]).map_err(cannot)?;
+        take(&buffer[..length])?;
+        left -= length as u64;
+    }
+    from.read_exact(&mut [0]).map_err(cannot)
+}

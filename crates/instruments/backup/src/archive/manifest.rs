@@ -1,0 +1,221 @@
+//! What does a backup hold, and is it one?
+//!
+//! One object for each backup, put last, named by the SHA-256 of what is stored: one that was cut short
+//! or changed is none, and whoever has no key can tell too.
+
+use crate::archive::Name;
+use crate::archive::content::FileSeen;
+use crate::archive::seal::{Opening, Sealing};
+use serde::{Deserialize, Serialize};
+use toll_store::{Error, Result, Store};
+
+/// Of this program. Fields may be added; one that means something else is another format.
+pub const FORMAT: u32 = 1;
+
+const FOLDER: &str = "backups";
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    /// Begins with the time of the snapshot, so that names sort by it; ends with what stands for its source.
+    pub id: String,
+    /// Unix time in milliseconds: the dump's start, and when all pieces were in the store.
+    pub begun_unix_ms: u64,
+    pub ended_unix_ms: u64,
+    pub source: Source,
+    pub program: Program,
+    pub schemas: Vec<String>,
+    /// Names of pieces are keyed by it; absent where pieces are not encrypted. 64 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name_key: Option<String>,
+    pub totals: Totals,
+    /// In the order of the dump: one after the other they are what the program wrote.
+    pub files: Vec<FileKept>,
+    /// Accounts that views, triggers, routines and events run as, `user@host`: a restore does not make them.
+    pub definers: Vec<String>,
+    /// What this backup cannot promise, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// The server that was dumped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// `mariadb`, `mysql` or `percona`.
+    pub flavour: String,
+    pub version: String,
+    pub address: String,
+}
+
+/// What dumped it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    pub version: String,
+    /// Without those that say where the server is.
+    pub options: Vec<String>,
+    pub options_for_bodies: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    pub bytes: u64,
+    pub rows: u64,
+    pub pieces: u64,
+    /// In the store, of all pieces of this backup.
+    pub stored_bytes: u64,
+    /// Of these, what was not there before.
+    pub new_pieces: u64,
+    pub new_stored_bytes: u64,
+    /// As a statement: a server takes it back only if its max_allowed_packet is no smaller. 0: not known.
+    #[serde(default)]
+    pub longest_row_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileKept {
+    #[serde(flatten)]
+    pub seen: FileSeen,
+    pub pieces: Vec<PieceKept>,
+}
+
+/// A piece: its name, its bytes, and how many bytes it takes in the store. Written as `[name, bytes, stored]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PieceKept(pub Name, pub u32, pub u32);
+
+impl PieceKept {
+    pub fn name(&self) -> Name {
+        self.0
+    }
+}
+
+/// A backup, as listed.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    pub id: String,
+    /// Its manifest in the store.
+    pub object: String,
+    pub manifest_bytes: u64,
+    sha256: Name,
+    encrypted: bool,
+}
+
+/// A manifest that is none.
+#[derive(Debug, Clone)]
+pub struct Broken {
+    pub object: String,
+    pub reason: String,
+}
+
+impl Manifest {
+    /// Makes the backup exist. To be called once everything it names is in the store and safe there.
+    pub fn put(&self, store: &Store, sealing: &Sealing) -> Result<Listed> {
+        let text = serde_json::to_vec(self).map_err(|error| Error::Mismatch {
+            id: self.id.clone(),
+            reason: format!("its manifest cannot be written ({error})"),
+        })?;
+        let stored = sealing.encrypt(text)?;
+        let sha256 = Name::of(&stored);
+        let encrypted = sealing.encrypts();
+        let ending = if encrypted { "json.age" } else { "json" };
+        let object = format!("{FOLDER}/{}.{sha256}.{ending}", self.id);
+        let manifest_bytes = stored.len() as u64;
+        store.put(&object, stored)?;
+        store.settle()?;
+        Ok(Listed { id: self.id.clone(), object, manifest_bytes, sha256, encrypted })
+    }
+
+    /// Every piece, in the order of the dump.
+    pub fn pieces(&self) -> impl Iterator<Item = &PieceKept> {
+        self.files.iter().flat_map(|file| &file.pieces)
+    }
+}
+
+/// The backups in a store.
+#[derive(Debug)]
+pub struct Backups {
+    /// Oldest first.
+    pub whole: Vec<Listed>,
+    pub broken: Vec<Broken>,
+}
+
+impl Backups {
+    /// Those whose manifests have a name as this toll gives them; [`Listed::read`] says whether it fits.
+    pub fn list(store: &Store) -> Result<Self> {
+        let mut backups = Self { whole: Vec::new(), broken: Vec::new() };
+        store.list(FOLDER, |object| {
+            match parse(&object.path) {
+                Some((id, sha256, encrypted)) => backups.whole.push(Listed {
+                    id,
+                    object: object.path,
+                    manifest_bytes: object.bytes,
+                    sha256,
+                    encrypted,
+                }),
+                None => backups
+                    .broken
+                    .push(Broken { object: object.path, reason: "its name is not a manifest's".into() }),
+            }
+            Ok(())
+        })?;
+        backups.whole.sort_by(|one, other| (&one.id, &one.object).cmp(&(&other.id, &other.object)));
+        // A list that broke off in the middle tells some twice: one that counts twice would push out another.
+        backups.whole.dedup_by(|one, other| one.object == other.object);
+        Ok(backups)
+    }
+
+    /// The one that is meant: a whole id, the beginning of just one, or `latest`.
+    pub fn find(&self, id: &str) -> Result<&Listed> {
+        let none = |why: &str| Error::Destination(format!("{why}: toll backup list shows what there is"));
+        if id == "latest" {
+            return self.whole.last().ok_or_else(|| none("there is no backup here"));
+        }
+        let mut found = self.whole.iter().filter(|listed| listed.id.starts_with(id));
+        match (found.next(), found.next()) {
+            (Some(one), None) => Ok(one),
+            (Some(_), Some(_)) => Err(none(&format!("several backups begin with {id}"))),
+            (None, _) => Err(none(&format!("there is no backup {id} here"))),
+        }
+    }
+}
+
+impl Listed {
+    /// Fetches the manifest and checks it against its name.
+    pub fn read(&self, store: &Store, opening: &Opening) -> Result<Manifest> {
+        let stored = store.get(&self.object)?;
+        let damaged = |reason: String| Error::Mismatch { id: self.id.clone(), reason };
+        if Name::of(&stored) != self.sha256 {
+            return Err(damaged("its manifest is not what was stored".into()));
+        }
+        let text = if self.encrypted { opening.decrypt(&stored)? } else { stored };
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let version: Version = serde_json::from_slice(&text)
+            .map_err(|error| damaged(format!("its manifest is none ({error})")))?;
+        if version.format != FORMAT {
+            return Err(Error::Format { name: self.object.clone(), found: version.format });
+        }
+        serde_json::from_slice(&text).map_err(|error| damaged(format!("its manifest is none ({error})")))
+    }
+
+    /// The same for backups of one source (a server, and what of it was asked for): the last part of the id. Empty
+    /// where it has none.
+    pub fn source(&self) -> &str {
+        self.id.splitn(3, '-').nth(2).unwrap_or_default()
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        self.encrypted
+    }
+}
+
+/// `backups/ID.SHA256.json`, or with `.age` behind it.
+fn parse(path: &str) -> Option<(String, Name, bool)> {
+    let name = path.strip_prefix(FOLDER)?.strip_prefix('/')?;
+    let (name, encrypted) = match name.strip_suffix(".json.age") {
+        Some(name) => (name, true),
+        None => (name.strip_suffix(".json")?, false),
+    };
+    let (id, sha256) = name.rsplit_once('.')?;
+    Some((id.to_owned(), Name::parse(sha256)?, encrypted))
+}

@@ -1,0 +1,256 @@
+//! Who else is at work in this store?
+//!
+//! A backup and a prune each put a marker first, and look for the other's then: at least one of both sees
+//! the other. A marker is renewed while its owner works, and ages out when it does not; one whose owner is
+//! known to be dead counts for nothing at once. Backups do not hinder each other.
+
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use toll_store::{Error, Object, Result, Store};
+
+const FOLDER: &str = "running";
+/// A marker is put anew this often,
+const RENEWED_EVERY: Duration = Duration::from_secs(60);
+/// and believed for so long: ten failed renewals, and clocks that are read at two moments.
+const BELIEVED_FOR: Duration = Duration::from_secs(15 * 60);
+/// How soon a backup looks again whether a prune has withdrawn.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// A process, told apart from all others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Of the boot that it belongs to; another boot of the same host has another.
+    pub boot_id: String,
+    /// In which its pid is counted.
+    pub namespace: String,
+    pub pid: i32,
+    pub start_ticks: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Work {
+    Backup,
+    Prune,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Marker {
+    work: Work,
+    owner: Owner,
+}
+
+/// A marker in a store, renewed until it is dropped.
+#[derive(Debug)]
+pub struct Running {
+    store: Arc<Store>,
+    object: String,
+    owner: Owner,
+    /// Nothing for a process that it cannot see (another host's).
+    is_alive: fn(&Owner) -> Option<bool>,
+    renewed: Arc<Mutex<Renewed>>,
+    end: Option<Sender<()>>,
+    renewer: Option<std::thread::JoinHandle<()>>,
+    trusts: bool,
+    /// Markers of owners who died with their host, for whoever removes what they left.
+    dead: Vec<String>,
+}
+
+/// When the marker was put last, by two clocks: the one is never set, the other goes on while a host sleeps.
+#[derive(Debug, Clone, Copy)]
+struct Renewed(Instant, SystemTime);
+
+impl Renewed {
+    fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    fn age(self) -> Duration {
+        self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
+    }
+}
+
+/// What other markers say.
+struct Others {
+    prunes: usize,
+    backups: usize,
+    /// Of another boot: if it died with its host, what it had written may not have reached the disk.
+    of_another_boot: bool,
+    dead: Vec<String>,
+}
+
+impl Running {
+    /// For a backup. Waits so long for a prune that goes on. `is_alive` answers nothing for a process that it
+    /// cannot see (another host's).
+    pub fn backup(
+        store: Arc<Store>,
+        id: &str,
+        owner: &Owner,
+        is_alive: fn(&Owner) -> Option<bool>,
+        wait: Duration,
+        stop: fn() -> bool,
+    ) -> Result<Self> {
+        let mut running = Self::begin(store, id, Work::Backup, owner, is_alive)?;
+        running.outlast_prunes(wait, stop)?;
+        Ok(running)
+    }
+
+    /// Waits until no prune is at work. To be called again before a look at what was put: a prune that took this
+    /// backup for dead has removed some of it, or is about to.
+    pub fn outlast_prunes(&mut self, wait: Duration, stop: fn() -> bool) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let others = self.others()?;
+            self.trusts &= !others.of_another_boot;
+            if others.prunes == 0 {
+                return Ok(());
+            }
+            if stop() {
+                return Err(Error::Interrupted);
+            }
+            if begun.elapsed() > wait {
+                return Err(Error::Busy(format!("a prune goes on in {}: try again later", self.store)));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    /// For a prune: it withdraws where a backup goes on.
+    pub fn prune(
+        store: Arc<Store>,
+        id: &str,
+        owner: &Owner,
+        is_alive: fn(&Owner) -> Option<bool>,
+    ) -> Result<Self> {
+        let mut running = Self::begin(store, id, Work::Prune, owner, is_alive)?;
+        let others = running.others()?;
+        let what = match (others.backups, others.prunes) {
+            (0, 0) => {
+                running.dead = others.dead;
+                return Ok(running);
+            }
+            (0, _) => "another prune",
+            _ => "a backup",
+        };
+        Err(Error::Busy(format!("{what} goes on in {}: prune after it", running.store)))
+    }
+
+    /// May pieces that no manifest names be relied on? Not after a power failure, which can leave a file
+    /// with its name and without its content.
+    pub fn trusts(&self) -> bool {
+        self.trusts
+    }
+
+    /// To be called once no piece is left that no manifest names: nobody need distrust any more.
+    pub(crate) fn forget_dead(&self) -> Result<()> {
+        self.dead.iter().try_for_each(|object| self.store.delete(object))
+    }
+
+    /// To be asked right before the manifest is put, or anything is removed: an error where the marker was not
+    /// renewed for so long that others may have taken this run for dead.
+    pub fn still_believed(&self) -> Result<()> {
+        self.believed_for(BELIEVED_FOR / 2)
+    }
+
+    /// To be asked right after the manifest was put: an error where others may have taken this run for dead before.
+    pub fn was_believed(&self) -> Result<()> {
+        self.believed_for(BELIEVED_FOR)
+    }
+
+    fn believed_for(&self, most: Duration) -> Result<()> {
+        let since = self.renewed.lock().unwrap_or_else(PoisonError::into_inner).age();
+        if since < most {
+            return Ok(());
+        }
+        Err(Error::Busy(format!(
+            "{} did not answer for {} minutes (or this host slept), and others may have taken this run for dead: \
+             run it again, what has arrived is kept",
+            self.store,
+            since.as_secs() / 60
+        )))
+    }
+
+    fn begin(
+        store: Arc<Store>,
+        id: &str,
+        work: Work,
+        owner: &Owner,
+        is_alive: fn(&Owner) -> Option<bool>,
+    ) -> Result<Self> {
+        let object = format!("{FOLDER}/{id}.json");
+        let text = serde_json::to_vec(&Marker { work, owner: owner.clone() })
+            .map_err(|error| Error::Busy(format!("cannot write a marker: {error}")))?;
+        // Where the answer to a first try was lost, a second one finds what the first has put.
+        if !store.put_new(&object, text.clone())? && store.get_if_there(&object)?.as_ref() != Some(&text) {
+            return Err(Error::Busy(format!("{object} is there already: another run has the same name")));
+        }
+        let renewed = Arc::new(Mutex::new(Renewed::now()));
+        let (end, ended) = channel::<()>();
+        let renewer = {
+            let (store, object, renewed) = (store.clone(), object.clone(), renewed.clone());
+            std::thread::Builder::new().name("marker".into()).spawn(move || {
+                while ended.recv_timeout(RENEWED_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    if store.put(&object, text.clone()).is_ok() {
+                        *renewed.lock().unwrap_or_else(PoisonError::into_inner) = Renewed::now();
+                    }
+                }
+            })
+        };
+        let renewer = renewer.map_err(|cause| Error::Write { what: "a thread", cause })?;
+        Ok(Self {
+            store,
+            object,
+            owner: owner.clone(),
+            is_alive,
+            renewed,
+            end: Some(end),
+            renewer: Some(renewer),
+            trusts: true,
+            dead: Vec::new(),
+        })
+    }
+
+    fn others(&self) -> Result<Others> {
+        let mut objects: Vec<Object> = Vec::new();
+        self.store.list(FOLDER, |object| {
+            objects.push(object);
+            Ok(())
+        })?;
+        // The store's clock, by which all markers are dated.
+        let now = objects.iter().find(|object| object.path == self.object).map(|own| own.modified_unix_ms);
+        let mut others = Others { prunes: 0, backups: 0, of_another_boot: false, dead: Vec::new() };
+        for object in objects.iter().filter(|object| object.path != self.object) {
+            let Some(text) = self.store.get_if_there(&object.path)? else { continue };
+            let marker: Option<Marker> = serde_json::from_slice(&text).ok();
+            let alive = marker.as_ref().and_then(|marker| (self.is_alive)(&marker.owner));
+            let age_ms = now.unwrap_or(object.modified_unix_ms).saturating_sub(object.modified_unix_ms);
+            let lives = alive.unwrap_or(u128::from(age_ms) < BELIEVED_FOR.as_millis());
+            let is_of_this_boot =
+                marker.as_ref().is_some_and(|marker| marker.owner.boot_id == self.owner.boot_id);
+            others.of_another_boot |= !is_of_this_boot;
+            match marker.map(|marker| marker.work) {
+                Some(Work::Prune) if lives => others.prunes += 1,
+                Some(Work::Backup) | None if lives => others.backups += 1,
+                // Its process alone was killed, and what it wrote is in the host's memory at least.
+                _ if is_of_this_boot => self.store.delete(&object.path)?,
+                _ => others.dead.push(object.path.clone()),
+            }
+        }
+        Ok(others)
+    }
+}
+
+impl Drop for Running {
+    /// What was put is safe before the marker goes: whoever finds none may rely on what lies there.
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(renewer) = self.renewer.take() {
+            let _ = renewer.join();
+        }
+        if self.store.settle().is_ok() {
+            self.store.delete_at_last(&self.object);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! How are a dump's bytes read, and when is it whole?
+//!
+//! Through a pipe that is looked at for signals while nothing comes. A dump is whole only if its program says so
+//! twice: in its last line, and by ending with 0.
+
+use super::cost::{self, Watch};
+use super::program::{OptionFile, Program};
+use anyhow::{Context, Result, bail};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStderr, ChildStdout, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use toll_journal::{Journal, UndoId};
+use toll_sys::signals;
+
+/// A dump that goes on.
+pub struct Dump<'j> {
+    child: Child,
+    id: UndoId,
+    journal: &'j Journal,
+    complaints: JoinHandle<String>,
+    watch: Watch,
+    what: &'static str,
+}
+
+/// After its end was asked for.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl<'j> Dump<'j> {
+    /// Starts the program on these schemas; the answer reads what it writes.
+    pub fn start(
+        program: &Program,
+        options: &[String],
+        server: &OptionFile,
+        schemas: &[String],
+        what: &'static str,
+        journal: &'j Journal,
+    ) -> Result<(Self, Stream)> {
+        let mut command = program.command(options, server);
+        // Behind `--`, a schema whose name begins with a dash is no option.
+        command.args(["--databases", "--"]).args(schemas);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (mut child, id) = journal.spawn(&mut command, what, None, GRACE)?;
+        let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            bail!("{what} has no output");
+        };
+        let watch = Watch::of(child.id());
+        let complaints = std::thread::spawn(move || complaints(stderr));
+        Ok((Self { child, id, journal, complaints, watch, what }, Stream { from: stdout }))
+    }
+
+    /// To be called once its output has ended, whether that was `read` well or not. The answer is what it has used; an
+    /// error says what it complained of.
+    pub fn finish(mut self, read: Result<(), toll_store::Error>) -> Result<cost::Used> {
+        // What broke off in the middle is not to go on against a full pipe.
+        if read.is_err() {
+            self.journal.undo(self.id)?;
+        }
+        let (status, used) = self.watch.wait(&mut self.child)?;
+        self.journal.done(self.id)?;
+        let said = self.complaints.join().unwrap_or_default();
+        signals::check()?;
+        match read {
+            // Its own words say more than where its output broke off.
+            Err(toll_store::Error::Incomplete(_)) if !status.success() => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("{} was not read to its end", self.what));
+            }
+            Ok(()) => {}
+        }
+        if !status.success() {
+            bail!("{} failed ({status}): {}", self.what, said.trim());
+        }
+        Ok(used)
+    }
+}
+
+/// What a dump writes. Whatever is to slow it down stands between it and its reader.
+pub struct Stream {
+    from: ChildStdout,
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        const LOOK_MS: u8 = 100;
+        loop {
+            signals::check().map_err(io::Error::other)?;
+            let mut ready = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::from(LOOK_MS)) {
+                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+                Ok(_) => return self.from.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The end of what it said; warnings about passwords and the like may come a thousand times.
+fn complaints(mut from: ChildStderr) -> String {
+    const MOST: usize = 4096;
+    let mut kept = Vec::new();
+    let mut buffer = [0; MOST];
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        kept.extend_from_slice(&buffer[..read]);
+        let surplus = kept.len().saturating_sub(MOST);
+        kept.drain(..surplus);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}

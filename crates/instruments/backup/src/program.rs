@@ -1,0 +1,208 @@
+//! Which programs dump and restore, and how are they told where to and what?
+//!
+//! Those of the server's own family go first. The password is in an option file for toll's owner alone, and
+//! the host's own option files are not read, so that a dump has the options that its manifest names.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use toll_journal::{Journal, Undo};
+use toll_mysql::{Address, Target, Tls};
+use toll_server::{Flavour, Version};
+use toll_sys::program::on_path;
+use toll_sys::{child, private};
+
+/// A client program of either family.
+#[derive(Debug, Clone)]
+pub struct Program {
+    pub path: PathBuf,
+    /// What it says of itself.
+    pub version: String,
+    pub is_mariadb: bool,
+    /// With the history of system-versioned tables.
+    history: bool,
+}
+
+/// Every option has its reason: one snapshot for all tables that have snapshots; row by row, in the order of
+/// the primary key, a line each; nothing that differs between two dumps of the same data; bytes that are
+/// no text as hexadecimal digits; times in UTC. `--no-autocommit`: a restore commits once a table and not once a row.
+const OPTIONS: [&str; 13] = [
+    "--single-transaction",
+    "--quick",
+    "--order-by-primary",
+    "--skip-dump-date",
+    "--skip-extended-insert",
+    "--no-autocommit",
+    "--hex-blob",
+    "--tz-utc",
+    "--skip-triggers",
+    "--no-tablespaces",
+    "--default-character-set=utf8mb4",
+    "--max-allowed-packet=1G",
+    "--net-buffer-length=1M",
+];
+/// MariaDB's, since 10.11 (MDEV-16029), which can also write history.
+pub const HISTORY: &str = "--dump-history";
+const HISTORY_SINCE: Version = Version(10, 11, 0);
+/// What has bodies: free text, in which anything may stand.
+const OPTIONS_FOR_BODIES: [&str; 11] = [
+    "--single-transaction",
+    "--no-data",
+    "--no-create-info",
+    "--no-create-db",
+    "--triggers",
+    "--routines",
+    "--events",
+    "--skip-dump-date",
+    "--no-tablespaces",
+    "--default-character-set=utf8mb4",
+    "--max-allowed-packet=1G",
+];
+
+impl Program {
+    /// The program that dumps a server of this family.
+    pub fn for_dumps(flavour: Flavour, given: Option<&Path>) -> Result<Self> {
+        Self::find(flavour, given, ["mariadb-dump", "mysqldump"], "--dump-program")
+    }
+
+    /// The client that reads statements from its input.
+    pub fn for_restores(flavour: Flavour) -> Result<Self> {
+        Self::find(flavour, None, ["mariadb", "mysql"], "PATH")
+    }
+
+    fn find(flavour: Flavour, given: Option<&Path>, names: [&str; 2], how: &str) -> Result<Self> {
+        let [mariadb, mysql] = names;
+        let order = if flavour == Flavour::Mariadb { [mariadb, mysql] } else { [mysql, mariadb] };
+        let found = given.map(Path::to_owned).or_else(|| order.into_iter().find_map(on_path));
+        let Some(path) = found else {
+            bail!(
+                "neither {mariadb} nor {mysql} is on PATH: install mariadb-client or mysql-client, or see {how}"
+            );
+        };
+        let output = child::command(&path)
+            .args(["--no-defaults", "--version"])
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run {}", path.display()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        // The rest of the line is a path or a name.
+        let version = said.trim().split_once("  ").map_or(said.trim(), |(_, version)| version).to_owned();
+        if !output.status.success() || version.is_empty() {
+            bail!("{} --version says nothing: is it {mariadb} or {mysql}?", path.display());
+        }
+        let is_mariadb = version.contains("MariaDB");
+        Ok(Self { path, version, is_mariadb, history: false })
+    }
+
+    /// Also dumps the rows that system-versioned tables once had, from a server of this version; false where
+    /// program or server do not know how: without it they are left out without a word.
+    pub fn with_history(&mut self, server: Version) -> bool {
+        let own = Version::find(&self.version);
+        self.history = self.is_mariadb && own >= Some(HISTORY_SINCE) && server >= HISTORY_SINCE;
+        self.history
+    }
+
+    /// For the rows, without saying where the server is or which schemas.
+    pub fn options(&self) -> Vec<String> {
+        let mut options = self.with_own(&OPTIONS);
+        options.extend(self.history.then(|| HISTORY.to_owned()));
+        options
+    }
+
+    pub fn options_for_bodies(&self) -> Vec<String> {
+        self.with_own(&OPTIONS_FOR_BODIES)
+    }
+
+    fn with_own(&self, options: &[&str]) -> Vec<String> {
+        // MySQL's program alone has them: a position in the binary log, which differs between two dumps of the
+        // same data, and statistics that servers before 8.0 do not have.
+        let own: &[&str] =
+            if self.is_mariadb { &[] } else { &["--set-gtid-purged=OFF", "--column-statistics=0"] };
+        options.iter().chain(own).map(|option| (*option).to_owned()).collect()
+    }
+
+    /// Ready to be started: nothing but these options, and the server of the option file.
+    pub fn command(&self, options: &[String], server: &OptionFile) -> Command {
+        let mut command = child::command(&self.path);
+        command.arg(format!("--defaults-file={}", server.path.display())).args(options);
+        command
+    }
+}
+
+/// How a client program logs in; removed with the journal.
+#[derive(Debug)]
+pub struct OptionFile {
+    path: PathBuf,
+}
+
+impl OptionFile {
+    /// Written by someone else.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub fn write(target: &Target, program: &Program, journal: &Journal) -> Result<Self> {
+        let dir = std::env::temp_dir().join(format!("toll-{}", journal.run_id()));
+        journal.record(Undo::Path { path: dir.clone() })?;
+        private::dir(&dir)?;
+        let path = dir.join("client.cnf");
+        private::write(&path, &text(target, program.is_mariadb))?;
+        Ok(Self { path })
+    }
+}
+
+fn text(target: &Target, is_mariadb: bool) -> String {
+    let mut lines = vec!["[client]".to_owned(), format!("user={}", quoted(&target.user))];
+    if !target.password.is_empty() {
+        lines.push(format!("password={}", quoted(target.password.expose())));
+    }
+    match &target.address {
+        Address::Unix(path) => lines.push(format!("socket={}", quoted(&path.to_string_lossy()))),
+        Address::Tcp { host, port } => {
+            lines.push(format!("host={}", quoted(host)));
+            lines.push(format!("port={port}"));
+            lines.push("protocol=tcp".into());
+        }
+    }
+    lines.extend(match (&target.tls, is_mariadb) {
+        (Tls::Off, true) => vec!["loose-skip-ssl-verify-server-cert".to_owned()],
+        (Tls::Off, false) => Vec::new(),
+        (Tls::Required, true) => vec!["ssl".into(), "skip-ssl-verify-server-cert".into()],
+        (Tls::Required, false) => vec!["ssl-mode=REQUIRED".into()],
+        (Tls::Verified { ca }, true) => {
+            vec![format!("ssl-ca={}", quoted(&ca.to_string_lossy())), "ssl-verify-server-cert".into()]
+        }
+        (Tls::Verified { ca }, false) => {
+            vec![format!("ssl-ca={}", quoted(&ca.to_string_lossy())), "ssl-mode=VERIFY_IDENTITY".into()]
+        }
+    });
+    lines.join("\n") + "\n"
+}
+
+/// As option files quote values.
+fn quoted(value: &str) -> String {
+    let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_mysql::Secret;
+
+    #[test]
+    fn an_option_file_means_the_same_server_to_whoever_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = Target {
+            address: Address::Tcp { host: "db.example".into(), port: 3307 },
+            user: "o\"pen".into(),
+            password: Secret::new("a#b\\s;c \"d"),
+            ..Target::default()
+        };
+        let path = dir.path().join("client.cnf");
+        std::fs::write(&path, text(&target, true)).unwrap();
+        let read = Target::from_defaults_file(&path).unwrap();
+        assert_eq!((read.address, read.user), (target.address, target.user));
+        assert_eq!(read.password, target.password);
+    }
+}

@@ -1,0 +1,279 @@
+//! How does a backup get into a server?
+//!
+//! The client program reads what the dump wrote, byte by byte the same, from the store or from git. Never
+//! writes over schemas that hold tables, unless that is asked for.
+
+use super::cost::since;
+use super::program::{OptionFile, Program};
+use super::repository::Repository;
+use super::source::{column, literal};
+use crate::archive::git::Tree;
+use crate::archive::{FileSeen, Manifest, Opening};
+use anyhow::{Context, Result, bail};
+use std::io::{Read, Write};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use toll_journal::Journal;
+use toll_mysql::{Connection, Target};
+use toll_server::{External, Flavour};
+use toll_store::Store;
+use toll_sys::signals;
+
+/// A backup that was found.
+pub enum Origin {
+    Store { store: Arc<Store>, opening: Opening, manifest: Box<Manifest> },
+    Git { repository: Repository, commit: String, tree: Box<Tree> },
+}
+
+/// Where it goes.
+pub enum Onto<'a> {
+    /// `overwrite`: tables that are there are dropped where the backup holds tables of their names.
+    Server {
+        target: &'a Target,
+        overwrite: bool,
+    },
+    Output(&'a mut dyn Write),
+}
+
+/// A backup that was restored.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Restored {
+    pub backup: String,
+    pub schemas: Vec<String>,
+    pub bytes: u64,
+    pub rows: u64,
+    pub time_s: f64,
+}
+
+impl Origin {
+    /// As the user calls it.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Store { manifest, .. } => &manifest.id,
+            Self::Git { commit, .. } => commit,
+        }
+    }
+
+    pub fn schemas(&self) -> &[String] {
+        match self {
+            Self::Store { manifest, .. } => &manifest.schemas,
+            Self::Git { tree, .. } => &tree.schemas,
+        }
+    }
+
+    /// Family and version of the server that was dumped.
+    pub fn server(&self) -> (Flavour, &str) {
+        match self {
+            Self::Store { manifest, .. } => (Flavour::of(&manifest.source.flavour), &manifest.source.version),
+            Self::Git { tree, .. } => (Flavour::of(&tree.source.flavour), &tree.source.version),
+        }
+    }
+
+    /// Accounts that views, triggers, routines and events run as, `user@host`.
+    pub fn definers(&self) -> &[String] {
+        match self {
+            Self::Store { manifest, .. } => &manifest.definers,
+            Self::Git { tree, .. } => &tree.definers,
+        }
+    }
+
+    /// Of the program that dumped it.
+    pub fn options(&self) -> &[String] {
+        match self {
+            Self::Store { manifest, .. } => &manifest.program.options,
+            Self::Git { tree, .. } => &tree.program.options,
+        }
+    }
+
+    /// 0: not known.
+    pub fn longest_row_bytes(&self) -> u64 {
+        match self {
+            Self::Store { manifest, .. } => manifest.totals.longest_row_bytes,
+            Self::Git { tree, .. } => tree.longest_row_bytes,
+        }
+    }
+
+    pub fn files(&self) -> Vec<&FileSeen> {
+        match self {
+            Self::Store { manifest, .. } => manifest.files.iter().map(|file| &file.seen).collect(),
+            Self::Git { tree, .. } => tree.files.iter().map(|file| &file.seen).collect(),
+        }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.files().iter().map(|file| file.bytes).sum()
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.files().iter().map(|file| file.rows).sum()
+    }
+
+    /// Hands its bytes to `take`, in the order of the dump, each with the file that it is of.
+    pub fn read(&self, mut take: impl FnMut(&FileSeen, &[u8]) -> toll_store::Result<()>) -> Result<()> {
+        match self {
+            Self::Store { store, opening, manifest } => {
+                Ok(crate::archive::restore::read(store, opening, manifest, |file, bytes| {
+                    take(&file.seen, bytes)
+                })?)
+            }
+            Self::Git { repository, commit, tree } => tree
+                .files
+                .iter()
+                .try_for_each(|file| repository.read(commit, file.paths(), |bytes| take(&file.seen, bytes))),
+        }
+    }
+}
+
+/// Restores it. `seen` is told how many bytes have gone, of how many.
+pub fn restore(origin: &Origin, onto: Onto<'_>, seen: &dyn Fn(u64, u64)) -> Result<Restored> {
+    let begun = Instant::now();
+    signals::listen()?;
+    match onto {
+        Onto::Output(output) => {
+            copy(origin, output, seen, &mut |_, _| {})?;
+            output.flush().context("cannot write the dump")?;
+        }
+        Onto::Server { target, overwrite } => onto_server(origin, target, overwrite, seen)?,
+    }
+    Ok(Restored {
+        backup: origin.name().to_owned(),
+        schemas: origin.schemas().to_vec(),
+        bytes: origin.bytes(),
+        rows: origin.rows(),
+        time_s: since(begun),
+    })
+}
+
+fn onto_server(origin: &Origin, target: &Target, overwrite: bool, seen: &dyn Fn(u64, u64)) -> Result<()> {
+    let server = External::connect(target, None)?;
+    check_packet(origin, &server)?;
+    if !overwrite {
+        let schemas: Vec<String> = origin.schemas().iter().map(|name| literal(name)).collect();
+        let among = schemas.join(",");
+        // What has bodies is dropped by a dump before it is made, as tables are.
+        let of = |table: &str, schema: &str| {
+            format!("SELECT {schema} AS s FROM information_schema.{table} WHERE {schema} IN ({among})")
+        };
+        let all =
+            [of("tables", "table_schema"), of("routines", "routine_schema"), of("events", "event_schema")];
+        let sql = format!("SELECT s FROM ({}) AS a GROUP BY s ORDER BY s", all.join(" UNION "));
+        let there = column(&mut Connection::connect(server.target())?, &sql)?;
+        if !there.is_empty() {
+            bail!(
+                "the server at {} holds tables, routines or events in {}, which the backup would take the place of: \
+                 restore onto another server, or say --overwrite (what the backup does not hold stays as it is)",
+                target.address,
+                there.join(", ")
+            );
+        }
+    }
+    let journal =
+        Journal::begin(&format!("restore-{}", super::place::id())).context("nothing was changed")?;
+    let program = Program::for_restores(server.flavour())?;
+    let options = OptionFile::write(target, &program, &journal)?;
+    let fed = feed(origin, &program, &options, &journal, seen, &mut |_, _| {});
+    let undone = journal.undo_all();
+    fed.with_context(|| format!("the server at {} holds a part of the backup", target.address))?;
+    match undone.failures.as_slice() {
+        [] => Ok(()),
+        failures => bail!("the backup is restored, but left behind: {}", failures.join("; ")),
+    }
+}
+
+/// A statement that the server does not take would end the restore in the middle.
+fn check_packet(origin: &Origin, server: &External) -> Result<()> {
+    let longest = origin.longest_row_bytes();
+    let most = server.variables().get("max_allowed_packet").and_then(|bytes| bytes.parse::<u64>().ok());
+    match most.filter(|most| *most < longest) {
+        None => Ok(()),
+        Some(most) => bail!(
+            "a row of the backup takes {longest} bytes as a statement, and the server at {} takes {most} at most: \
+             SET GLOBAL max_allowed_packet = {} there, and restore again; nothing was changed",
+            server.target().address,
+            longest.next_multiple_of(1 << 20)
+        ),
+    }
+}
+
+const GRACE: Duration = Duration::from_secs(5);
+/// How the client reads a backup.
+///
+/// What a row holds is no command of the client's, and what a body says in comments belongs to it. No statement of a
+/// backup has the client send it a file of this host. A client whose connection is lost ends, as it does by itself
+/// where nobody types: a new connection would know nothing of the settings that a dump begins with, nor of the rows
+/// that were not committed. So none is to be lost for silence, while a store is waited for.
+const CLIENT: [&str; 7] = [
+    "--binary-mode",
+    "--comments",
+    "--default-character-set=utf8mb4",
+    "--max-allowed-packet=1G",
+    "--local-infile=0",
+    "--skip-reconnect",
+    "--init-command=SET SESSION wait_timeout = 86400",
+];
+
+/// Has the client program read the whole backup. `tap` is shown what goes by.
+pub(super) fn feed(
+    origin: &Origin,
+    program: &Program,
+    options: &OptionFile,
+    journal: &Journal,
+    seen: &dyn Fn(u64, u64),
+    tap: &mut dyn FnMut(&FileSeen, &[u8]),
+) -> Result<()> {
+    let arguments = CLIENT.map(str::to_owned);
+    let mut command = program.command(&arguments, options);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let what = "the client that restores";
+    let (mut child, id) = journal.spawn(&mut command, what, None, GRACE)?;
+    let (Some(mut stdin), Some(mut stderr)) = (child.stdin.take(), child.stderr.take()) else {
+        bail!("{what} has no input");
+    };
+    let complaints = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = stderr.read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    // A client that waits for a lock reads nothing, and whoever writes to it waits with it.
+    let end = || drop(journal.undo(id));
+    let (fed, ended) = signals::ended_by(end, || {
+        let fed = copy(origin, &mut stdin, seen, tap);
+        drop(stdin);
+        (fed, child.wait())
+    });
+    let status = ended.context("cannot wait for the client that restores")?;
+    journal.done(id)?;
+    let said = complaints.join().unwrap_or_default();
+    if status.success() && fed.is_ok() {
+        // A signal that came after the last byte has broken nothing off.
+        return Ok(());
+    }
+    signals::check()?;
+    // A client that has ended early reads no more: why is in its own words.
+    if !status.success() {
+        let said: String = said.trim().chars().take(1000).collect();
+        bail!("{what} ({}) failed ({status}): {said}", program.path.display());
+    }
+    fed
+}
+
+fn copy(
+    origin: &Origin,
+    to: &mut dyn Write,
+    seen: &dyn Fn(u64, u64),
+    tap: &mut dyn FnMut(&FileSeen, &[u8]),
+) -> Result<()> {
+    let whole = origin.bytes();
+    let mut so_far = 0;
+    origin.read(|file, bytes| {
+        if signals::check().is_err() {
+            return Err(toll_store::Error::Interrupted);
+        }
+        to.write_all(bytes).map_err(|cause| toll_store::Error::Write { what: "the dump", cause })?;
+        tap(file, bytes);
+        so_far += bytes.len() as u64;
+        seen(so_far, whole);
+        Ok(())
+    })
+}

@@ -1,0 +1,282 @@
+//! Is a backup what was backed up?
+//!
+//! It is loaded into a scratch server of toll's own, which is dumped with the same options; then each table's
+//! rows are counted there, and the bytes of its rows and definition compared with those of the backup. So the
+//! server that was backed up need not be quiet, nor be there any more.
+
+use super::cost::since;
+use super::dump::Dump;
+use super::program::{HISTORY, OptionFile, Program};
+use super::restore::{Origin, feed};
+use super::source::column;
+use crate::archive::sections::Kind;
+use crate::archive::{Content, FileSeen, Name};
+use anyhow::{Context, Result};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Instant;
+use toll_journal::{Journal, Undo, quoted_name};
+use toll_mysql::Connection;
+use toll_server::{Sandbox, SandboxSpec};
+use toll_sys::{private, signals};
+
+/// What came of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verified {
+    pub backup: String,
+    /// Of the scratch server.
+    pub server: String,
+    pub tables: u64,
+    pub rows: u64,
+    pub bytes: u64,
+    /// Definitions are compared only where the scratch server is of the same version: another one writes the same
+    /// table in other words.
+    pub definitions_compared: bool,
+    /// Loading alone: the time to restore.
+    pub restore_s: f64,
+    pub total_s: f64,
+    /// In sentences; none: the backup is what was backed up.
+    pub differences: Vec<String>,
+}
+
+/// Loads a backup into a scratch server and looks at what is there then. `seen` is told how many bytes have gone
+/// in, of how many.
+pub fn verify(origin: &Origin, server_bin: Option<PathBuf>, seen: &dyn Fn(u64, u64)) -> Result<Verified> {
+    signals::listen()?;
+    let journal = Journal::begin(&format!("verify-{}", super::place::id())).context("nothing was changed")?;
+    let verified = in_sandbox(origin, server_bin, &journal, seen);
+    let undone = journal.undo_all();
+    let verified = verified?;
+    match undone.failures.as_slice() {
+        [] => Ok(verified),
+        failures => anyhow::bail!("verified, but left behind: {}", failures.join("; ")),
+    }
+}
+
+/// Reads all that is stored of a backup, and checks it against its manifest; needs no server.
+pub fn check_stored(origin: &Origin, seen: &dyn Fn(u64, u64)) -> Result<()> {
+    signals::listen()?;
+    let Origin::Store { store, opening, manifest } = origin else {
+        anyhow::bail!("git checks what it holds by itself: git fsck");
+    };
+    let (mut so_far, whole) = (0, origin.bytes());
+    crate::archive::restore::check(store, opening, manifest, |bytes| {
+        so_far += bytes as u64;
+        seen(so_far, whole);
+        if signals::check().is_err() { Err(toll_store::Error::Interrupted) } else { Ok(()) }
+    })?;
+    Ok(())
+}
+
+fn in_sandbox(
+    origin: &Origin,
+    program: Option<PathBuf>,
+    journal: &Journal,
+    seen: &dyn Fn(u64, u64),
+) -> Result<Verified> {
+    let begun = Instant::now();
+    // The one place where a statement of the backup may have the server read or write files.
+    let files = std::env::temp_dir().join(format!("toll-files-{}", journal.run_id()));
+    journal.record(Undo::Path { path: files.clone() })?;
+    private::dir(&files)?;
+    let spec = SandboxSpec {
+        program,
+        data_bytes: origin.bytes().max(SandboxSpec::default().data_bytes),
+        settings: vec![
+            // The longest row that a dump may hold.
+            "max_allowed_packet=1G".into(),
+            // Nobody needs this server after a crash.
+            "innodb_flush_log_at_trx_commit=0".into(),
+            "event_scheduler=OFF".into(),
+            format!("secure_file_priv={}", files.display()),
+        ],
+        ..SandboxSpec::default()
+    };
+    let sandbox = Sandbox::start(&spec, journal)?;
+    let flavour = sandbox.flavour();
+    let options = OptionFile::at(sandbox.client_defaults());
+    make_definers(origin, &sandbox)?;
+
+    let loading = Instant::now();
+    let mut bodies = Bodies::default();
+    let mut tap = |file: &FileSeen, bytes: &[u8]| {
+        if file.file.kind == Kind::Bodies {
+            bodies.take(bytes);
+        }
+    };
+    feed(origin, &Program::for_restores(flavour)?, &options, journal, seen, &mut tap)
+        .context("the scratch server does not take the backup")?;
+    let restore_s = since(loading);
+
+    let definitions_compared = origin.server() == (flavour, sandbox.version().to_string().as_str());
+    let mut differences = counted(origin, &sandbox)?;
+    let mut program = Program::for_dumps(flavour, None)?;
+    if origin.options().iter().any(|option| option == HISTORY) {
+        program.with_history(sandbox.version());
+    }
+    let (found, found_bodies) = dumped_again(origin, &program, &options, journal)?;
+    differences.extend(compared(&origin.files(), &found, definitions_compared));
+    if definitions_compared && bodies.digest() != found_bodies.digest() {
+        differences.push("triggers, routines or events are not what was dumped".into());
+    }
+
+    let server = format!("{} {}", flavour.name(), sandbox.version());
+    sandbox.stop(journal)?;
+    let tables = origin.files().iter().filter(|file| file.file.kind == Kind::Table).count() as u64;
+    Ok(Verified {
+        backup: origin.name().to_owned(),
+        server,
+        tables,
+        rows: origin.rows(),
+        bytes: origin.bytes(),
+        definitions_compared,
+        restore_s,
+        total_s: since(begun),
+        differences,
+    })
+}
+
+/// Views and the like run as accounts that a scratch server does not have; nobody can log in as these.
+fn make_definers(origin: &Origin, sandbox: &Sandbox) -> Result<()> {
+    let mut connection = Connection::connect(&sandbox.target())?;
+    for definer in origin.definers() {
+        let (user, host) = definer.rsplit_once('@').unwrap_or((definer, "%"));
+        let account = format!("{}@{}", super::source::literal(user), super::source::literal(host));
+        connection
+            .exec_drop(&format!("CREATE USER IF NOT EXISTS {account} ACCOUNT LOCK"))
+            .and_then(|()| connection.exec_drop(&format!("GRANT ALL PRIVILEGES ON *.* TO {account}")))
+            .with_context(|| format!("cannot make {account}, as whom the backup's views and routines run"))?;
+    }
+    Ok(())
+}
+
+/// Rows of each table, as the scratch server counts them.
+fn counted(origin: &Origin, sandbox: &Sandbox) -> Result<Vec<String>> {
+    let mut connection = Connection::connect(&sandbox.target())?;
+    let versioned = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
+                     WHERE table_type = 'SYSTEM VERSIONED'";
+    let versioned = column(&mut connection, versioned)?;
+    let mut differences = Vec::new();
+    for file in origin.files().into_iter().filter(|file| file.file.kind == Kind::Table) {
+        signals::check()?;
+        let table = format!("{}.{}", quoted_name(&file.file.schema), quoted_name(&file.file.name));
+        let own = format!("{}.{}", file.file.schema, file.file.name);
+        let all = if versioned.contains(&own) { " FOR SYSTEM_TIME ALL" } else { "" };
+        let found = column(&mut connection, &format!("SELECT COUNT(*) FROM {table}{all}"))?;
+        if found.first().and_then(|count| count.parse().ok()) != Some(file.rows) {
+            let found = found.first().map_or("no answer", String::as_str);
+            differences.push(format!("{table} has {found} rows, and {} were dumped", file.rows));
+        }
+    }
+    Ok(differences)
+}
+
+fn dumped_again(
+    origin: &Origin,
+    program: &Program,
+    options: &OptionFile,
+    journal: &Journal,
+) -> Result<(Vec<FileSeen>, Bodies)> {
+    let mut content = Content::new(Vec::new());
+    let schemas = origin.schemas();
+    let what = "the dump of the scratch server";
+    let (dump, stream) = Dump::start(program, &program.options(), options, schemas, what, journal)?;
+    dump.finish(content.read(stream, |_| Ok(())))?;
+    let (dump, stream) =
+        Dump::start(program, &program.options_for_bodies(), options, schemas, what, journal)?;
+    let mut bodies = Bodies::default();
+    dump.finish(content.read_bodies(Tapped { from: stream, bodies: &mut bodies }, |_| Ok(())))?;
+    Ok((content.finish()?, bodies))
+}
+
+fn compared(expected: &[&FileSeen], found: &[FileSeen], definitions: bool) -> Vec<String> {
+    let found: HashMap<&str, &FileSeen> = found.iter().map(|file| (file.file.path.as_str(), file)).collect();
+    // The head names the host; what has bodies is compared by itself.
+    let compared =
+        expected.iter().filter(|file| !matches!(file.file.kind, Kind::Head | Kind::Tail | Kind::Bodies));
+    let differs = |file: &&&FileSeen| -> Option<String> {
+        let path = &file.file.path;
+        let Some(found) = found.get(path.as_str()) else {
+            return (definitions || file.file.kind == Kind::Table).then(|| format!("{path} is missing"));
+        };
+        if found.rows_sha256 != file.rows_sha256 {
+            return Some(format!("{path}: rows are not what was dumped"));
+        }
+        let same = !definitions || found.definition_sha256 == file.definition_sha256;
+        (!same).then(|| format!("{path}: its definition is not what was dumped"))
+    };
+    compared.filter_map(|file| differs(&file)).collect()
+}
+
+/// What has bodies, without the comments that it begins with: they name the host.
+#[derive(Debug, Default)]
+struct Bodies {
+    /// The line that has begun, while the beginning goes on.
+    line: Vec<u8>,
+    begun: bool,
+    text: Sha256,
+}
+
+impl Bodies {
+    fn take(&mut self, bytes: &[u8]) {
+        if self.begun {
+            self.text.update(bytes);
+            return;
+        }
+        for (at, &byte) in bytes.iter().enumerate() {
+            self.line.push(byte);
+            if byte != b'\n' {
+                continue;
+            }
+            let is_comment = self.line.starts_with(b"--") || self.line.starts_with(b"/*M!");
+            if !is_comment && self.line != b"\n" {
+                self.begun = true;
+                self.text.update(&self.line);
+                self.text.update(&bytes[at + 1..]);
+                return;
+            }
+            self.line.clear();
+        }
+    }
+
+    fn digest(&self) -> Name {
+        Name(self.text.clone().finalize().into())
+    }
+}
+
+/// Shows what is read on its way.
+struct Tapped<'a, R> {
+    from: R,
+    bodies: &'a mut Bodies,
+}
+
+impl<R: Read> Read for Tapped<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.from.read(buffer)?;
+        self.bodies.take(&buffer[..read]);
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_the_same_wherever_they_come_from_and_however_they_arrive() {
+        let text = |host: &str, body: &str| {
+            format!("/*M! x */\n-- Host: {host}\n\n/*!40101 SET x */;\n{body}\n-- Host: x\n")
+        };
+        let digest = |text: &str, step: usize| {
+            let mut bodies = Bodies::default();
+            text.as_bytes().chunks(step).for_each(|chunk| bodies.take(chunk));
+            bodies.digest()
+        };
+        let here = text("here", "BEGIN END");
+        assert_eq!(digest(&here, 1000), digest(&text("there", "BEGIN END"), 3));
+        assert_ne!(digest(&here, 1000), digest(&text("here", "BEGIN  END"), 1000));
+    }
+}

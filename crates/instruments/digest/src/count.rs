@@ -1,0 +1,109 @@
+//! How many queries does an artefact hold that completed within a window? For the lab: no
+//! classes, no fingerprints, as fast as the bytes can be read.
+
+use super::decode::Decode;
+use super::input::Input;
+use super::ledger::Ledger;
+use crate::Type;
+use anyhow::Context;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use toll_input::{Progress, pump};
+use toll_wire::decoder::Config;
+use toll_wire::event::{CommandKind, Event, Sink};
+
+/// What of an artefact is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountWindow {
+    /// Captures: completed at or after `since_ns` and before `until_ns`, Unix ns.
+    Time { since_ns: u64, until_ns: u64 },
+    /// Logs and lines: written between two lengths of the file, bytes. An entry that straddles
+    /// a bound counts where it was completed, or at the latest at the window's end.
+    Bytes { from: u64, to: u64 },
+    /// All of it.
+    Whole,
+}
+
+/// What was counted, and how sure that is.
+#[derive(Debug, Clone)]
+pub struct Count {
+    /// Queries and executions of prepared statements; neither prepares nor pings nor quits.
+    pub queries: u64,
+    /// Bytes of the artefact that were read.
+    pub bytes_read: u64,
+    /// Of `queries`: something of them was lost, so that they count by their begin.
+    pub tainted: u64,
+    pub ledger: Ledger,
+}
+
+/// Counts the queries of `path`, of this kind; `None`: each line is one. `ports`: the server's, for captures.
+///
+/// # Errors
+/// The file cannot be read, is of another kind, or its kind holds no queries.
+pub fn count(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) -> anyhow::Result<Count> {
+    counted(path, kind, window, ports)
+        .with_context(|| format!("cannot count the queries in {}", path.display()))
+}
+
+fn counted(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) -> anyhow::Result<Count> {
+    let (reader, kind): (Box<dyn Read + Send>, _) = match window {
+        CountWindow::Bytes { from, to } => {
+            let mut file = File::open(path)?;
+            file.seek(SeekFrom::Start(from))?;
+            (Box::new(file.take(to.saturating_sub(from))), kind)
+        }
+        CountWindow::Time { .. } | CountWindow::Whole => match kind {
+            Some(kind) => {
+                let input = Input::open(path, Some(kind), &Progress::none())?;
+                (input.reader, Some(input.kind))
+            }
+            None => (Box::new(File::open(path)?), None),
+        },
+    };
+    let Some(kind) = kind else { return lines(reader) };
+    let config = Config { ports: ports.to_vec(), ..Config::default() };
+    let mut decode = Decode::new(kind, &config);
+    let mut counter = Counter { window, queries: 0, tainted: 0 };
+    let pumped = pump(reader, false, &mut decode.with(&mut counter), &AtomicBool::new(false))?;
+    let ledger = decode.ledger();
+    Ok(Count { queries: counter.queries, bytes_read: pumped.bytes, tainted: counter.tainted, ledger })
+}
+
+struct Counter {
+    window: CountWindow,
+    queries: u64,
+    tainted: u64,
+}
+
+impl Sink for Counter {
+    fn event(&mut self, event: &Event<'_>) {
+        if !matches!(event.kind, CommandKind::Query | CommandKind::Execute) {
+            return;
+        }
+        let is_within = match self.window {
+            CountWindow::Bytes { .. } | CountWindow::Whole => true,
+            CountWindow::Time { since_ns, until_ns } => {
+                // Neither: still running when the capture ended.
+                let counts_at = event.end_ns.or(event.tainted.then_some(event.start_ns));
+                counts_at.is_some_and(|ns| (since_ns..until_ns).contains(&ns))
+            }
+        };
+        self.queries += u64::from(is_within);
+        self.tainted += u64::from(is_within && event.tainted);
+    }
+}
+
+fn lines(mut reader: Box<dyn Read + Send>) -> anyhow::Result<Count> {
+    let mut buffer = vec![0; 256 * 1024];
+    let (mut queries, mut bytes_read) = (0, 0);
+    loop {
+        let read = reader.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(Count { queries, bytes_read, tainted: 0, ledger: Ledger::default() });
+        }
+        bytes_read += read as u64;
+        queries += memchr::memchr_iter(b'\n', &buffer[..read]).count() as u64;
+    }
+}

@@ -1,0 +1,106 @@
+//! Which decoder reads which type? One shape for captures and logs: bytes in, events out.
+
+use super::input::Type;
+use super::ledger::{CaptureLedger, Ledger};
+use toll_input::{Here, Take};
+use toll_wire::decoder::{CaptureDecoder, Config};
+use toll_wire::event::Sink;
+use toll_wire::log::{AuditLog, GeneralLog, Log, SlowLog};
+use toll_wire::pcap::Format;
+use toll_wire::queries::Reader;
+
+pub enum Decode {
+    Capture(Box<CaptureDecoder>, Option<String>),
+    Queries(Box<Reader>),
+    SlowLog(Box<SlowLog<Here>>),
+    Log(Box<dyn Log + Send>),
+}
+
+impl Decode {
+    pub fn new(kind: Type, config: &Config) -> Self {
+        let capture = |format| {
+            let decoder = CaptureDecoder::in_zone(format, config, Box::new(Here::new()));
+            Self::Capture(Box::new(decoder), None)
+        };
+        match kind {
+            Type::Pcap => capture(Format::Pcap),
+            Type::Pcapng => capture(Format::PcapNg),
+            Type::Tcpdump => capture(Format::TcpdumpText),
+            Type::Queries => Self::Queries(Box::default()),
+            Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::new()))),
+            Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::new()))),
+            Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::new()))),
+        }
+    }
+
+    /// For a part of a slow log: until an entry names a schema, it is the one of the part before.
+    pub fn slow_log_from_middle() -> Self {
+        Self::SlowLog(Box::new(SlowLog::from_middle(Here::new())))
+    }
+
+    /// The schema that the next entry of a slow log would inherit.
+    pub fn db(&self) -> &[u8] {
+        match self {
+            Self::SlowLog(log) => log.db(),
+            Self::Log(_) | Self::Capture(..) | Self::Queries(_) => b"",
+        }
+    }
+
+    /// With whom its events are for.
+    pub fn with<'a>(&'a mut self, sink: &'a mut dyn Sink) -> Decoding<'a> {
+        Decoding { decode: self, sink }
+    }
+
+    /// What became of the bytes; whole after the end.
+    pub fn ledger(&self) -> Ledger {
+        match self {
+            Self::SlowLog(log) => Ledger::of_log(log.ledger()),
+            Self::Log(log) => Ledger::of_log(log.ledger()),
+            Self::Queries(reader) => Ledger::of_queries(reader.ledger()),
+            Self::Capture(capture, damage) => Ledger::of_capture(CaptureLedger {
+                counts: capture.ledger(),
+                unread_tail: capture.unread_tail(),
+                dropped_by_capture: capture.dropped_by_capture(),
+                damage: damage.iter().cloned().collect(),
+            }),
+        }
+    }
+}
+
+/// A decoder at work.
+pub struct Decoding<'a> {
+    decode: &'a mut Decode,
+    sink: &'a mut dyn Sink,
+}
+
+impl Take for Decoding<'_> {
+    fn take(&mut self, bytes: &[u8], end: bool) -> usize {
+        let sink = &mut *self.sink;
+        match self.decode {
+            Decode::SlowLog(log) => log.take(bytes, end, sink),
+            Decode::Log(log) => log.take(bytes, end, sink),
+            Decode::Queries(reader) => {
+                reader.feed(bytes, sink);
+                if end {
+                    reader.finish();
+                }
+                bytes.len()
+            }
+            Decode::Capture(capture, damage) => {
+                if damage.is_none()
+                    && let Err(error) = capture.feed(bytes, sink)
+                {
+                    *damage = Some(error.to_string());
+                }
+                if end {
+                    capture.finish(sink);
+                }
+                bytes.len()
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.decode, Decode::Capture(_, Some(_)))
+    }
+}

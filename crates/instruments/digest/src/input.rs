@@ -1,0 +1,82 @@
+//! What is in a file, and how is it read? Knows types, not their contents.
+
+use anyhow::bail;
+use std::io::Read;
+use std::path::Path;
+use toll_input::{Opened, Progress};
+use toll_wire::log::{Kind, detect};
+use toll_wire::pcap::Format;
+
+/// What a file holds, compression aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    Pcap,
+    Pcapng,
+    Tcpdump,
+    Queries,
+    Slowlog,
+    Genlog,
+    Auditlog,
+}
+
+impl Type {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pcap => "pcap",
+            Self::Pcapng => "pcapng",
+            Self::Tcpdump => "tcpdump",
+            Self::Queries => "queries",
+            Self::Slowlog => "slowlog",
+            Self::Genlog => "genlog",
+            Self::Auditlog => "auditlog",
+        }
+    }
+}
+
+/// An open input, compression undone.
+pub struct Input {
+    pub name: String,
+    pub kind: Type,
+    pub reader: Box<dyn Read + Send>,
+    /// Bytes of a plain file, of which parts can be read apart; `None`: reading may wait for
+    /// someone else to write, or for decompression.
+    pub plain_bytes: Option<u64>,
+}
+
+impl Input {
+    /// `-` is standard input.
+    pub fn open(path: &Path, kind: Option<Type>, progress: &Progress) -> anyhow::Result<Self> {
+        let Opened { name, head, reader, plain_bytes } = Opened::new(path, progress)?;
+        let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| detect(&head).and_then(readable)) {
+            Some(kind) => kind,
+            // Nothing in it is nothing to tell a type from, and nothing to misread.
+            None if head.is_empty() => Type::Slowlog,
+            None => bail!(
+                "it is neither a capture, nor tcpdump text or query events, nor a slow, general or audit log: \
+                 say what it is with --type"
+            ),
+        };
+        Ok(Self { name, kind, reader, plain_bytes })
+    }
+}
+
+/// `pcap` is asked for where either format is meant.
+fn exact(kind: Type, head: &[u8]) -> Type {
+    match (kind, Format::detect(head)) {
+        (Type::Pcap, Some(Format::PcapNg)) => Type::Pcapng,
+        _ => kind,
+    }
+}
+
+fn readable(kind: Kind) -> Option<Type> {
+    match kind {
+        Kind::Capture(Format::Pcap) => Some(Type::Pcap),
+        Kind::Capture(Format::PcapNg) => Some(Type::Pcapng),
+        Kind::Capture(Format::TcpdumpText) => Some(Type::Tcpdump),
+        Kind::Queries => Some(Type::Queries),
+        Kind::SlowLog => Some(Type::Slowlog),
+        Kind::GeneralLog => Some(Type::Genlog),
+        Kind::AuditLog => Some(Type::Auditlog),
+        Kind::Gzip | Kind::Zstd => None,
+    }
+}

@@ -1,0 +1,242 @@
+//! How do files and streams become a digest? Opens, feeds and prints; decodes nothing itself.
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod count;
+mod csv;
+mod decode;
+mod events;
+mod input;
+mod json;
+mod ledger;
+mod lines;
+mod report;
+mod report_class;
+mod sampled;
+mod select;
+mod shards;
+mod when;
+
+pub use input::Type;
+pub use ledger::Ledger;
+pub use sampled::{Sampled, Sampling};
+pub use when::When;
+
+use anyhow::Context;
+use decode::Decode;
+use events::Events;
+use input::Input;
+use select::Select;
+use shards::Part;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use toll_input::{Progress, pump};
+use toll_sys::named::Named;
+use toll_wire::decoder::Config;
+use toll_wire::digest::{Digest, Limit, Settings};
+use toll_wire::event::Sink;
+use toll_wire::filter::Filter;
+use toll_wire::log::INHERITED_DB;
+
+/// What the verb was asked.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub files: Vec<PathBuf>,
+    pub kind: Option<Type>,
+    /// Ports and addresses of servers, for captures.
+    pub capture: Config,
+    pub settings: Settings,
+    pub limit: Limit,
+    pub since: Option<When>,
+    pub until: Option<When>,
+    pub filter: Option<Filter>,
+    pub format: Format,
+    pub literals: bool,
+    pub jobs: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// For people, in the shape of pt-query-digest's
+    Report,
+    /// One object: totals, classes, ledger
+    Json,
+    /// A line for each class, then totals and ledger
+    Ndjson,
+    /// A row for each class
+    Csv,
+    /// Events as a slow log
+    Slowlog,
+}
+
+impl Named for Format {
+    const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
+        ("report", Self::Report, "For people, in the shape of pt-query-digest's"),
+        ("json", Self::Json, "One object: totals, classes, ledger"),
+        ("ndjson", Self::Ndjson, "A line for each class, then totals and ledger"),
+        ("csv", Self::Csv, "A row for each class"),
+        ("slowlog", Self::Slowlog, "Events as a slow log"),
+    ];
+}
+
+/// A digest and where it came from.
+pub struct Digested {
+    pub digest: Digest,
+    pub sampled: Sampled,
+    pub ledger: Ledger,
+    pub inputs: Vec<Source>,
+    pub interrupted: bool,
+}
+
+/// One file or stream that was read.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Source {
+    pub name: String,
+    pub r#type: &'static str,
+    /// Bytes read, after decompression.
+    pub bytes: u64,
+}
+
+impl Digested {
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            digest: Digest::new(settings),
+            sampled: Sampled::default(),
+            ledger: Ledger::default(),
+            inputs: Vec::new(),
+            interrupted: false,
+        }
+    }
+}
+
+/// Reads everything that was asked for. `stop` ends it early with what was seen.
+pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<Digested> {
+    let mut done = Digested::new(request.settings);
+    for path in &request.files {
+        let input = Input::open(path, request.kind, progress)
+            .with_context(|| format!("cannot digest {}", path.display()))?;
+        let kind = input.kind;
+        let parts = match input.plain_bytes {
+            Some(bytes) => shards::parts(request, path, kind, bytes)?,
+            None => Vec::new(),
+        };
+        if parts.len() < 2 {
+            let mut digest = std::mem::replace(&mut done.digest, Digest::new(request.settings));
+            let mut sampled = std::mem::take(&mut done.sampled);
+            let mut sink = Sampling { digest: &mut digest, sampled: &mut sampled };
+            let read = read(request, input, &mut sink, &mut done, stop);
+            (done.digest, done.sampled) = (digest, sampled);
+            read?;
+        } else {
+            digest_parts(request, path, input, &parts, &mut done, progress, stop)?;
+        }
+        if done.interrupted {
+            break;
+        }
+    }
+    done.digest.settle();
+    Ok(done)
+}
+
+/// Reads one input into a sink, and notes what became of it.
+fn read(
+    request: &Request,
+    input: Input,
+    sink: &mut dyn Sink,
+    done: &mut Digested,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut decode = Decode::new(input.kind, &request.capture);
+    let mut sink = Select::new(request, sink);
+    let pumped = pump(input.reader, input.plain_bytes.is_none(), &mut decode.with(&mut sink), stop)
+        .with_context(|| format!("cannot read {}", input.name))?;
+    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
+    done.ledger.merge(&decode.ledger());
+    done.interrupted |= pumped.interrupted;
+    Ok(())
+}
+
+fn digest_parts(
+    request: &Request,
+    path: &Path,
+    input: Input,
+    parts: &[Part],
+    done: &mut Digested,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut db = Vec::new();
+    let mut bytes = 0;
+    for (part, result) in parts.iter().zip(shards::digest(request, path, input.kind, parts, progress, stop)?)
+    {
+        done.digest.merge_following(&result.digest, &db);
+        done.sampled.merge(&result.sampled);
+        if result.db != INHERITED_DB {
+            db = result.db;
+        }
+        match part {
+            Part::Bytes { .. } => {
+                bytes += result.pumped.bytes;
+                done.ledger.merge(&result.ledger);
+            }
+            // Every thread reads all of a capture, and counts its share.
+            Part::Connections(shard) => {
+                bytes = bytes.max(result.pumped.bytes);
+                done.ledger.merge_share(&result.ledger, shard.index);
+            }
+        }
+        done.interrupted |= result.pumped.interrupted;
+    }
+    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes });
+    Ok(())
+}
+
+/// Writes each event as it comes instead of digesting it. Returns whether it was interrupted.
+pub fn print_events(
+    request: &Request,
+    progress: &Progress,
+    stop: &AtomicBool,
+    out: &mut dyn Write,
+) -> anyhow::Result<bool> {
+    let mut done = Digested::new(request.settings);
+    let mut events = Events::new(request, out);
+    events.head()?;
+    for path in &request.files {
+        let input = Input::open(path, request.kind, progress)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        read(request, input, &mut events, &mut done, stop)?;
+        if let Some(error) = events.error.take() {
+            return Err(error.into());
+        }
+        if done.interrupted {
+            break;
+        }
+    }
+    out.flush()?;
+    Ok(done.interrupted)
+}
+
+/// Writes a digest as JSON on one line: one of many.
+pub fn print_line(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, &json::document(request, done))?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Writes a digest in the format that was asked for.
+pub fn print(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
+    match request.format {
+        Format::Report => report::write(request, done, out)?,
+        Format::Json => json::write(request, done, out)?,
+        Format::Ndjson => lines::write(request, done, out)?,
+        Format::Csv => csv::write(request, done, out)?,
+        Format::Slowlog => anyhow::bail!("the format slowlog holds events: add --events"),
+    }
+    out.flush()?;
+    Ok(())
+}

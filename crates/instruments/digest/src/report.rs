@@ -1,0 +1,174 @@
+//! What does a digest look like to a person? The shape of pt-query-digest's report, in which
+//! people know where to look.
+
+use super::json::{duration_s, text};
+use super::report_class::{self, Table};
+use super::sampled::{Estimate, Found};
+use super::{Digested, Request};
+use std::io::{self, Write};
+use toll_input::scale::{magnitude, time};
+use toll_wire::digest::{Attribute, Class, GroupBy};
+
+pub(super) const WIDTH: usize = 74;
+
+pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+    let digest = &done.digest;
+    if done.interrupted {
+        writeln!(out, "# Interrupted: this is what was read until then.")?;
+    }
+    let files: Vec<&str> = done.inputs.iter().map(|input| input.name.as_str()).collect();
+    writeln!(out, "# Files: {}", files.join(", "))?;
+    if digest.totals.commands == 0 {
+        writeln!(out, "# No events.{}", elsewhere(request, done))?;
+        return done.ledger.print(out);
+    }
+    overall(done, out)?;
+    let (shown, beyond) = digest.ranked(request.limit);
+    profile(done, &shown, &beyond, out)?;
+    for (rank, class) in (1..).zip(&shown) {
+        report_class::write(request, digest, class, rank, out)?;
+    }
+    if digest.folded_classes > 0 {
+        writeln!(
+            out,
+            "\n# {} rarer classes ({} events) were folded together to bound memory; a class that\n\
+             # came back is short of at most the count that its block tells.",
+            digest.folded_classes, digest.folded.count
+        )?;
+    }
+    writeln!(out)?;
+    done.ledger.print(out)
+}
+
+/// Why a sound capture may hold none: the server listens elsewhere.
+fn elsewhere(request: &Request, done: &Digested) -> String {
+    let Some(capture) = &done.ledger.capture else { return String::new() };
+    let frames = &capture.counts.frames;
+    if frames.read == 0 || frames.not_ours < frames.read {
+        return String::new();
+    }
+    let ports: Vec<String> = request.capture.ports.iter().map(u16::to_string).collect();
+    format!(
+        " None of the {} frames goes to or comes from port {}: name the server's port with --port.",
+        frames.read,
+        ports.join(" or ")
+    )
+}
+
+fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+    let digest = &done.digest;
+    let totals = &digest.totals;
+    let seconds = duration_s(digest);
+    let busy = digest.all.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9);
+    let rate = |n: f64| if seconds > 0.0 { magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
+    let line = format!(
+        "# Overall: {} total, {} unique, {} QPS, {}x concurrency ",
+        magnitude(totals.commands as f64, 1_000.0),
+        magnitude(digest.unique() as f64, 1_000.0),
+        rate(totals.commands as f64),
+        rate(busy),
+    );
+    writeln!(out, "{line:_<WIDTH$}")?;
+    report_class::time_range(totals.first_ns, totals.last_ns, out)?;
+    if totals.tainted > 0 {
+        writeln!(out, "# Tainted: {} events lost a part: counted, but without a time", totals.tainted)?;
+    }
+    if let Some(found) = done.sampled.found() {
+        sampled(&found, out)?;
+    }
+    Table::of_totals(digest).write(out)?;
+    writeln!(out)
+}
+
+/// What the figures below are a part of.
+fn sampled(found: &Found, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "# Sampled: only a share of the connections was looked at, {:.3}% on average and {:.3}% at least;\n\
+         # {} of them were met. All figures but these two are of what was looked at:",
+        found.share_mean * 100.0,
+        found.share_least * 100.0,
+        found.connections
+    )?;
+    let line = |name: &str, of: &Estimate, shown: fn(f64) -> String| {
+        let interval = of.interval.map_or_else(
+            || ", from too few connections for an interval".to_owned(),
+            |(low, high)| format!(" [{}, {}] (95%)", shown(low), shown(high)),
+        );
+        format!("# {name} {}{interval}", shown(of.total))
+    };
+    writeln!(out, "{}", line("Queries in all:", &found.queries, |n| magnitude(n.round(), 1_000.0)))?;
+    writeln!(out, "{}", line("Query time in all:", &found.query_ns, time))
+}
+
+fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn Write) -> io::Result<()> {
+    let digest = &done.digest;
+    let total = response(&digest.all).0;
+    let by_statement = matches!(digest.settings().group_by, GroupBy::Fingerprint | GroupBy::Distill);
+    let mut rows: Vec<[String; 7]> = vec![
+        ["Rank", "Query ID", "Response time", "Calls", "R/Call", "V/M", "Item"].map(str::to_owned),
+        [
+            "====",
+            "==================================",
+            "===============",
+            "=====",
+            "======",
+            "=====",
+            "=====",
+        ]
+        .map(str::to_owned),
+    ];
+    let row = |rank: String, id: String, time: f64, calls: u64, spread: String, item: String| {
+        let share = if total > 0.0 { time * 100.0 / total } else { 0.0 };
+        let per_call = if calls > 0 { time / calls as f64 } else { 0.0 };
+        [
+            rank,
+            id,
+            format!("{time:.4} {share:4.1}%"),
+            calls.to_string(),
+            format!("{per_call:.4}"),
+            spread,
+            item,
+        ]
+    };
+    for (rank, class) in (1..).zip(shown) {
+        let (time, calls) = response(class);
+        let item = if by_statement { text(&class.distill) } else { text(&class.text) };
+        rows.push(row(
+            rank.to_string(),
+            format!("0x{}", class.id),
+            time,
+            calls,
+            format!("{:.2}", report_class::variance_to_mean(class)),
+            item,
+        ));
+    }
+    let rest = beyond.len() as u64 + digest.folded_classes;
+    if rest > 0 {
+        let (time, calls) = beyond
+            .iter()
+            .map(|class| response(class))
+            .chain([response(&digest.folded)])
+            .fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        rows.push(row("MISC".into(), "0xMISC".into(), time, calls, "0.0".into(), format!("<{rest} ITEMS>")));
+    }
+    writeln!(out, "# Profile")?;
+    let widths: Vec<usize> =
+        (0..7).map(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or(0)).collect();
+    for row in rows {
+        let cells: Vec<String> = (0..7)
+            .map(|n| match n {
+                1 => format!("{:<1$}", row[n], widths[n]),
+                6 => row[n].clone(),
+                _ => format!("{:>1$}", row[n], widths[n]),
+            })
+            .collect();
+        writeln!(out, "# {}", cells.join(" "))?;
+    }
+    Ok(())
+}
+
+/// Seconds and calls.
+fn response(class: &Class) -> (f64, u64) {
+    (class.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9), class.count)
+}

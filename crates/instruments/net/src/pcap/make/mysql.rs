@@ -1,0 +1,278 @@
+//! What do clients of a MySQL server send, and what does it answer? Sessions from greeting to quit.
+//!
+//! <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html>; classic result sets, protocol 4.1.
+
+use super::http::client_port;
+use super::traffic::{Script, Scripts, Sent};
+use super::wire::{Message, Road, Speaker, Wire};
+use std::net::{Ipv4Addr, SocketAddr};
+use toll_stats::random::Rng;
+
+pub struct Mysql;
+
+const SERVER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// Application servers.
+const CLIENTS: u64 = 6;
+/// Rows of the table that is asked.
+const ROWS: u64 = 100_000;
+
+impl Scripts for Mysql {
+    const AT_ONCE: usize = 8;
+
+    fn begin(&mut self, number: u64, _: Sent, dice: &mut Rng) -> (Wire, Box<dyn Script>) {
+        let client = Ipv4Addr::new(10, 0, 0, (10 + dice.below(CLIENTS)) as u8);
+        let ends = (SocketAddr::from((client, client_port(number))), SocketAddr::from((SERVER, 3306)));
+        let wire = Wire::new(Road::Local, ends.0, ends.1, dice);
+        let session = Session {
+            number: number as u32 + 1,
+            is_open: false,
+            prepared: None,
+            commands: 10 + dice.below(200),
+            left: false,
+        };
+        (wire, Box::new(session))
+    }
+}
+
+struct Session {
+    /// Connection number as the server tells it.
+    number: u32,
+    is_open: bool,
+    /// The statement that was prepared, and its number.
+    prepared: Option<(Prepared, u32)>,
+    /// That are yet to be sent.
+    commands: u64,
+    /// The client has said that it quits.
+    left: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prepared {
+    Select,
+    Update,
+}
+
+impl Prepared {
+    fn text(self) -> &'static str {
+        match self {
+            Prepared::Select => "SELECT c FROM items WHERE id = ?",
+            Prepared::Update => "UPDATE items SET c = ? WHERE id = ?",
+        }
+    }
+}
+
+const QUERY: u8 = 0x03;
+const PING: u8 = 0x0e;
+const PREPARE: u8 = 0x16;
+const EXECUTE: u8 = 0x17;
+const CLOSE: u8 = 0x19;
+const QUIT: u8 = 0x01;
+const LONG: u8 = 3;
+const VAR_STRING: u8 = 253;
+
+impl Script for Session {
+    fn next(&mut self, wire: &mut Wire, dice: &mut Rng) -> bool {
+        if !std::mem::replace(&mut self.is_open, true) {
+            wire.open();
+            self.log_in(wire, dice);
+            return true;
+        }
+        if self.commands == 0 {
+            return false;
+        }
+        self.commands -= 1;
+        match dice.below(100) {
+            0..40 => self.statement(wire, dice),
+            40..96 => self.prepared(wire, dice),
+            96..98 => ask(wire, &[PING], vec![(1, ok(0))]),
+            _ => self.close_statement(wire),
+        }
+        true
+    }
+
+    fn end(&mut self, wire: &mut Wire) {
+        if !std::mem::replace(&mut self.left, true) && self.is_open {
+            wire.say(Speaker::Client, Message::new(packet(0, &[QUIT])), false);
+        }
+        wire.close();
+    }
+}
+
+impl Session {
+    fn log_in(&self, wire: &mut Wire, dice: &mut Rng) {
+        let mut letters = |n: usize| -> Vec<u8> { (0..n).map(|_| b'a' + dice.below(26) as u8).collect() };
+        // Protocol 4.1, a schema, passwords of 20 bytes.
+        let capabilities: u32 = 1 | 1 << 3 | 1 << 9 | 1 << 15;
+        let [a, b, c, d] = capabilities.to_le_bytes();
+        let mut greeting = b"\x0a8.0.36\0".to_vec();
+        greeting.extend(self.number.to_le_bytes());
+        greeting.extend(letters(8));
+        greeting.extend([0, a, b, 45, 2, 0, c, d, 21]);
+        greeting.extend([0; 10]);
+        greeting.extend(letters(12));
+        greeting.push(0);
+        wire.say(Speaker::Server, Message::new(packet(0, &greeting)), false);
+        let mut login = capabilities.to_le_bytes().to_vec();
+        login.extend([0, 0, 0, 1, 45]);
+        login.extend([0; 23]);
+        login.extend(b"app\0\x14");
+        login.extend(letters(20));
+        login.extend(b"shop\0");
+        wire.say(Speaker::Client, Message::new(packet(1, &login)), false);
+        wire.say(Speaker::Server, Message::new(packet(2, &ok(0))), false);
+    }
+
+    fn statement(&mut self, wire: &mut Wire, dice: &mut Rng) {
+        let id = 1 + dice.below(ROWS);
+        let (text, answer) = match dice.below(20) {
+            0..10 => (format!("SELECT id, c FROM items WHERE id = {id}"), rows(&[id], dice)),
+            10..13 => {
+                let ids: Vec<u64> = (id..id + 5 + dice.below(60)).collect();
+                let text = format!(
+                    "SELECT id, c FROM items WHERE id BETWEEN {id} AND {}",
+                    id + ids.len() as u64 - 1
+                );
+                (text, rows(&ids, dice))
+            }
+            13..17 => (format!("UPDATE items SET n = n + 1 WHERE id = {id}"), vec![(1, ok(1))]),
+            17..19 => {
+                let text = value(dice);
+                (format!("INSERT INTO orders (item, note) VALUES ({id}, '{text}')"), vec![(1, ok(1))])
+            }
+            _ => (
+                format!("SELECT price FROM items WHERE id = {id}"),
+                vec![(1, b"\xff\x1e\x04#42S22Unknown column 'price' in 'field list'".to_vec())],
+            ),
+        };
+        ask(wire, &[&[QUERY], text.as_bytes()].concat(), answer);
+    }
+
+    /// Carries out the statement that was prepared, or prepares one.
+    fn prepared(&mut self, wire: &mut Wire, dice: &mut Rng) {
+        let Some((statement, id)) = self.prepared else {
+            let statement = if dice.below(3) == 0 { Prepared::Update } else { Prepared::Select };
+            let id = 1 + dice.below(1_000) as u32;
+            self.prepared = Some((statement, id));
+            ask(wire, &[&[PREPARE], statement.text().as_bytes()].concat(), prepared(statement, id));
+            return;
+        };
+        let row = 1 + dice.below(ROWS);
+        let number = (row as u32).to_le_bytes();
+        let mut command = vec![EXECUTE];
+        command.extend(id.to_le_bytes());
+        // No cursor, once, no NULLs, types follow.
+        command.extend([0, 1, 0, 0, 0, 0, 1]);
+        let answer = match statement {
+            Prepared::Select => {
+                command.extend([LONG, 0]);
+                command.extend(number);
+                binary_row(dice)
+            }
+            Prepared::Update => {
+                command.extend([VAR_STRING, 0, LONG, 0]);
+                put_text(&mut command, &value(dice));
+                command.extend(number);
+                vec![(1, ok(1))]
+            }
+        };
+        ask(wire, &command, answer);
+    }
+
+    /// Which is not answered.
+    fn close_statement(&mut self, wire: &mut Wire) {
+        if let Some((_, id)) = self.prepared.take() {
+            let command = [&[CLOSE], &id.to_le_bytes()[..]].concat();
+            wire.say(Speaker::Client, Message::new(packet(0, &command)), false);
+        }
+    }
+}
+
+/// Packets with their sequence numbers.
+type Answer = Vec<(u8, Vec<u8>)>;
+
+fn ask(wire: &mut Wire, command: &[u8], answer: Answer) {
+    wire.say(Speaker::Client, Message::new(packet(0, command)), false);
+    let bytes: Vec<u8> = answer.iter().flat_map(|(seq, payload)| packet(*seq, payload)).collect();
+    wire.say(Speaker::Server, Message::new(bytes), false);
+}
+
+fn packet(seq: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = (payload.len() as u32).to_le_bytes()[..3].to_vec();
+    packet.push(seq);
+    packet.extend(payload);
+    packet
+}
+
+fn ok(affected: u8) -> Vec<u8> {
+    vec![0, affected, 0, 2, 0, 0, 0]
+}
+
+fn end_of_part() -> Vec<u8> {
+    vec![0xfe, 0, 0, 2, 0]
+}
+
+/// A text below 251 bytes, with its length before it.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.push(text.len() as u8);
+    out.extend(text.as_bytes());
+}
+
+fn value(dice: &mut Rng) -> String {
+    let length = 40 + dice.below(80);
+    (0..length).map(|_| char::from(b'a' + dice.below(26) as u8)).collect()
+}
+
+fn column(name: &str, r#type: u8, length: u32) -> Vec<u8> {
+    let mut definition = Vec::new();
+    for part in ["def", "shop", "items", "items", name, name] {
+        put_text(&mut definition, part);
+    }
+    definition.extend([0x0c, 45, 0]);
+    definition.extend(length.to_le_bytes());
+    definition.extend([r#type, 0, 0, 0, 0, 0]);
+    definition
+}
+
+fn numbered(packets: Vec<Vec<u8>>) -> Answer {
+    packets.into_iter().enumerate().map(|(at, payload)| ((at + 1) as u8, payload)).collect()
+}
+
+/// A result set of `id` and `c`, as text.
+fn rows(ids: &[u64], dice: &mut Rng) -> Answer {
+    let mut packets = vec![vec![2], column("id", LONG, 11), column("c", VAR_STRING, 480), end_of_part()];
+    for id in ids {
+        let mut row = Vec::new();
+        put_text(&mut row, &id.to_string());
+        put_text(&mut row, &value(dice));
+        packets.push(row);
+    }
+    packets.push(end_of_part());
+    numbered(packets)
+}
+
+/// A result set of `c` with one row, as a prepared statement gives it.
+fn binary_row(dice: &mut Rng) -> Answer {
+    let mut row = vec![0, 0];
+    put_text(&mut row, &value(dice));
+    numbered(vec![vec![1], column("c", VAR_STRING, 480), end_of_part(), row, end_of_part()])
+}
+
+/// The answer to PREPARE: number, columns, parameters, and what they are.
+fn prepared(statement: Prepared, id: u32) -> Answer {
+    let (columns, parameters): (u8, u8) = match statement {
+        Prepared::Select => (1, 1),
+        Prepared::Update => (0, 2),
+    };
+    let mut head = vec![0];
+    head.extend(id.to_le_bytes());
+    head.extend([columns, 0, parameters, 0, 0, 0, 0]);
+    let mut packets = vec![head];
+    for _ in 0..parameters {
+        packets.push(column("?", VAR_STRING, 0));
+    }
+    packets.push(end_of_part());
+    if columns > 0 {
+        packets.extend([column("c", VAR_STRING, 480), end_of_part()]);
+    }
+    numbered(packets)
+}

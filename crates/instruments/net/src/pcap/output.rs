@@ -1,0 +1,176 @@
+//! How does a capture that toll writes get its name? Whole, or not at all.
+//!
+//! It is written beside its place, for its owner alone, and gets its name at the end: whoever finds the
+//! name finds a whole file, and what had the name before stays until then.
+
+use anyhow::{Context, bail};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use toll_sys::named::Named;
+use toll_wire::pcap::{Frame, Interface, write};
+
+/// Bytes that are gathered before they are written.
+const GATHERED: usize = 1 << 20;
+
+/// What a capture is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileFormat {
+    /// One link type, times in nanoseconds
+    Pcap,
+    /// As many interfaces as there are
+    Pcapng,
+}
+
+impl Named for FileFormat {
+    const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
+        ("pcap", Self::Pcap, "One link type, times in nanoseconds"),
+        ("pcapng", Self::Pcapng, "As many interfaces as there are"),
+    ];
+}
+
+impl FileFormat {
+    /// By the name's end; `otherwise` where that says nothing.
+    pub fn of(path: &Path, otherwise: Self) -> Self {
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("pcap" | "cap" | "dmp") => Self::Pcap,
+            Some("pcapng" | "ntar") => Self::Pcapng,
+            _ => otherwise,
+        }
+    }
+}
+
+/// A capture that is being written. Dropped before it is finished, it leaves nothing.
+pub struct Output {
+    file: BufWriter<Box<dyn Write>>,
+    format: FileFormat,
+    /// Of the pcap whose header was written.
+    link: Option<u16>,
+    interfaces: u32,
+    /// Where it is written, and the name it gets.
+    renamed: Option<(PathBuf, PathBuf)>,
+    record: Vec<u8>,
+}
+
+impl Output {
+    /// `-` is standard output; what is there and is no file (a pipe, `/dev/null`) is written to as it is.
+    ///
+    /// # Errors
+    /// `path` is one of `inputs`, or nothing can be written there.
+    pub fn create(path: &Path, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut output =
+            Self::open(path, format, inputs).with_context(|| format!("cannot write {}", path.display()))?;
+        if format == FileFormat::Pcapng {
+            write::ng_section(&mut output.record);
+            output.flush_record()?;
+        }
+        Ok(output)
+    }
+
+    fn open(path: &Path, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut renamed = None;
+        let file: Box<dyn Write> = if path.as_os_str() == "-" {
+            if io::IsTerminal::is_terminal(&io::stdout()) {
+                bail!("a terminal cannot show a capture: name a file, or pipe it on");
+            }
+            Box::new(io::stdout())
+        } else {
+            match std::fs::metadata(path) {
+                Ok(there) if there.is_dir() => bail!("it is a directory: name a file in it"),
+                Ok(there) if !there.is_file() => Box::new(OpenOptions::new().write(true).open(path)?),
+                Ok(there) => {
+                    for input in inputs {
+                        let same = |found: std::fs::Metadata| {
+                            (found.dev(), found.ino()) == (there.dev(), there.ino())
+                        };
+                        if std::fs::metadata(input).is_ok_and(same) {
+                            bail!("{} is read: name another file", input.display());
+                        }
+                    }
+                    // A link keeps its place, and what it leads to gets the bytes.
+                    Box::new(Self::beside(path.canonicalize()?, &mut renamed)?)
+                }
+                Err(_) => Box::new(Self::beside(path.to_owned(), &mut renamed)?),
+            }
+        };
+        let file = BufWriter::with_capacity(GATHERED, file);
+        Ok(Self { file, format, link: None, interfaces: 0, renamed, record: Vec::new() })
+    }
+
+    fn beside(target: PathBuf, renamed: &mut Option<(PathBuf, PathBuf)>) -> anyhow::Result<File> {
+        let name = target.file_name().context("it names no file")?.to_string_lossy();
+        let temporary = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        // Left by a process of this number that was killed.
+        match std::fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+        *renamed = Some((temporary, target));
+        Ok(file)
+    }
+
+    /// Describes an interface and returns its number.
+    ///
+    /// # Errors
+    /// A pcap cannot hold a second link type.
+    pub fn interface(&mut self, interface: &Interface<'_>) -> anyhow::Result<u32> {
+        match (self.format, self.link) {
+            (FileFormat::Pcapng, _) => {
+                write::ng_interface(&mut self.record, interface);
+                self.flush_record()?;
+            }
+            (FileFormat::Pcap, None) => {
+                self.link = Some(interface.link);
+                self.file.write_all(&write::pcap_header(interface.link))?;
+            }
+            (FileFormat::Pcap, Some(link)) if link == interface.link => {}
+            (FileFormat::Pcap, Some(link)) => bail!(
+                "link types {link} and {} cannot be in one pcap: write a pcapng (--format pcapng)",
+                interface.link
+            ),
+        }
+        self.interfaces += 1;
+        Ok(self.interfaces - 1)
+    }
+
+    /// Writes a frame that was seen on an interface.
+    pub fn frame(&mut self, interface: u32, frame: &Frame<'_>) -> anyhow::Result<()> {
+        match self.format {
+            FileFormat::Pcap => write::pcap_record(&mut self.record, frame)?,
+            FileFormat::Pcapng => write::ng_packet(&mut self.record, interface, frame),
+        }
+        self.flush_record()
+    }
+
+    fn flush_record(&mut self) -> anyhow::Result<()> {
+        self.file.write_all(&self.record)?;
+        self.record.clear();
+        Ok(())
+    }
+
+    /// All is written: the file gets its name.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        if self.format == FileFormat::Pcap && self.link.is_none() {
+            // Without a packet there is no link type either; Ethernet says the least.
+            self.file.write_all(&write::pcap_header(1))?;
+        }
+        self.file.flush()?;
+        if let Some((temporary, target)) = self.renamed.take() {
+            std::fs::rename(&temporary, &target).inspect_err(|_| {
+                // Nothing half-made stays, whatever its name.
+                let _ = std::fs::remove_file(&temporary);
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Some((temporary, _)) = self.renamed.take() {
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}

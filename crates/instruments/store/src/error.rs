@@ -1,0 +1,36 @@
+//! What can go wrong with a backup, and what is to be done about it?
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Each says what was attempted, and where one is known the next step.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "the store {store} fails at {doing} ({cause}); what has arrived there is kept for the next backup"
+    )]
+    Store { store: String, doing: String, cause: String },
+    #[error("{0}")]
+    Destination(String),
+    #[error("interrupted")]
+    Interrupted,
+    #[error("the dump is not whole: {0}")]
+    Incomplete(String),
+    // As long as it lies there, every backup relies on it.
+    #[error(
+        "piece {name} in the store is damaged ({reason}): remove {object} there and back up anew, which mends all \
+         backups that hold the piece while its rows are in the database"
+    )]
+    Damaged { name: String, object: String, reason: String },
+    #[error("the backup {id} is damaged: {reason}")]
+    Mismatch { id: String, reason: String },
+    #[error("{0}")]
+    Key(String),
+    #[error("{0}")]
+    Busy(String),
+    #[error("the manifest {name} is in format {found}, which this toll does not know: use a later one")]
+    Format { name: String, found: u32 },
+    #[error("cannot write {what}: {cause}")]
+    Write { what: &'static str, cause: std::io::Error },
+    #[error("cannot read {what}: {cause}")]
+    Read { what: String, cause: std::io::Error },
+}

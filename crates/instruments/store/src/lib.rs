@@ -1,0 +1,14 @@
+//! Object stores and folders as places for objects. The one crate with an async runtime; what it offers is synchronous.
+
+// Libraries answer; they do not print.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod destination;
+mod error;
+mod folder;
+mod profile;
+mod store;
+
+pub use destination::Destination;
+pub use error::{Error, Result};
+pub use store::{Object, Patience, Store};

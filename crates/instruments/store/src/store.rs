@@ -1,0 +1,452 @@
+//! Where are the pieces, and what if it does not answer?
+//!
+//! A folder or a bucket, behind one set of calls that block. Whatever fails for a reason that passes (a
+//! store that is down, slow, or answers 500 or 503; a connection that is cut) is tried again, with growing
+//! pauses, until the user's patience ends. Never overwrites what it was asked to put only if new.
+
+use crate::{Destination, Error, Result, folder, profile};
+use futures::StreamExt;
+use object_store::aws::{AmazonS3Builder, Checksum};
+use object_store::path::Path as ObjectPath;
+use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// How long a store is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// From the first failure of a request on.
+    pub retry_for: Duration,
+    /// True once the user wants an end.
+    pub stop: fn() -> bool,
+    /// Told why a request is made again and again, once a minute at most.
+    pub failing: fn(&str),
+}
+
+/// An object, as listed.
+#[derive(Debug, Clone)]
+pub struct Object {
+    /// Below the store's prefix.
+    pub path: String,
+    pub bytes: u64,
+    /// By the store's clock.
+    pub modified_unix_ms: u64,
+}
+
+/// A store that was opened.
+pub struct Store {
+    runtime: Runtime,
+    inner: Arc<dyn ObjectStore>,
+    prefix: ObjectPath,
+    destination: Destination,
+    patience: Patience,
+    retries: AtomicU64,
+    told: Mutex<Option<Instant>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({self})")
+    }
+}
+
+impl std::fmt::Display for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.destination.fmt(f)
+    }
+}
+
+/// A request to a bucket that takes longer is given up and made anew,
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// and of so many bytes a second is borne: a large database's manifest takes hundreds of MB.
+const SLOWEST: u64 = 64 << 10;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For what is asked of a store on the way out.
+const LAST_TRY: Duration = Duration::from_secs(5);
+/// Pauses between tries: doubled from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Before so long a pause the user is told what it is for,
+const TOLD_FROM: Duration = Duration::from_secs(1);
+/// and then this often at most.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+impl Store {
+    /// Opens it. `make`: a folder that is not there is made, for its owner alone.
+    pub fn open(destination: Destination, make: bool, patience: Patience) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("store")
+            .enable_all()
+            .build()
+            .map_err(|cause| Error::Write { what: "a thread", cause })?;
+        let (inner, prefix): (Arc<dyn ObjectStore>, _) = match &destination {
+            Destination::Folder(path) => (Arc::new(folder::open(path, make)?), String::new()),
+            Destination::S3 { bucket, prefix } => (Arc::new(bucket_named(bucket)?), prefix.clone()),
+        };
+        let prefix = ObjectPath::parse(&prefix)
+            .map_err(|reason| Error::Destination(format!("{destination} cannot be a prefix: {reason}")))?;
+        Ok(Self {
+            runtime,
+            inner,
+            prefix,
+            destination,
+            patience,
+            retries: AtomicU64::new(0),
+            told: Mutex::new(None),
+        })
+    }
+
+    /// Requests that had to be made again so far.
+    pub fn retries(&self) -> u64 {
+        self.retries.load(Ordering::Relaxed)
+    }
+
+    /// Puts an object, in the place of one that may be there.
+    pub fn put(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
+        let at = self.at(path);
+        let length = bytes.len() as u64;
+        let payload = object_store::PutPayload::from(bytes);
+        self.again(&format!("putting {path}"), || async {
+            self.within(length, self.inner.put(&at, payload.clone())).await.map(drop)
+        })
+    }
+
+    /// Puts an object unless one is there; false: one was. Where the store cannot do that in one step, it is
+    /// looked for first.
+    pub fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<bool> {
+        let at = self.at(path);
+        let payload = object_store::PutPayload::from(bytes);
+        self.again(&format!("putting {path}"), || async {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            match self.within(0, self.inner.put_opts(&at, payload.clone(), options)).await {
+                Ok(_) => Ok(true),
+                Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
+                    Ok(false)
+                }
+                Err(error) if is_unsupported(&error) => match self.within(0, self.inner.head(&at)).await {
+                    Ok(_) => Ok(false),
+                    Err(object_store::Error::NotFound { .. }) => {
+                        self.within(0, self.inner.put(&at, payload.clone())).await.map(|_| true)
+                    }
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    pub fn get(&self, path: &str) -> Result<Vec<u8>> {
+        self.get_if_there(path)?.ok_or_else(|| self.failed(&format!("getting {path}"), "it is not there"))
+    }
+
+    pub fn get_if_there(&self, path: &str) -> Result<Option<Vec<u8>>> {
+        self.fetch(path, u64::MAX)
+    }
+
+    /// One that is there; if it is longer than `most`, it is not fetched.
+    pub fn get_at_most(&self, path: &str, most: u64) -> Result<Vec<u8>> {
+        self.fetch(path, most)?.ok_or_else(|| self.failed(&format!("getting {path}"), "it is not there"))
+    }
+
+    fn fetch(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
+        let (at, doing) = (self.at(path), format!("getting {path}"));
+        let fetched = self.again(&doing, || async {
+            let got = match self.within(0, self.inner.get(&at)).await {
+                Ok(got) => got,
+                Err(object_store::Error::NotFound { .. }) => return Ok(Ok(None)),
+                Err(error) => return Err(error),
+            };
+            let bytes = got.meta.size;
+            if bytes > most {
+                return Ok(Err(bytes));
+            }
+            self.within(bytes, got.bytes()).await.map(|bytes| Ok(Some(bytes.to_vec())))
+        })?;
+        fetched.map_err(|bytes| {
+            self.failed(&doing, &format!("it has {bytes} bytes, and nothing of more than {most} was put"))
+        })
+    }
+
+    /// Removes an object; one that is gone already is no error.
+    pub fn delete(&self, path: &str) -> Result<()> {
+        let at = self.at(path);
+        self.again(&format!("deleting {path}"), || async {
+            match self.within(0, self.inner.delete(&at)).await {
+                Err(object_store::Error::NotFound { .. }) => Ok(()),
+                other => other,
+            }
+        })
+    }
+
+    /// The same on the way out: one try, also after the user has asked for an end.
+    pub fn delete_at_last(&self, path: &str) {
+        let at = self.at(path);
+        // Whatever stays is told by its age.
+        let _ = self.runtime.block_on(async { tokio::time::timeout(LAST_TRY, self.inner.delete(&at)).await });
+    }
+
+    /// Removes many objects, in as few requests as the store allows.
+    pub fn delete_all(&self, paths: Vec<String>) -> Result<()> {
+        let paths: Vec<ObjectPath> = paths.iter().map(|path| self.at(path)).collect();
+        self.again("deleting pieces", || async {
+            let locations = futures::stream::iter(paths.clone()).map(Ok).boxed();
+            let mut deleted = self.inner.delete_stream(locations);
+            while let Some(one) = self.within(0, next(&mut deleted)).await? {
+                match one {
+                    Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Hands every object below a folder to `take`, in no order. An error in the middle begins the list
+    /// anew, so objects may come twice.
+    pub fn list(&self, folder: &str, mut take: impl FnMut(Object) -> Result<()>) -> Result<()> {
+        let below = self.at(folder);
+        let own = self.prefix.as_ref().len();
+        let mut refused = None;
+        let take = Mutex::new(&mut take);
+        let stopped = Mutex::new(&mut refused);
+        self.again(&format!("listing {folder}"), || async {
+            let mut objects = self.inner.list(Some(&below));
+            while let Some(object) = self.within(0, next(&mut objects)).await? {
+                let object = object?;
+                let path = object.location.as_ref();
+                let path = path.get(own..).unwrap_or(path).trim_start_matches('/').to_owned();
+                let modified_unix_ms = object.last_modified.timestamp_millis().max(0) as u64;
+                let Ok(mut take) = take.lock() else { break };
+                if let Err(error) = take(Object { path, bytes: object.size, modified_unix_ms }) {
+                    if let Ok(mut stopped) = stopped.lock() {
+                        **stopped = Some(error);
+                    }
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        match refused {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// A request that moves so many bytes, given up where a bucket takes too long for it.
+    async fn within<T>(
+        &self,
+        bytes: u64,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> object_store::Result<T> {
+        if matches!(self.destination, Destination::Folder(_)) {
+            return request.await;
+        }
+        let limit = time_for(bytes);
+        tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
+            let source = format!("no answer within {} s", limit.as_secs()).into();
+            Err(object_store::Error::Generic { store: "S3", source })
+        })
+    }
+
+    /// Returns once what was put survives a power failure. A bucket answers only then by itself.
+    pub fn settle(&self) -> Result<()> {
+        let Destination::Folder(path) = &self.destination else { return Ok(()) };
+        std::fs::File::open(path)
+            .and_then(|folder| nix::unistd::syncfs(&folder).map_err(std::io::Error::from))
+            .map_err(|cause| self.failed("writing to disk", &cause.to_string()))
+    }
+
+    /// Files that a killed process had not finished, where the store is a folder: they have no name yet
+    /// and belong to nobody. Only while no backup goes on.
+    pub fn remove_unfinished(&self) -> Result<u64> {
+        let Destination::Folder(path) = &self.destination else { return Ok(0) };
+        folder::remove_unfinished(path)
+            .map_err(|cause| self.failed("looking for unfinished files", &cause.to_string()))
+    }
+
+    fn at(&self, path: &str) -> ObjectPath {
+        path.split('/').fold(self.prefix.clone(), |at, part| at.join(part))
+    }
+
+    fn again<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        doing: &str,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T> {
+        let mut pause = FIRST_PAUSE;
+        let mut failing: Option<Instant> = None;
+        loop {
+            let attempted = self.runtime.block_on(async {
+                tokio::select! {
+                    done = attempt() => Some(done),
+                    () = stopped(self.patience.stop) => None,
+                }
+            });
+            let error = match attempted {
+                None => return Err(Error::Interrupted),
+                Some(Ok(done)) => return Ok(done),
+                Some(Err(error)) => error,
+            };
+            let since = *failing.get_or_insert_with(Instant::now);
+            if !passes(&error) || since.elapsed() + pause > self.patience.retry_for {
+                return Err(self.failed(doing, &told(&error)));
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            if pause >= TOLD_FROM {
+                self.tell(doing, &error);
+            }
+            self.runtime.block_on(async {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = stopped(self.patience.stop) => {}
+                }
+            });
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Whoever waits is to know for what.
+    fn tell(&self, doing: &str, error: &object_store::Error) {
+        let mut at = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+            *at = Some(Instant::now());
+            let most_s = self.patience.retry_for.as_secs();
+            (self.patience.failing)(&format!(
+                "{self} fails at {doing} and is asked again for {most_s} s ({})",
+                told(error)
+            ));
+        }
+    }
+
+    fn failed(&self, doing: &str, cause: &str) -> Error {
+        Error::Store { store: self.to_string(), doing: doing.to_owned(), cause: cause.to_owned() }
+    }
+}
+
+fn time_for(bytes: u64) -> Duration {
+    REQUEST_TIMEOUT + Duration::from_secs(bytes / SLOWEST)
+}
+
+/// Of a stream, whose items are results of their own.
+async fn next<T>(stream: &mut (impl futures::Stream<Item = T> + Unpin)) -> object_store::Result<Option<T>> {
+    Ok(stream.next().await)
+}
+
+async fn stopped(stop: fn() -> bool) {
+    while !stop() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn bucket_named(bucket: &str) -> Result<object_store::aws::AmazonS3> {
+    // An error says that there is one already, which does as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let settings = profile::settings(|name| std::env::var(name).ok());
+    // How long a request may take depends on its bytes: `Store::within`.
+    let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
+    let mut builder = AmazonS3Builder::new()
+        .with_bucket_name(bucket)
+        .with_checksum_algorithm(Checksum::SHA256)
+        // One place decides what is tried again, and for how long: `Store::again`.
+        .with_retry(RetryConfig { max_retries: 0, ..RetryConfig::default() })
+        .with_region(settings.get("AWS_REGION").map_or("us-east-1", String::as_str));
+    let is_plain = settings.get("AWS_ENDPOINT_URL").is_some_and(|url| url.starts_with("http://"));
+    builder = builder.with_client_options(client.with_allow_http(is_plain));
+    if let Some(endpoint) = settings.get("AWS_ENDPOINT_URL") {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(key) = settings.get("AWS_ACCESS_KEY_ID") {
+        builder = builder.with_access_key_id(key);
+    }
+    if let Some(secret) = settings.get("AWS_SECRET_ACCESS_KEY") {
+        builder = builder.with_secret_access_key(secret);
+    }
+    if let Some(token) = settings.get("AWS_SESSION_TOKEN") {
+        builder = builder.with_token(token);
+    }
+    builder.build().map_err(|reason| Error::Destination(format!("cannot use the bucket {bucket}: {reason}")))
+}
+
+/// Does it make sense to try again? Not where the store has understood and said no.
+fn passes(error: &object_store::Error) -> bool {
+    use object_store::Error as E;
+    match error {
+        E::NotFound { .. }
+        | E::InvalidPath { .. }
+        | E::NotSupported { .. }
+        | E::AlreadyExists { .. }
+        | E::Precondition { .. }
+        | E::NotModified { .. }
+        | E::PermissionDenied { .. }
+        | E::Unauthenticated { .. }
+        | E::UnknownConfigurationKey { .. } => false,
+        _ => {
+            let text = told(error);
+            // Out of space, or not allowed to write: a folder's disk does not mend itself.
+            let of_disk =
+                ["No space left", "Permission denied", "Read-only file system", "File name too long"];
+            let refused = text.contains("status code: 4")
+                && !["408", "409", "429"].iter().any(|c| text.contains(&format!("status code: {c}")));
+            // To another region or host, which a later try finds no better.
+            let sent_on = text.contains("status code: 3") || text.contains("redirect");
+            !refused && !sent_on && !of_disk.iter().any(|words| text.contains(words))
+        }
+    }
+}
+
+fn is_unsupported(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. })
+        || told(error).contains("status code: 501")
+}
+
+/// An error with its causes, each once: outer ones often repeat inner ones.
+fn told(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        let words = inner.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        cause = inner.source();
+    }
+    in_words(&text)
+}
+
+/// What a store says in XML, without the XML: its code and message.
+fn in_words(text: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        rest.split_once(&format!("</{name}>")).map(|(value, _)| value)
+    };
+    match (text.split_once('<'), element("Code"), element("Message")) {
+        (Some((before, _)), Some(code), message) => {
+            let before = before.trim_end().trim_end_matches(':');
+            format!("{before}: {code}{}", message.map_or(String::new(), |message| format!(", {message}")))
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_of_a_large_database_may_take_its_time() {
+        assert_eq!(time_for(0), REQUEST_TIMEOUT);
+        // 720 MB, of a terabyte in pieces of 128 KiB, at a megabit a second.
+        assert!(time_for(720 << 20) > Duration::from_secs((720 << 20) / 125_000));
+    }
+
+    #[test]
+    fn what_a_store_says_is_told_without_its_markup() {
+        let said = "PUT failed - 404 Not Found: <?xml?>\n<Error><Code>NoSuchBucket</Code><Message>It is not there.\
+                    </Message><RequestId>1</RequestId></Error>";
+        assert_eq!(in_words(said), "PUT failed - 404 Not Found: NoSuchBucket, It is not there.");
+        assert_eq!(in_words("a < b"), "a < b");
+    }
+}

@@ -1,0 +1,228 @@
+//! What did the promise cost, and was it kept?
+
+use super::gate::Times;
+use super::orders::pct;
+use super::promise::Windows;
+use super::sketch::Sketch;
+use serde::Serialize;
+use std::fmt::Write;
+use toll_sys::figures;
+
+/// At the end of a throttled dump. Seconds, bytes, microseconds and percent, as the names say.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Account {
+    pub max_p99_toll_pct: f64,
+    pub elapsed_s: f64,
+    pub bytes: u64,
+    pub bytes_per_s: f64,
+    /// Nothing was read: pauses that learn what is undisturbed, and those that somebody asked for.
+    pub paused_s: f64,
+    /// The dump was ready, and had to wait for its share of the rate.
+    pub slowed_s: f64,
+    /// The reader was ready, and waited for the dump.
+    pub waited_for_dump_s: f64,
+    /// Whoever takes the dump from here was not ready.
+    pub waited_for_taker_s: f64,
+    pub unthrottled: Unthrottled,
+    pub canary: CanaryAccount,
+    pub windows: Windows,
+    pub history: HistoryAccount,
+    /// What makes a figure above doubtful, one sentence each.
+    pub doubts: Vec<String>,
+}
+
+/// What the dump would have taken by itself, from the stretches in which nothing held it up.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Unthrottled {
+    /// None: it was never let run at its own speed for long enough.
+    pub elapsed_s: Option<f64>,
+    /// How much full speed was seen.
+    pub seen_s: f64,
+    pub seen_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CanaryAccount {
+    pub question: String,
+    pub questions_per_s: f64,
+    pub questions: u64,
+    pub refused: u64,
+    /// Before the dump and in its pauses.
+    pub undisturbed: Latency,
+    /// While the dump moved.
+    pub with_dump: Latency,
+    /// By how much the undisturbed median has moved since before the dump.
+    pub undisturbed_moved_pct: Option<f64>,
+    /// By how much one undisturbed second differs from another, chance aside (standard deviation of the p95).
+    pub undisturbed_wobble_pct: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Latency {
+    pub answers: u64,
+    pub latency_us_p50: Option<f64>,
+    pub latency_us_p99: Option<f64>,
+}
+
+/// Length of InnoDB's history list; none where the user may not ask.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct HistoryAccount {
+    pub at_begin: Option<u64>,
+    pub most: Option<u64>,
+}
+
+impl Latency {
+    pub fn of(answers: &Sketch) -> Self {
+        let us = |p| answers.quantile(p).map(f64::exp);
+        Self { answers: answers.count().round() as u64, latency_us_p50: us(0.5), latency_us_p99: us(0.99) }
+    }
+
+    fn told(&self) -> String {
+        match (self.latency_us_p50, self.latency_us_p99) {
+            (Some(p50), Some(p99)) => {
+                format!("p50 {}, p99 {}", figures::duration_us(p50), figures::duration_us(p99))
+            }
+            _ => "nothing was answered".into(),
+        }
+    }
+}
+
+/// Less full speed than this says nothing of the whole.
+const SEEN_ENOUGH_S: f64 = 3.0;
+
+impl Unthrottled {
+    pub fn of(times: &Times, bytes: u64) -> Self {
+        let seen_s = times.free.as_secs_f64();
+        let rate = times.free_bytes as f64 / seen_s.max(1e-9);
+        let known = seen_s >= SEEN_ENOUGH_S && times.free_bytes > 0;
+        Self { elapsed_s: known.then(|| bytes as f64 / rate), seen_s, seen_bytes: times.free_bytes }
+    }
+}
+
+impl Account {
+    /// A few lines, for people.
+    pub fn told(&self) -> String {
+        let mut text = String::new();
+        let took = figures::duration_s(self.elapsed_s);
+        let (bytes, rate) = (figures::megabytes(self.bytes as f64), figures::megabytes(self.bytes_per_s));
+        let _ = writeln!(text, "toll: {bytes} MB in {took}, {rate} MB/s");
+        let _ = writeln!(
+            text,
+            "toll: paused {}, slowed {}, waited for the dump {}, for whoever takes it {}",
+            figures::duration_s(self.paused_s),
+            figures::duration_s(self.slowed_s),
+            figures::duration_s(self.waited_for_dump_s),
+            figures::duration_s(self.waited_for_taker_s)
+        );
+        let seen = figures::duration_s(self.unthrottled.seen_s);
+        let _ = match self.unthrottled.elapsed_s {
+            Some(alone_s) => writeln!(
+                text,
+                "toll: unthrottled it would have taken {} (from {seen} at full speed)",
+                figures::duration_s(alone_s)
+            ),
+            None => writeln!(
+                text,
+                "toll: what it would have taken unthrottled is not known: it was at full speed for {seen} only"
+            ),
+        };
+        let canary = &self.canary;
+        let _ = writeln!(
+            text,
+            "toll: canary ({}; {} asked, {:.0}/s): undisturbed {}; with the dump {}{}",
+            canary.question,
+            figures::grouped(canary.questions as f64),
+            canary.questions_per_s,
+            canary.undisturbed.told(),
+            canary.with_dump.told(),
+            self.p99_toll_pct().map_or_else(String::new, |toll| format!(" ({})", figures::percent(toll)))
+        );
+        let _ = writeln!(text, "toll: {}", self.verdict());
+        if let HistoryAccount { at_begin: Some(begin), most: Some(most) } = self.history {
+            let (begin, most) = (figures::grouped(begin as f64), figures::grouped(most as f64));
+            let _ = writeln!(text, "toll: history list {begin} at the beginning, {most} at most");
+        }
+        for doubt in &self.doubts {
+            let _ = writeln!(text, "toll: {doubt}");
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// All answers with the dump against all undisturbed ones.
+    fn p99_toll_pct(&self) -> Option<f64> {
+        let with = self.canary.with_dump.latency_us_p99?;
+        Some(100.0 * (with / self.canary.undisturbed.latency_us_p99? - 1.0))
+    }
+
+    fn verdict(&self) -> String {
+        let Windows { length_s, judged, kept, broken_surely, kept_pct, kept_undisturbed_pct } = self.windows;
+        let (Some(kept_pct), Some(by_chance)) = (kept_pct, kept_undisturbed_pct) else {
+            return format!("too short to say whether the promise was kept: a window is {length_s:.0} s");
+        };
+        format!(
+            "p99 within +{}% in {kept} of {judged} windows of {length_s:.0} s ({kept_pct:.0}%; without a dump \
+             {by_chance:.0}% would be, by chance); beyond it for sure in {broken_surely}",
+            pct(self.max_p99_toll_pct / 100.0)
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn account(times: &Times) -> Account {
+        let latency = |p50, p99| Latency { answers: 9, latency_us_p50: Some(p50), latency_us_p99: Some(p99) };
+        Account {
+            max_p99_toll_pct: 10.0,
+            elapsed_s: 245.0,
+            bytes: 1_200_000_000,
+            bytes_per_s: 4_900_000.0,
+            paused_s: 20.0,
+            slowed_s: 200.0,
+            waited_for_dump_s: 24.0,
+            waited_for_taker_s: 1.0,
+            unthrottled: Unthrottled::of(times, 1_200_000_000),
+            canary: CanaryAccount {
+                question: "SELECT 1".into(),
+                questions_per_s: 100.0,
+                questions: 24_500,
+                refused: 0,
+                undisturbed: latency(400.0, 1_000.0),
+                with_dump: latency(410.0, 1_070.0),
+                undisturbed_moved_pct: Some(1.0),
+                undisturbed_wobble_pct: 3.0,
+            },
+            windows: Windows {
+                length_s: 10.0,
+                judged: 24,
+                kept: 23,
+                broken_surely: 0,
+                kept_pct: Some(95.8),
+                kept_undisturbed_pct: Some(97.0),
+            },
+            history: HistoryAccount { at_begin: Some(12), most: Some(34_567) },
+            doubts: vec!["the canary was refused once".into()],
+        }
+    }
+
+    #[test]
+    fn the_account_says_what_the_promise_cost_and_how_surely() {
+        let seen = Times { free_bytes: 200_000_000, free: Duration::from_secs(4), ..Times::default() };
+        let told = account(&seen).told();
+        for words in [
+            "1200 MB in 4 min 05 s, 4.90 MB/s",
+            "paused 20 s, slowed 3 min 20 s",
+            "would have taken 24 s (from 4 s at full speed)",
+            "p99 1.07 ms (+7.0%)",
+            "within +10% in 23 of 24 windows of 10 s (96%; without a dump 97% would be, by chance)",
+            "history list 12 at the beginning, 34,567 at most",
+            "refused once",
+        ] {
+            assert!(told.contains(words), "{words:?} is not in\n{told}");
+        }
+        let told = account(&Times::default()).told();
+        assert!(told.contains("is not known: it was at full speed for 0 s only"), "{told}");
+    }
+}

@@ -1,0 +1,183 @@
+//! What does a small query take, asked again and again as users would?
+//!
+//! A few connections share one schedule of intended times (an open loop with Poisson arrivals, so that it
+//! beats with nothing), and a latency counts from the intended time. One slow answer occupies one
+//! connection; the others go on. What is overdue by more than a second when its turn comes is not asked
+//! any more, lest a server that has been stuck meets a heap of questions: how late it is, is its latency.
+
+use super::question::Question;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use toll_mysql::{Connection, Target};
+use toll_stats::random::Rng;
+use toll_stats::schedule::{Arrivals, Due, Pace, Schedule};
+use toll_sys::clock::{now_ns, sleep_until_ns};
+
+/// With as many, one that waits a second leaves three quarters of the questions on time.
+const CONNECTIONS: usize = 4;
+/// An answer that takes longer is given up, and counts with that time.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// What is overdue by more is not asked any more.
+const TOO_LATE_NS: u64 = 1_000_000_000;
+/// After a connection could not be made.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Signals that the canary should end are seen this soon.
+const LOOK_NS: u64 = 100_000_000;
+
+/// An answer, or a question that was given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// CLOCK_MONOTONIC; when it was meant to be asked.
+    pub sent_ns: u64,
+    pub latency_ns: u64,
+    /// Why it was refused, if it was; then it has no latency to speak of.
+    pub refused: Option<String>,
+}
+
+/// Asks until it is dropped.
+#[derive(Debug)]
+pub struct Canary {
+    answers: Receiver<Asked>,
+    shared: Arc<Shared>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    target: Target,
+    question: Question,
+    schedule: Mutex<Schedule>,
+    /// Since when each connection waits for an answer; 0: it does not.
+    waiting_since_ns: [AtomicU64; CONNECTIONS],
+    stop: AtomicBool,
+}
+
+impl Canary {
+    pub fn start(target: &Target, question: Question, per_s: f64, seed: u64) -> std::io::Result<Self> {
+        let pace = Pace::Open { rate_per_s: per_s, arrivals: Arrivals::Poisson };
+        let Some(schedule) = Schedule::new(&pace, seed, now_ns(), u64::MAX) else {
+            return Err(std::io::Error::other("an open loop has a schedule"));
+        };
+        let (tell, answers) = channel();
+        let shared = Arc::new(Shared {
+            target: Target { connect_timeout: ANSWER_WITHIN.min(target.connect_timeout), ..target.clone() },
+            question,
+            schedule: Mutex::new(schedule),
+            waiting_since_ns: Default::default(),
+            stop: AtomicBool::new(false),
+        });
+        let mut canary = Self { answers, shared, workers: Vec::new() };
+        for number in 0..CONNECTIONS {
+            let (shared, tell) = (Arc::clone(&canary.shared), tell.clone());
+            let rng = Rng::new(seed, number as u64);
+            let worker = std::thread::Builder::new()
+                .name("canary".into())
+                .spawn(move || Worker { number, shared: &shared, tell, rng, connection: None }.work())?;
+            canary.workers.push(worker);
+        }
+        Ok(canary)
+    }
+
+    /// What was answered since the last call.
+    pub fn answers(&self) -> impl Iterator<Item = Asked> {
+        self.answers.try_iter()
+    }
+
+    /// How long the oldest open question waits, microseconds.
+    pub fn waiting_us(&self) -> f64 {
+        let since = self.shared.waiting_since_ns.iter().map(|since| since.load(Ordering::Relaxed));
+        let oldest = since.filter(|since| *since > 0).min();
+        oldest.map_or(0.0, |since| now_ns().saturating_sub(since) as f64 / 1e3)
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for worker in self.workers.drain(..) {
+            // One that waits for a server that hangs ends with the process.
+            if self.shared.is_idle() || worker.is_finished() {
+                let _ = worker.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn is_idle(&self) -> bool {
+        self.waiting_since_ns.iter().all(|since| since.load(Ordering::Relaxed) == 0)
+    }
+
+    fn stops(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn take(&self) -> Option<Due> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+struct Worker<'a> {
+    number: usize,
+    shared: &'a Shared,
+    tell: Sender<Asked>,
+    rng: Rng,
+    connection: Option<Connection>,
+}
+
+impl Worker<'_> {
+    fn work(mut self) {
+        while let Some(due) = self.shared.take() {
+            while now_ns() < due.intended_ns && !self.shared.stops() {
+                sleep_until_ns(due.intended_ns.min(now_ns() + LOOK_NS));
+            }
+            if self.shared.stops() {
+                return;
+            }
+            let waiting = &self.shared.waiting_since_ns[self.number];
+            waiting.store(due.intended_ns, Ordering::Relaxed);
+            let is_too_late = now_ns().saturating_sub(due.intended_ns) > TOO_LATE_NS;
+            let refused = if is_too_late { None } else { self.ask().err() };
+            let latency_ns = now_ns().saturating_sub(due.intended_ns);
+            waiting.store(0, Ordering::Relaxed);
+            let cannot_connect = refused.is_some() && self.connection.is_none();
+            if self.tell.send(Asked { sent_ns: due.intended_ns, latency_ns, refused }).is_err() {
+                return;
+            }
+            if cannot_connect && !self.shared.stops() {
+                std::thread::sleep(AGAIN_AFTER);
+            }
+        }
+    }
+
+    /// No answer in time is no refusal: it is an answer that took so long.
+    fn ask(&mut self) -> Result<(), String> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().map_err(|error| error.to_string())?,
+        };
+        let sql = self.shared.question.next(&mut self.rng);
+        match connection.query(&sql) {
+            Ok(_) => {
+                self.connection = Some(connection);
+                Ok(())
+            }
+            Err(error) if error.is_silence() => Ok(()),
+            Err(error) => {
+                if !error.is_fatal() {
+                    self.connection = Some(connection);
+                }
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<Connection, toll_mysql::Error> {
+        let mut connection = Connection::connect(&self.shared.target)?;
+        connection.set_read_timeout(Some(ANSWER_WITHIN))?;
+        Ok(connection)
+    }
+}

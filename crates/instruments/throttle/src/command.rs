@@ -1,0 +1,176 @@
+//! How does any dump command run behind a throttle?
+//!
+//! In a process group of its own, in the journal; its output goes through the gate to toll's own. What it
+//! says on standard error is the user's to read, and its exit code is passed on.
+
+use super::{Account, Asked, Throttle, Throttled};
+use anyhow::{Context, Result, bail};
+use nix::fcntl::{FcntlArg, fcntl};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use toll_journal::{Journal, UndoId};
+use toll_sys::{child, secrets, signals, tell};
+
+/// A small pipe lets the dump feel its reader soon; half of the kernel's default costs nothing at full
+/// speed (`bench/throttle.sh`).
+const PIPE_BYTES: i32 = 32 * 1024;
+/// What is read and written at once, at most.
+const PIECE_BYTES: usize = 64 * 1024;
+/// A dump gets this long after each signal that ends it.
+const GRACE: Duration = Duration::from_secs(4);
+/// A command whose output nobody reads any more ends of that within this, or is asked to.
+const PIPE_BROKEN_GRACE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How it ended, for the program's exit.
+#[derive(Debug)]
+pub struct Ended {
+    /// The command's own, 128 and the signal where one ended it.
+    pub code: u8,
+    pub account: Account,
+}
+
+/// Runs the command to its end. `env` names what it is given of toll's own environment.
+pub fn run(asked: Asked, words: &[String], env: &[String]) -> Result<Ended> {
+    let Some(name) = words.first() else { bail!("name a command after --") };
+    if let Some(why) = toll_sys::program::no_program(name) {
+        bail!("{why}");
+    }
+    if let Some(name) = env.iter().find(|name| std::env::var_os(name).is_none()) {
+        bail!("{}", toll_sys::program::no_variable(name));
+    }
+    signals::listen()?;
+    let run_id = format!("throttle-{}-{}", std::process::id(), toll_sys::clock::wall_us());
+    let journal = Journal::begin(&run_id)?;
+    let ended = behind(Throttle::begin(asked, &journal)?, &journal, words, env);
+    let undone = journal.undo_all();
+    for failure in &undone.failures {
+        tell!("toll: could not put back: {failure}; `toll clean` tries again");
+    }
+    ended
+}
+
+fn behind(throttle: Throttle, journal: &Journal, words: &[String], env: &[String]) -> Result<Ended> {
+    let mut command = child::command(&words[0]);
+    command.args(&words[1..]).stdout(Stdio::piped());
+    command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+    let what = secrets::hide_words(&words[..1]).concat();
+    let (mut child, undo) = journal.spawn(&mut command, &what, None, GRACE)?;
+    let Some(output) = child.stdout.take() else { bail!("{what} has no output: this is a mistake in toll") };
+    // A kernel that refuses (a user's quota of pipe pages) leaves the pipe as it was.
+    let _ = fcntl(&output, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+    let gate = Arc::clone(throttle.gate());
+    let pump = std::thread::Builder::new()
+        .name("pump".into())
+        .spawn(move || pump(Throttled::new(output, gate), io::stdout()))
+        .context("cannot start a thread")?;
+    let dump = Dump { journal, undo, child, what };
+    dump.watch(throttle, pump)
+}
+
+/// From the dump to whoever takes it, in one buffer.
+fn pump(mut dump: Throttled<ChildStdout>, mut taker: io::Stdout) -> Passed {
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        let read = match dump.read(&mut buffer) {
+            Ok(0) => return Passed::All,
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Passed::Stopped(error),
+        };
+        match taker.write_all(&buffer[..read]).and_then(|()| taker.flush()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Passed::NobodyReads,
+            Err(error) => return Passed::CannotWrite(error),
+        }
+    }
+}
+
+/// How the bytes came to their end.
+#[derive(Debug)]
+enum Passed {
+    All,
+    /// By the gate, whose reason this is; or the pipe cannot be read.
+    Stopped(io::Error),
+    NobodyReads,
+    CannotWrite(io::Error),
+}
+
+struct Dump<'a> {
+    journal: &'a Journal,
+    undo: UndoId,
+    child: Child,
+    what: String,
+}
+
+impl Dump<'_> {
+    fn watch(mut self, throttle: Throttle, pump: JoinHandle<Passed>) -> Result<Ended> {
+        let gate = Arc::clone(throttle.gate());
+        while !pump.is_finished() {
+            std::thread::sleep(LOOK);
+            if let Some(why) = gate.ended() {
+                self.end()?;
+                drop(throttle);
+                bail!("{why}; the dump is not whole");
+            }
+        }
+        let Ok(passed) = pump.join() else {
+            self.end()?;
+            bail!("the pump has failed: this is a mistake in toll; please report it");
+        };
+        let status = match &passed {
+            Passed::All => self.wait(None)?,
+            Passed::NobodyReads => {
+                tell!("toll: nobody reads the dump any more: {} is ended", self.what);
+                self.wait(Some(PIPE_BROKEN_GRACE))?
+            }
+            Passed::CannotWrite(_) | Passed::Stopped(_) => self.end()?,
+        };
+        let account = throttle.finish()?;
+        match passed {
+            Passed::CannotWrite(error) => {
+                Err(error).with_context(|| format!("cannot write the dump; {} was ended", self.what))
+            }
+            Passed::Stopped(why) => bail!("{why}; the dump is not whole"),
+            Passed::All | Passed::NobodyReads => Ok(Ended { code: code(status), account }),
+        }
+    }
+
+    /// Its output has ended: so it should, too. After `patience` it is asked to, and then it must.
+    fn wait(&mut self, patience: Option<Duration>) -> Result<ExitStatus> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.journal.undo(self.undo)?;
+                return Ok(status);
+            }
+            if signals::RAISED.load(Ordering::Relaxed) {
+                self.end()?;
+                bail!("interrupted; the dump is not whole");
+            }
+            if patience.is_some_and(|patience| begun.elapsed() >= patience) {
+                return self.end();
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// By the journal's entry: TERM, then KILL, to its whole group.
+    fn end(&mut self) -> Result<ExitStatus> {
+        self.journal.undo(self.undo)?;
+        self.child.wait().context("cannot wait for the dump")
+    }
+}
+
+/// As a shell would say it.
+fn code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => 128 + signal.unwrap_or(0) as u8,
+    }
+}

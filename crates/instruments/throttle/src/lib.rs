@@ -1,0 +1,299 @@
+//! How does a dump keep a promise to the users beside it?
+//!
+//! Whoever reads a dump through a [`Throttled`] reads it no faster than the canary's latency allows: the
+//! dump is slowed by back-pressure alone, whatever program writes it.
+//!
+//! ```text
+//! dump -> pipe -> Throttled (gate) -> whoever takes it
+//!                     ^ allow
+//! canary -> steering -+   history, flag file, control socket
+//! ```
+//!
+//! `steering`, `decision`, `baseline`, `beside`, `seconds`, `sketch`, `promise` and `orders` are pure. Nothing here starts the dump, but for
+//! `command`, which is `toll throttle`.
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod account;
+mod baseline;
+mod beside;
+mod canary;
+pub mod command;
+pub mod control;
+mod decision;
+mod gate;
+mod habits;
+mod history;
+mod keeper;
+pub mod orders;
+mod progress;
+mod promise;
+mod question;
+mod seconds;
+#[cfg(test)]
+mod simulated;
+mod sketch;
+mod steering;
+#[cfg(test)]
+mod steering_tests;
+mod tuning;
+
+pub use account::Account;
+pub use gate::{Gate, Throttled};
+
+use anyhow::{Context, Result, bail};
+use baseline::Answer;
+use canary::Canary;
+use control::Desk;
+use decision::Limits;
+use gate::Times;
+use habits::Habits;
+use history::History;
+use keeper::Keeper;
+use orders::Wishes;
+use question::Question;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use steering::{PROMISED, Steering};
+use toll_journal::Journal;
+use toll_mysql::Target;
+use toll_sys::clock::now_ns;
+use toll_sys::named::Named;
+use toll_sys::{figures, signals, tell};
+use tuning::Tuning;
+
+/// What is asked of a throttle.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub target: Target,
+    /// By how much the canary's p99 may grow: 0.1 for 10%.
+    pub max_toll: f64,
+    /// None: chosen from what the user may read.
+    pub canary: Option<String>,
+    /// Questions a second; none: few among what the server answers and reads anyway ([`Habits`]).
+    pub canary_per_s: Option<f64>,
+    /// How long the canary is listened to before the dump.
+    pub before: Duration,
+    /// Bytes a second.
+    pub min_rate: Option<f64>,
+    pub max_rate: Option<f64>,
+    /// While it exists, the dump pauses.
+    pub flag_file: Option<PathBuf>,
+    /// Where to listen for orders.
+    pub control: Option<PathBuf>,
+    pub max_time: Option<Duration>,
+    pub max_history: Option<u64>,
+    pub past_limit: PastLimit,
+    /// A JSON line for each decision.
+    pub log: Option<PathBuf>,
+}
+
+/// What happens to a dump whose snapshot has become too old, or the history list too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PastLimit {
+    /// Give up the promise, and be done soon
+    Open,
+    /// End the dump
+    End,
+}
+
+impl Named for PastLimit {
+    const CHOICES: &'static [(&'static str, Self, &'static str)] =
+        &[("open", Self::Open, "Give up the promise, and be done soon"), ("end", Self::End, "End the dump")];
+}
+
+/// So many answers before the dump begins, or there is nothing to compare with.
+const BEFORE_LEAST: usize = 250;
+/// A server waits for its reader until a third of its socket's buffer is empty (Linux: `sk_stream_is_writeable`,
+/// and three quarters of a Unix socket's), and TCP buffers grow to 4 MiB (`tcp_wmem`): a reader that has
+/// taken this much has set every server free to write.
+const FREES_WRITER: f64 = 2.0 * 1_048_576.0;
+/// The share of net_write_timeout after which something must move.
+const TIMEOUT_SHARE: f64 = 1.0 / 3.0;
+/// Where neither the user nor the timeout says more.
+const MIN_RATE: f64 = 131_072.0;
+/// One for each throttle; what the canary asks, and when, is nobody's result.
+const SEED: u64 = 14;
+
+/// A throttle at work. Dropping it shuts its gate for good.
+#[derive(Debug)]
+pub struct Throttle {
+    gate: Arc<Gate>,
+    finished: Arc<AtomicBool>,
+    keeper: Option<JoinHandle<Account>>,
+}
+
+impl Throttle {
+    /// Listens to the canary for a while, undisturbed; from then on the gate is open as far as it may be.
+    /// To be called right before the dump is started.
+    pub fn begin(asked: Asked, journal: &Journal) -> Result<Self> {
+        let at = format!("the server at {}", asked.target.address);
+        let habits = Habits::of(&asked.target).with_context(|| format!("cannot ask {at} for its habits"))?;
+        let question = Question::choose(&asked.target, asked.canary.as_deref())
+            .with_context(|| format!("the canary cannot ask {at}"))?;
+        let history_at_begin = history::length_now(&asked.target);
+        if asked.max_history.is_some() && history_at_begin.is_none() {
+            bail!(
+                "--max-history: {} may not see the history list of {at}: grant PROCESS, or leave it out",
+                asked.target.user
+            );
+        }
+        let limits = limits(&asked, habits.net_write_timeout_s)?;
+        let desk = Arc::new(Desk {
+            wishes: Mutex::new(Wishes {
+                paused: false,
+                max_toll: asked.max_toll,
+                ceiling: asked.max_rate,
+                slowest: limits.floor,
+                panic: false,
+            }),
+            status: Mutex::new("listening to the canary before the dump".into()),
+        });
+        if let Some(path) = &asked.control {
+            control::listen(path, Arc::clone(&desk), journal)?;
+        }
+        let per_s = match asked.canary_per_s {
+            Some(per_s) => per_s,
+            None => habits
+                .canary_per_s(&asked.target, &question, SEED)
+                .with_context(|| format!("the canary cannot ask {at}"))?,
+        };
+        let described = question.described();
+        let canary =
+            Canary::start(&asked.target, question, per_s, SEED).context("cannot start the canary")?;
+        let history = History::watch(&asked.target).context("cannot start a thread")?;
+        tell!("toll: canary, {per_s:.0}/s: {described}");
+        let before = listen(&canary, asked.before, &desk)?;
+        let steering = Steering::begin(Tuning::default(), limits, asked.max_toll, &before, now_s());
+        tell_of_baseline(&steering, &limits, asked.max_toll);
+        let gate = Arc::new(Gate::default());
+        let finished = Arc::new(AtomicBool::new(false));
+        let keeper = Keeper::new(
+            keeper::Given { asked, per_s, question: described, history_at_begin, before },
+            keeper::Shared { gate: Arc::clone(&gate), finished: Arc::clone(&finished), desk },
+            canary,
+            history,
+            steering,
+        )?;
+        let keeper = std::thread::Builder::new()
+            .name("throttle".into())
+            .spawn(move || keeper.keep())
+            .context("cannot start a thread")?;
+        Ok(Self { gate, finished, keeper: Some(keeper) })
+    }
+
+    /// For whoever reads the dump: [`Throttled::new`].
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    /// The dump is through (or has failed): what did the promise cost?
+    pub fn finish(mut self) -> Result<Account> {
+        self.finished.store(true, Ordering::Relaxed);
+        match self.keeper.take().map(JoinHandle::join) {
+            Some(Ok(account)) => Ok(account),
+            _ => bail!("the throttle's thread has failed: this is a mistake in toll; please report it"),
+        }
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        self.finished.store(true, Ordering::Relaxed);
+        self.gate.end("the throttle has ended");
+    }
+}
+
+/// On the clock of the canary's intended times.
+fn now_s() -> f64 {
+    now_ns() as f64 / 1e9
+}
+
+/// Between which ends the rate may lie, given how long the server waits for its reader.
+fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
+    let longest_pause_s = net_write_timeout_s * TIMEOUT_SHARE;
+    let trickle = FREES_WRITER / longest_pause_s;
+    let floor = asked.min_rate.unwrap_or(MIN_RATE).max(trickle);
+    if let Some(ceiling) = asked.max_rate.filter(|ceiling| *ceiling < floor) {
+        bail!(
+            "a rate of {ceiling:.0} bytes/s at most is below the slowest, {floor:.0}: the server gives up a \
+             reader that takes less (net_write_timeout is {net_write_timeout_s:.0} s there), or --min-rate says so"
+        );
+    }
+    if trickle > asked.min_rate.unwrap_or(MIN_RATE) {
+        tell!(
+            "toll: never slower than {} MB/s: net_write_timeout is {net_write_timeout_s:.0} s there, and the \
+             server gives up a reader that takes less; SET GLOBAL net_write_timeout = 600 makes room",
+            figures::megabytes(trickle)
+        );
+    }
+    let floor_is_asked = asked.min_rate.is_some();
+    Ok(Limits { floor, floor_is_asked, trickle, ceiling: asked.max_rate, longest_pause_s })
+}
+
+/// What the canary is answered before the dump begins.
+fn listen(canary: &Canary, long: Duration, desk: &Desk) -> Result<Vec<Answer>> {
+    let begun = Instant::now();
+    let (mut answers, mut refused) = (Vec::new(), None);
+    while begun.elapsed() < long || answers.len() < BEFORE_LEAST {
+        std::thread::sleep(Duration::from_millis(50));
+        signals::check()?;
+        if desk.wishes().panic {
+            bail!("panic was said on the control socket");
+        }
+        for asked in canary.answers() {
+            match asked.refused {
+                Some(why) => refused = Some(why),
+                None => answers.push(answer(asked.sent_ns, asked.latency_ns)),
+            }
+        }
+        if begun.elapsed() > long.saturating_mul(3) + Duration::from_secs(30) {
+            match refused {
+                Some(why) => bail!("the canary is not answered: {why}"),
+                None => bail!(
+                    "the canary got {} answers in {} s, and needs {BEFORE_LEAST}: is the server stuck, or \
+                     --canary slow?",
+                    answers.len(),
+                    begun.elapsed().as_secs()
+                ),
+            }
+        }
+    }
+    Ok(answers)
+}
+
+fn answer(sent_ns: u64, latency_ns: u64) -> Answer {
+    Answer { sent_s: sent_ns as f64 / 1e9, ln_us: (latency_ns as f64 / 1e3).max(1e-3).ln() }
+}
+
+fn tell_of_baseline(steering: &Steering, limits: &Limits, max_toll: f64) {
+    let baseline = steering.baseline();
+    let (Some(p50), Some(p99)) = (baseline.estimate(0.5), baseline.estimate(PROMISED)) else { return };
+    tell!(
+        "toll: undisturbed p50 {}, p99 {} (give or take {:.0}%); the dump begins, never slower than {} MB/s",
+        figures::duration_us(p50.ln.exp()),
+        figures::duration_us(p99.ln.exp()),
+        100.0 * p99.error,
+        figures::megabytes(limits.floor)
+    );
+    let wobble = baseline.wobble();
+    if wobble > max_toll.ln_1p() {
+        tell!(
+            "toll: without any dump the canary differs by {:.0}% from one second to the next: a promise of {}% is \
+             lost in that, and the dump goes slowly; a larger promise, more of --canary-rate, or a quieter hour helps",
+            100.0 * wobble.exp_m1(),
+            orders::pct(max_toll)
+        );
+    }
+}
+
+/// Of the gate's times, for the account.
+fn seconds_of(times: &Times) -> [f64; 4] {
+    [times.still, times.slowed, times.dump, times.taker].map(|time| time.as_secs_f64())
+}

@@ -1,0 +1,173 @@
+//! What does the canary ask, so that it waits for what users wait for?
+//!
+//! One row by its primary key, anywhere in the largest tables whose key is a number: it meets the server's
+//! CPU, its locks and, where the table is larger than memory, its disk. Asks for the key alone, so that
+//! no row leaves the server and no BLOB is fetched. Never writes.
+//!
+//! For one key, and not for the next one that is there: to plan a range, the server reads some ten pages at either of
+//! its ends (`btr_estimate_n_rows_in_range`), and two hundred such questions a second read more of the disk than the dump.
+
+use anyhow::{Context, Result};
+use toll_journal::quoted_name;
+use toll_mysql::{Connection, Target};
+use toll_stats::random::Rng;
+
+/// Tables that are asked in turn.
+const TABLES: usize = 4;
+/// Largest tables that are looked at for a key that will do.
+const LOOKED_AT: usize = 24;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Question {
+    /// The user's own statement.
+    Given(String),
+    /// A row of one of these.
+    Rows(Vec<Keyed>),
+    /// Nothing could be read: the way to the server and back.
+    Nothing,
+}
+
+/// A table whose primary key is one whole number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Keyed {
+    schema: String,
+    table: String,
+    key: String,
+    low: i128,
+    high: i128,
+}
+
+impl Question {
+    /// Chosen from what the user may read; a statement that was given is tried once.
+    pub fn choose(target: &Target, given: Option<&str>) -> Result<Self> {
+        let mut connection = Connection::connect(target)?;
+        if let Some(sql) = given {
+            connection.query(sql).with_context(|| format!("the canary {sql:?} was tried once"))?;
+            return Ok(Self::Given(sql.to_owned()));
+        }
+        let mut found = Vec::new();
+        for (schema, table) in largest(&mut connection, target.db.as_deref()) {
+            found.extend(keyed(&mut connection, &schema, &table));
+            if found.len() == TABLES {
+                break;
+            }
+        }
+        Ok(if found.is_empty() { Self::Nothing } else { Self::Rows(found) })
+    }
+
+    /// In words, for people.
+    pub fn described(&self) -> String {
+        match self {
+            Self::Given(sql) => format!("`{sql}`"),
+            Self::Rows(tables) => {
+                let names: Vec<String> =
+                    tables.iter().map(|keyed| format!("{}.{}", keyed.schema, keyed.table)).collect();
+                format!("one row by primary key, anywhere in {}", names.join(", "))
+            }
+            Self::Nothing => "SELECT 1: no table with a number as its key can be read".into(),
+        }
+    }
+
+    /// The next statement.
+    pub fn next(&self, rng: &mut Rng) -> String {
+        match self {
+            Self::Given(sql) => sql.clone(),
+            Self::Nothing => "SELECT 1".into(),
+            Self::Rows(tables) => {
+                let keyed = &tables[rng.below(tables.len() as u64) as usize];
+                keyed.lookup(rng)
+            }
+        }
+    }
+}
+
+impl Keyed {
+    fn lookup(&self, rng: &mut Rng) -> String {
+        let span = u64::try_from(self.high - self.low).unwrap_or(u64::MAX).saturating_add(1);
+        let id = self.low + i128::from(rng.below(span));
+        let (table, key) = (self.quoted(), quoted_name(&self.key));
+        // In a gap between keys there is no row, but the page that would hold it is read all the same.
+        format!("SELECT {key} FROM {table} WHERE {key} = {id}")
+    }
+
+    fn quoted(&self) -> String {
+        format!("{}.{}", quoted_name(&self.schema), quoted_name(&self.table))
+    }
+}
+
+/// Tables by size, the largest first, as far as the user may ask. InnoDB's own statistics are read where
+/// that is allowed: information_schema opens every table of the server to say how large it is.
+fn largest(connection: &mut Connection, schema: Option<&str>) -> Vec<(String, String)> {
+    let not_the_servers = "NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
+    let only = schema.map(|schema| format!("= {}", literal(schema)));
+    let within = only.as_deref().unwrap_or(not_the_servers);
+    let cheap = format!(
+        "SELECT database_name, table_name FROM mysql.innodb_table_stats WHERE database_name {within} \
+         AND table_name NOT LIKE '%#p#%' AND table_name NOT LIKE '%#P#%' \
+         ORDER BY clustered_index_size DESC LIMIT {LOOKED_AT}"
+    );
+    let dear = format!(
+        "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE' \
+         AND engine = 'InnoDB' AND table_schema {within} ORDER BY data_length DESC LIMIT {LOOKED_AT}"
+    );
+    [cheap, dear]
+        .iter()
+        .filter_map(|sql| connection.query(sql).ok())
+        .map(|rows| rows.pairs().map(|(schema, table)| (schema.to_owned(), table.to_owned())).collect())
+        .find(|tables: &Vec<_>| !tables.is_empty())
+        .unwrap_or_default()
+}
+
+/// None unless its primary key is one whole number, and the user may read it.
+fn keyed(connection: &mut Connection, schema: &str, table: &str) -> Option<Keyed> {
+    let sql = format!(
+        "SELECT column_name, data_type FROM information_schema.columns \
+         WHERE table_schema = {} AND table_name = {} AND column_key = 'PRI'",
+        literal(schema),
+        literal(table)
+    );
+    let columns = connection.query(&sql).ok()?;
+    let [(key, kind)] = columns.pairs().collect::<Vec<_>>()[..] else { return None };
+    if !["tinyint", "smallint", "mediumint", "int", "bigint"].contains(&kind) {
+        return None;
+    }
+    let mut keyed =
+        Keyed { schema: schema.to_owned(), table: table.to_owned(), key: key.to_owned(), low: 0, high: 0 };
+    let name = quoted_name(key);
+    let ends = connection.query(&format!("SELECT MIN({name}), MAX({name}) FROM {}", keyed.quoted())).ok()?;
+    let (low, high) = ends.pairs().next()?;
+    (keyed.low, keyed.high) = (low.parse().ok()?, high.parse().ok()?);
+    Some(keyed)
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lookups_lie_within_the_keys_and_quote_what_needs_it() {
+        let odd = Keyed {
+            schema: "my db".into(),
+            table: "it`s".into(),
+            key: "the id".into(),
+            low: -5,
+            high: i128::from(u64::MAX),
+        };
+        let one = Keyed { low: 7, high: 7, ..odd.clone() };
+        let mut rng = Rng::new(1, 1);
+        assert_eq!(
+            Question::Rows(vec![one]).next(&mut rng),
+            "SELECT `the id` FROM `my db`.`it``s` WHERE `the id` = 7"
+        );
+        for _ in 0..1_000 {
+            let sql = odd.lookup(&mut rng);
+            let id: i128 = sql.split("= ").nth(1).unwrap().parse().unwrap();
+            assert!((odd.low..=odd.high).contains(&id), "{sql}");
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! What do the numbers, and they alone, advise?
+//!
+//! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
+
+use super::doubt::MOST_CAUGHT;
+use super::{charts, doses, limits};
+use crate::estimates::{self, told, word};
+use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict, catalogue};
+use toll_sys::figures::{self, capitalised};
+
+/// From this share of the executed queries on, an artefact is called the full picture.
+const FULL: f64 = 0.98;
+/// Links that artefacts are held against, with what can be used of them: Mb/s and name.
+const LINKS: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
+
+/// More than this many arms are not named one by one in the answer.
+const SAID: usize = 6;
+/// So many come with their intervals; the table has those of all.
+const SAID_WITH_INTERVALS: usize = 3;
+
+/// A sentence on the scenario's question, and one on the curves where arms were swept; where only doses are asked for, what
+/// was found of them; where arms are ladders, how far up these hold.
+pub fn answer(run: &RunResult, plan: &Plan) -> String {
+    let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
+    let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
+    let curves = charts::curves(run).filter(|_| plan.arms.iter().any(|arm| arm.curve.is_some()));
+    let missed = missed(run);
+    let tolls = || match &missed {
+        Some(missed) => format!("{}; but {missed}.", tolls(run, &asked).trim_end_matches('.')),
+        None => tolls(run, &asked),
+    };
+    if let Some(limits) = limits::told(&run.limits) {
+        return limits;
+    }
+    let doses = doses::told(&run.doses);
+    if asked.is_empty() && !doses.is_empty() {
+        let missed = missed.map_or_else(String::new, |missed| format!(" But {missed}."));
+        return doses + &missed;
+    }
+    match (curves, &missed) {
+        (Some(curves), Some(missed)) if asked.is_empty() => format!("But {missed}. {}", curves.note),
+        (Some(curves), None) if asked.is_empty() => curves.note.clone(),
+        (Some(curves), _) => format!("{} {}", tolls(), curves.note),
+        (None, _) => tolls(),
+    }
+}
+
+/// Which controls did not find what is known, the A/A among them: whoever reads no further should know.
+fn missed(run: &RunResult) -> Option<String> {
+    let aa = run.aa.iter().filter(|aa| aa.ci95_pct.or(aa.ci95).is_some() && !aa.ok).map(|aa| &aa.arm);
+    let controls = run.controls.iter().filter(|c| c.ci95_pct.or(c.ci95).is_some() && !c.ok).map(|c| &c.arm);
+    let names: Vec<&str> = aa.chain(controls).map(String::as_str).collect();
+    match names.split_last()? {
+        (one, []) => Some(format!("the control {one} missed its mark (see Trust)")),
+        (last, others) => {
+            Some(format!("the controls {} and {last} missed their marks (see Trust)", others.join(", ")))
+        }
+    }
+}
+
+fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
+    let heading = capitalised(title(run, &run.primary));
+    match *asked {
+        [] => return "No treatment was measured against the baseline.".into(),
+        [(arm, outcome)] => {
+            let heading = capitalised(title(run, judged_by(run, arm)));
+            return format!("{heading} under {}: {}, {}.", arm.name, told(outcome), word(outcome.verdict));
+        }
+        _ => {}
+    }
+    let of = |verdict: Verdict| -> Vec<(&ArmResult, &Outcome)> {
+        asked.iter().copied().filter(|(_, o)| o.verdict == verdict).collect()
+    };
+    let costly = of(Verdict::Costly);
+    let mut parts = Vec::new();
+    if !costly.is_empty() {
+        let shown: Vec<String> = ranks(costly.len())
+            .into_iter()
+            .map(|rank| match costly[rank] {
+                (arm, outcome) if costly.len() <= SAID_WITH_INTERVALS => {
+                    format!("{} {}", in_words(run, arm), told(outcome))
+                }
+                (arm, outcome) => format!("{} {}", in_words(run, arm), estimates::brief(outcome)),
+            })
+            .collect();
+        let more = costly.len() - shown.len();
+        let more = match more {
+            0 => String::new(),
+            1 => "; one more lies between".to_owned(),
+            more => format!("; {more} more lie between"),
+        };
+        parts.push(format!("costly are {}{more}", shown.join(", ")));
+    }
+    for (verdict, says) in [
+        (Verdict::NoEffect, format!("no effect beyond ±{}", margin(run))),
+        (Verdict::Cheaper, "better than the baseline".to_owned()),
+        (Verdict::Unclear, "unclear, more rounds needed".to_owned()),
+        (Verdict::NoInterval, "too few rounds to say".to_owned()),
+        (Verdict::NotCompared, "with nothing to compare with".to_owned()),
+    ] {
+        let arms = of(verdict);
+        if !arms.is_empty() {
+            let names: Vec<String> = arms.iter().take(SAID).map(|(arm, _)| in_words(run, arm)).collect();
+            let more = match arms.len() - names.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            parts.push(format!("{says}: {}{more}", names.join(", ")));
+        }
+    }
+    format!("{heading}: {}.", parts.join("; "))
+}
+
+/// Sentences of advice, the most useful first.
+pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
+    let asked: Vec<(&ArmResult, &Outcome)> =
+        treatments(run).filter(|(_, o)| o.toll_pct.or(o.effect).is_some()).collect();
+    let mut advice = Vec::new();
+    advice.extend(run.pareto.as_ref().map(|pareto| pareto.text.clone()));
+    // Load-latency curves share what there is to say of them, if the answer has not said it.
+    advice.extend(
+        charts::curves(run).map(|curve| curve.note.clone()).filter(|note| !run.answer.contains(note)),
+    );
+    advice.extend(full_picture(run, &asked));
+    advice.extend(least_cost(run, &asked));
+    advice.extend(dominated(&asked));
+    advice.extend(multiples(run, plan));
+    advice.extend(stalled(run));
+    advice.extend(links(run));
+    advice
+}
+
+/// Measured treatments with their primary outcome, least costly first.
+fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
+    let mut arms: Vec<(&ArmResult, &Outcome)> = run
+        .arms
+        .iter()
+        .filter(|arm| arm.role == Role::Treatment)
+        .filter_map(|arm| Some((arm, judged(run, arm)?)))
+        .collect();
+    arms.sort_by(|a, b| harm(a.1).total_cmp(&harm(b.1)));
+    arms.into_iter()
+}
+
+/// The outcome that an arm's verdict is drawn from.
+pub fn judged<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
+    arm.outcomes.get(judged_by(run, arm))
+}
+
+/// Its name.
+pub fn judged_by<'a>(run: &'a RunResult, arm: &'a ArmResult) -> &'a str {
+    arm.judged_by.as_ref().unwrap_or(&run.primary)
+}
+
+/// What the arm is, as its scenario says it, and its name; with what it was judged by where that is not what the
+/// others were.
+fn in_words(run: &RunResult, arm: &ArmResult) -> String {
+    match judged_by(run, arm) {
+        name if name == run.primary => format!("{} ({})", arm.title, arm.name),
+        name => format!("{} ({}, {})", arm.title, arm.name, title(run, name)),
+    }
+}
+
+/// Which of so many are named, by their place: the first, the last, and some between.
+fn ranks(count: usize) -> Vec<usize> {
+    if count <= SAID {
+        (0..count).collect()
+    } else {
+        (0..SAID).map(|i| i * (count - 1) / (SAID - 1)).collect()
+    }
+}
+
+/// Toll in the harmful direction: of ratios on the log scale, so that halving and doubling weigh the same; of
+/// differences in their unit.
+pub fn harm(outcome: &Outcome) -> f64 {
+    let effect = outcome.effect.filter(|_| outcome.verdict != Verdict::NotCompared);
+    let toll = outcome.toll_pct.map(toll_stats::log_of_toll).or(effect).unwrap_or(0.0);
+    if outcome.higher_is_better { -toll } else { toll }
+}
+
+fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    // Of those at several loads, or over several ways, those that are held against the run's own baseline.
+    let own = |arm: &ArmResult| arm.against.as_ref().is_none_or(|against| *against == run.baseline);
+    let several = against_different(asked);
+    let asked: Vec<_> = asked.iter().copied().filter(|(arm, _)| !several || own(arm)).collect();
+    let caught = |arm: &ArmResult| arm.captured_ratio.unwrap_or(0.0);
+    let title = |arm| title(run, judged_by(run, arm));
+    if let Some((arm, outcome)) =
+        asked.iter().find(|(arm, _)| FULL <= caught(arm) && caught(arm) <= MOST_CAUGHT)
+    {
+        let heading = match cheapest(&asked) {
+            Some((least, _)) if !several && least.name == arm.name => "Full picture and least cost",
+            _ => "Full picture",
+        };
+        return Some(format!(
+            "{heading}: {} catches {} of the queries, at {} {}.",
+            arm.name,
+            share(caught(arm)),
+            title(arm),
+            told(outcome)
+        ));
+    }
+    let (arm, outcome) = asked
+        .iter()
+        .filter(|(arm, _)| 0.0 < caught(arm) && caught(arm) <= MOST_CAUGHT)
+        .max_by(|a, b| caught(a.0).total_cmp(&caught(b.0)))?;
+    Some(format!(
+        "Full picture: none here; {} catches most, {} of the queries, at {} {}.",
+        arm.name,
+        share(caught(arm)),
+        title(arm),
+        told(outcome)
+    ))
+}
+
+/// Arms that are held against different ones (at other loads, over other ways) are no choice of each other.
+fn against_different(asked: &[(&ArmResult, &Outcome)]) -> bool {
+    asked.windows(2).any(|pair| pair[0].0.against != pair[1].0.against)
+}
+
+/// The first, that is cheapest, arm that catches anything; where nothing is to be caught, simply the
+/// first. None: they are held against different ones.
+fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
+    if against_different(asked) {
+        return None;
+    }
+    let catches = |arm: &ArmResult| arm.captured_ratio.is_some_and(|r| r > 0.0);
+    let any = asked.iter().any(|(arm, _)| catches(arm));
+    asked.iter().copied().find(|(arm, _)| !any || catches(arm))
+}
+
+fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let (arm, outcome) = cheapest(asked).filter(|_| asked.len() > 1)?;
+    let caught = match arm.captured_ratio {
+        // Said already, in the full picture.
+        Some(ratio) if ratio >= FULL => return None,
+        Some(ratio) => format!(", catches {} of the queries", share(ratio)),
+        None if arm.artefact.as_ref().is_some_and(|a| a.encrypted) => {
+            ", catches nothing that can be read: the session is encrypted".to_owned()
+        }
+        None => String::new(),
+    };
+    Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run, judged_by(run, arm)), told(outcome)))
+}
+
+/// Arms that cost more than another and catch less, both beyond their intervals, held against the same baseline and judged
+/// by the same outcome.
+fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
+    let worse: Vec<String> = asked
+        .iter()
+        .filter(|(_, outcome)| outcome.verdict == Verdict::Costly)
+        .filter_map(|(arm, outcome)| {
+            let ratio = arm.captured_ratio?;
+            let better = asked.iter().find(|(other, o)| {
+                other.captured_ratio.is_some_and(|r| r > ratio + 0.01)
+                    && (&other.against, &other.judged_by) == (&arm.against, &arm.judged_by)
+                    && apart(o, outcome)
+            })?;
+            Some(format!("{} ({} does more for less)", arm.name, better.0.name))
+        })
+        .collect();
+    (!worse.is_empty()).then(|| format!("Not worth it here: {}.", worse.join(", ")))
+}
+
+/// Whether `cheap` costs less than `dear` by more than their intervals overlap.
+fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
+    let interval = |outcome: &Outcome| outcome.ci95_pct.or(outcome.ci95);
+    let (Some([cheap_low, cheap_high]), Some([dear_low, dear_high])) = (interval(cheap), interval(dear))
+    else {
+        return false;
+    };
+    if cheap.higher_is_better { cheap_low > dear_high } else { cheap_high < dear_low }
+}
+
+/// Ways to the server as multiples of each other, with what that is in time: what a percentage of
+/// a response time means depends on how long the response takes.
+fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
+    let ways: Vec<String> = plan
+        .arms
+        .iter()
+        .zip(&run.arms)
+        .filter(|(planned, arm)| arm.role == Role::Treatment && planned.curve.is_none())
+        .filter_map(|(planned, arm)| {
+            let reference = arm.against.as_ref()?;
+            let load = &plan.arms.iter().find(|a| a.name == *reference)?.workload;
+            if planned.workload == *load {
+                return None;
+            }
+            let outcome = judged(run, arm)?;
+            let [low, high] = outcome.ci95_pct?.map(times);
+            let than = judged(run, run.arms.iter().find(|a| a.name == *reference)?)?.mean;
+            let multiple = times(outcome.toll_pct?);
+            let more = than * (multiple - 1.0);
+            let digits = if outcome.unit == "us" { 0 } else { 2 };
+            Some(format!(
+                "{} {multiple:.2} times [{low:.2}, {high:.2}] {reference}'s, {more:+.digits$} {}",
+                arm.name, outcome.unit
+            ))
+        })
+        .collect();
+    (!ways.is_empty()).then(|| format!("As multiples of {}: {}.", title(run, &run.primary), ways.join("; ")))
+}
+
+fn times(toll_pct: f64) -> f64 {
+    1.0 + toll_pct / 100.0
+}
+
+fn stalled(run: &RunResult) -> Option<String> {
+    let baseline = run.arms.iter().find(|arm| arm.name == run.baseline)?;
+    let per_window = |arm: &ArmResult| arm.stalls.total_s / f64::from(arm.windows.max(1));
+    let mut worst: Vec<&ArmResult> = run
+        .arms
+        .iter()
+        .filter(|arm| arm.role == Role::Treatment && arm.stalls.count > 0)
+        .filter(|arm| per_window(arm) > 2.0 * per_window(baseline))
+        .collect();
+    worst.sort_by(|a, b| per_window(b).total_cmp(&per_window(a)));
+    let arms: Vec<String> = worst
+        .iter()
+        .take(4)
+        .map(|arm| {
+            let s = &arm.stalls;
+            let times = if s.count == 1 { "once".to_owned() } else { format!("{} times", s.count) };
+            format!("{} {times}, {:.1} s in all, the longest {:.1} s", arm.name, s.total_s, s.longest_s)
+        })
+        .collect();
+    (!arms.is_empty()).then(|| format!("Stalls: {} (baseline: {}).", arms.join("; "), baseline.stalls.count))
+}
+
+/// What is captured of a server's queries; packets that a scenario sent through a link of its own are nobody's to ship.
+fn links(run: &RunResult) -> Option<String> {
+    run.server.as_ref()?;
+    let needs = |link: f64| -> Vec<String> {
+        let beyond = run.arms.iter().filter_map(|arm| {
+            let need = arm.artefact.as_ref()?.link_mbit_per_s;
+            (need > link).then(|| format!("{} (needs {need:.0} Mb/s)", arm.name))
+        });
+        beyond.collect()
+    };
+    let sentences: Vec<String> = LINKS
+        .iter()
+        .filter_map(|&(link, name)| {
+            let arms = needs(link);
+            (!arms.is_empty()).then(|| format!("a {name} link would not carry {}", arms.join(", ")))
+        })
+        .collect();
+    (!sentences.is_empty()).then(|| format!("Shipping it off the host: {}.", sentences.join("; ")))
+}
+
+/// An outcome in words.
+fn title<'a>(run: &'a RunResult, name: &'a str) -> &'a str {
+    catalogue::definition(&run.definitions, name).map_or(name, |outcome| &outcome.title)
+}
+
+/// Inside which an effect on the primary outcome is none.
+pub fn margin(run: &RunResult) -> String {
+    match catalogue::definition(&run.definitions, &run.primary) {
+        Some(Definition { compare: Compare::Difference, margin: Some(margin), unit, .. }) => {
+            figures::absolute(*margin, unit)
+        }
+        _ => format!("{}%", run.margin_pct),
+    }
+}
+
+fn share(ratio: f64) -> String {
+    format!("{:.1}%", 100.0 * ratio)
+}

@@ -1,0 +1,124 @@
+//! Does this bench find what is known, and nothing where there is nothing?
+//!
+//! A/A, placebo and power; what doses of known size say is in `doses.rs`. Never changes a verdict: it only says how far to trust it.
+
+use super::compare::Compared;
+use super::doubt::Doubt;
+use crate::estimates;
+use toll_record::{AaCheck, Arm, Compare, ControlCheck, Mde, Outcome, Plan, Role, catalogue};
+use toll_stats::Interval;
+
+/// Chance of finding an effect of the size called detectable.
+const POWER: f64 = 0.8;
+
+/// The baseline under another name, on the outcome that it is judged by.
+pub fn aa(arm: &Arm, judged: &Outcome) -> AaCheck {
+    AaCheck {
+        arm: arm.name.clone(),
+        toll_pct: judged.toll_pct,
+        ci95_pct: judged.ci95_pct,
+        effect: judged.effect,
+        ci95: judged.ci95,
+        ok: interval(judged).is_some_and(|ci| holds(ci, 0.0)),
+    }
+}
+
+pub fn aa_doubt(outcome: &str, check: &AaCheck, judged: &Compared) -> Option<Doubt> {
+    let found = estimates::span(&judged.outcome)?;
+    (!check.ok).then(|| Doubt::AaFailed { arm: check.arm.clone(), outcome: outcome.to_owned(), found })
+}
+
+/// A process that does nothing: its toll must be none.
+pub fn placebo(outcome: &str, arm: &Arm, judged: &Outcome) -> ControlCheck {
+    control(outcome, arm, judged, 0.0, "does nothing", None)
+}
+
+/// An arm that does a known deed. `excuse`: why the outcome is not as expected though the bench is not blind.
+pub fn control(
+    outcome: &str,
+    arm: &Arm,
+    found: &Outcome,
+    expected_pct: f64,
+    deed: &str,
+    excuse: Option<String>,
+) -> ControlCheck {
+    let name = &arm.name;
+    let expected = if expected_pct == 0.0 {
+        format!("{name} {deed}: {outcome} should stay as it is")
+    } else {
+        format!("{name} {deed}: {outcome} should change by {expected_pct:+.1}%")
+    };
+    let is_found = interval(found).is_some_and(|ci| holds(ci, expected_pct));
+    let excuse = excuse.filter(|_| !is_found);
+    let ok = is_found || excuse.is_some();
+    let text = match (estimates::estimated(found), interval(found)) {
+        (Some(_), Some(_)) => {
+            let word = if is_found { "and does" } else { "but does not" };
+            let excuse = excuse.map_or_else(String::new, |excuse| format!("; {excuse}"));
+            format!("{expected}, {word}: {}{excuse}", estimates::told(found))
+        }
+        (Some(estimate), None) => format!("{expected}; {estimate} found, too few rounds to decide"),
+        _ => format!("{expected}; it was not measured"),
+    };
+    ControlCheck {
+        arm: name.clone(),
+        outcome: outcome.to_owned(),
+        expected_pct,
+        toll_pct: found.toll_pct,
+        ci95_pct: found.ci95_pct,
+        effect: found.effect,
+        ci95: found.ci95,
+        ok,
+        text,
+    }
+}
+
+pub fn control_doubt(check: &ControlCheck) -> Option<Doubt> {
+    let decided = check.ci95_pct.or(check.ci95).is_some();
+    (decided && !check.ok).then(|| Doubt::ControlMissed { arm: check.arm.clone(), text: check.text.clone() })
+}
+
+/// In percent or in the outcome's unit: zero is zero in both.
+fn interval(outcome: &Outcome) -> Option<[f64; 2]> {
+    outcome.ci95_pct.or(outcome.ci95)
+}
+
+fn holds([low, high]: [f64; 2], value: f64) -> bool {
+    Interval { low, high }.contains(value)
+}
+
+/// What this run could find: from the spread of the A/A differences, else from the median spread over
+/// the treatments. They are judged together: each has its share of alpha, as where it was foretold.
+pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
+    let treatments = arms.iter().filter(|(role, _)| *role == Role::Treatment).count() as u32;
+    let spread = |role: Role| -> Vec<(f64, usize)> {
+        let enough = arms.iter().filter(|(r, c)| *r == role && c.pairs.d.len() > 1);
+        enough.map(|(_, c)| (toll_stats::sd(&c.pairs.d), c.pairs.d.len())).collect()
+    };
+    let mut known = spread(Role::Aa);
+    if known.is_empty() {
+        known = spread(Role::Treatment);
+    }
+    let rounds = known.iter().map(|k| k.1).max();
+    let spreads: Vec<f64> = known.iter().map(|k| k.0).collect();
+    let sd = (!spreads.is_empty()).then(|| toll_stats::median(&spreads));
+    let achieved = sd.zip(rounds).and_then(|(sd, n)| {
+        toll_stats::minimal_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
+    });
+    // On the scale of the differences: logarithms, or the outcome's unit.
+    let (is_ratio, margin) = match catalogue::definition(&plan.outcomes, &plan.primary) {
+        Some(outcome) if outcome.compare == Compare::LogRatio => {
+            (true, Some(toll_stats::log_of_toll(plan.margin_pct)))
+        }
+        outcome => (false, outcome.and_then(|outcome| outcome.margin)),
+    };
+    let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, treatments, POWER);
+    let mde = Mde {
+        planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
+        achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::toll_pct),
+        achieved: achieved.filter(|_| !is_ratio),
+        rounds_for_margin: sd.zip(margin).and_then(rounds_for),
+    };
+    let known = [mde.planned_pct, mde.achieved_pct, mde.achieved];
+    (known.iter().any(Option::is_some) || mde.rounds_for_margin.is_some()).then_some(mde)
+}

@@ -1,0 +1,481 @@
+//! What makes this run doubtful, and what should be done about it?
+//!
+//! Every doubt is a variant; its text says what was seen, its advice what to do. Never mends anything.
+
+use std::collections::BTreeMap;
+use toll_record::Warning;
+use toll_sys::counted::{codes_in_words, counted};
+
+/// A doubt about a run. Shares are 0..=1, percentages say so.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Doubt {
+    NoBaseline {
+        arm: String,
+    },
+    Incomplete {
+        done: u32,
+        planned: u32,
+        missing: String,
+        files: Vec<&'static str>,
+        cut: Vec<&'static str>,
+    },
+    ServerRestarted {
+        at: String,
+        into_s: u64,
+        windows: Several,
+        failed: Several,
+    },
+    SamplesMissing {
+        windows: Several,
+    },
+    LatencyMissing {
+        windows: usize,
+        of: usize,
+    },
+    TrialFailed {
+        arm: String,
+        times: usize,
+        tried: usize,
+        begun: usize,
+        reason: String,
+    },
+    TreatmentKilled {
+        arm: String,
+        note: String,
+    },
+    TooFewRounds {
+        have: usize,
+        need: usize,
+    },
+    AaFailed {
+        arm: String,
+        outcome: String,
+        found: String,
+    },
+    ControlMissed {
+        arm: String,
+        text: String,
+    },
+    CarryOver {
+        arm: String,
+        differs: String,
+        p: f64,
+    },
+    Dependence {
+        arm: String,
+        lag_1: f64,
+        bound: f64,
+    },
+    SlowSettle {
+        arm: String,
+        pct: f64,
+    },
+    OnSlope {
+        arm: String,
+        slope: Slope,
+    },
+    Noisy {
+        cv_pct: f64,
+        finds: Option<String>,
+    },
+    LowPower {
+        finds: String,
+        asked: String,
+        rounds: Option<u32>,
+    },
+    HostSteal {
+        pct: f64,
+    },
+    /// Windows left out, of all; the arm that lost most of its own, and those that keep theirs because most would go.
+    CpuWithheld {
+        windows: usize,
+        of: usize,
+        above_pct: f64,
+        most: Option<OfArm>,
+        stay: Vec<OfArm>,
+    },
+    DriverShare {
+        pct: f64,
+    },
+    LoadErrors {
+        arm: String,
+        errors: u64,
+        statements: u64,
+        codes: BTreeMap<u16, u64>,
+    },
+    NothingCompleted {
+        arm: String,
+        windows: usize,
+    },
+    HarnessStalls {
+        count: usize,
+        longest_s: f64,
+    },
+    StallsNotJudged {
+        why: String,
+    },
+    PacketsDropped {
+        arm: String,
+        dropped: u64,
+        captured: u64,
+    },
+    LedgerGap {
+        arm: String,
+        trials: usize,
+        of: usize,
+        gaps: String,
+    },
+    CaughtTooMany {
+        arm: String,
+        ratio: f64,
+    },
+    NotCounted {
+        arm: String,
+        windows: usize,
+        of: usize,
+        why: Option<String>,
+    },
+    Unavailable {
+        arms: Vec<(String, String)>,
+    },
+    SelfCostHigh {
+        pct: f64,
+    },
+    NoSelfCost,
+    UnknownSamples {
+        lines: usize,
+    },
+}
+
+/// What changes between an arm's short windows and a later stretch; seconds are since it was switched on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Slope {
+    /// What the toll is on.
+    pub what: String,
+    pub pct: f64,
+    pub ends_pct: [f64; 2],
+    /// Begin and end.
+    pub short_s: [f64; 2],
+    pub late_s: [f64; 2],
+}
+
+/// Some trials or windows, by arm and round.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Several {
+    pub count: usize,
+    pub names: String,
+}
+
+/// A window's edges cost a query or two; more than this share of what was executed is something else.
+pub const MOST_CAUGHT: f64 = 1.02;
+/// More of one core than this, and toll is part of what it measures.
+pub const SELF_COST_PCT: f64 = 1.0;
+/// CPU time taken by other guests, as a share of all CPU time in the windows.
+pub const STEAL_PCT: f64 = 2.0;
+/// Of the host's busy CPU time.
+pub const DRIVER_SHARE_PCT: f64 = 40.0;
+/// Coefficient of variation of the baseline's own windows.
+pub const NOISY_CV_PCT: f64 = 15.0;
+
+/// Windows of an arm in which CPU was withheld, of all it has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfArm {
+    pub arm: String,
+    pub withheld: usize,
+    pub windows: usize,
+}
+
+impl std::fmt::Display for OfArm {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}: {} of {}", self.arm, self.withheld, self.windows)
+    }
+}
+
+impl Doubt {
+    /// The stable name that documents and filters use.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Doubt::NoBaseline { .. } => "no-baseline",
+            Doubt::Incomplete { .. } => "incomplete",
+            Doubt::ServerRestarted { .. } => "server-restarted",
+            Doubt::SamplesMissing { .. } => "samples-missing",
+            Doubt::LatencyMissing { .. } => "latency-missing",
+            Doubt::TrialFailed { .. } => "trial-failed",
+            Doubt::TreatmentKilled { .. } => "treatment-killed",
+            Doubt::TooFewRounds { .. } => "too-few-rounds",
+            Doubt::AaFailed { .. } => "aa-failed",
+            Doubt::ControlMissed { .. } => "control-missed",
+            Doubt::CarryOver { .. } => "carry-over",
+            Doubt::Dependence { .. } => "dependence",
+            Doubt::SlowSettle { .. } => "slow-settle",
+            Doubt::OnSlope { .. } => "window-on-slope",
+            Doubt::Noisy { .. } => "noisy",
+            Doubt::LowPower { .. } => "low-power",
+            Doubt::HostSteal { .. } => "host-steal",
+            Doubt::CpuWithheld { .. } => "cpu-withheld",
+            Doubt::DriverShare { .. } => "driver-share",
+            Doubt::LoadErrors { .. } => "load-errors",
+            Doubt::NothingCompleted { .. } => "nothing-completed",
+            Doubt::HarnessStalls { .. } => "harness-stalls",
+            Doubt::StallsNotJudged { .. } => "stalls-not-judged",
+            Doubt::PacketsDropped { .. } => "packets-dropped",
+            Doubt::LedgerGap { .. } => "ledger-gap",
+            Doubt::CaughtTooMany { .. } => "caught-too-many",
+            Doubt::NotCounted { .. } => "artefact-not-counted",
+            Doubt::Unavailable { .. } => "unavailable-arms",
+            Doubt::SelfCostHigh { .. } => "self-cost-high",
+            Doubt::NoSelfCost => "self-cost-unknown",
+            Doubt::UnknownSamples { .. } => "unknown-samples",
+        }
+    }
+
+    fn arm(&self) -> Option<&String> {
+        match self {
+            Doubt::NoBaseline { arm }
+            | Doubt::TrialFailed { arm, .. }
+            | Doubt::TreatmentKilled { arm, .. }
+            | Doubt::AaFailed { arm, .. }
+            | Doubt::ControlMissed { arm, .. }
+            | Doubt::CarryOver { arm, .. }
+            | Doubt::Dependence { arm, .. }
+            | Doubt::SlowSettle { arm, .. }
+            | Doubt::OnSlope { arm, .. }
+            | Doubt::LoadErrors { arm, .. }
+            | Doubt::NothingCompleted { arm, .. }
+            | Doubt::PacketsDropped { arm, .. }
+            | Doubt::LedgerGap { arm, .. }
+            | Doubt::CaughtTooMany { arm, .. }
+            | Doubt::NotCounted { arm, .. } => Some(arm),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Doubt::NoBaseline { arm } => {
+                format!("the baseline {arm} has no window: nothing can be compared with it")
+            }
+            Doubt::Incomplete { done, planned, missing, files, cut } => {
+                let mut text = format!("{done} of {planned} rounds are whole");
+                if !missing.is_empty() {
+                    text += &format!("; missing: {missing}");
+                }
+                if !files.is_empty() {
+                    text += &format!("; the run has no {}", files.join(", no "));
+                }
+                if !cut.is_empty() {
+                    text += &format!("; cut short inside a line: {}", cut.join(", "));
+                }
+                text
+            }
+            Doubt::ServerRestarted { at, into_s, windows, failed } => {
+                let mut text = format!("the server restarted at {at} ({into_s} s into the run)");
+                text += &match windows.count {
+                    0 => ": no window is lost to it".to_owned(),
+                    1 => format!(": the window of {} is left out", windows.names),
+                    _ => format!(": the windows of {} are left out", windows.names),
+                };
+                match failed.count {
+                    0 => {}
+                    1 => text += &format!("; the trial of {} failed in it", failed.names),
+                    _ => text += &format!("; the trials of {} failed in it", failed.names),
+                }
+                text
+            }
+            Doubt::SamplesMissing { windows } => {
+                let count = counted(windows.count as u64, "window");
+                format!("samples are missing in {count}: {}", windows.names)
+            }
+            Doubt::LatencyMissing { windows, of } if windows == of => {
+                format!("latency.hlog lacks all {of} windows: there are no percentiles")
+            }
+            Doubt::LatencyMissing { windows, of } => format!(
+                "latency.hlog lacks {windows} of {of} windows: percentiles rest on the other {}",
+                of - windows
+            ),
+            Doubt::TrialFailed { arm, times, tried, begun, reason } if tried < begun => format!(
+                "{arm} failed in {times} of the {tried} rounds in which it was tried; not tried in the other {}: {reason}",
+                begun - tried
+            ),
+            Doubt::TrialFailed { arm, times, begun, reason, .. } => {
+                format!("{arm} failed in {times} of {begun} rounds: {reason}")
+            }
+            Doubt::TreatmentKilled { arm, note } => format!("{arm} did not stop as asked: {note}"),
+            Doubt::TooFewRounds { have, need } => {
+                format!("{have} paired rounds allow no interval: {need} are the fewest that do")
+            }
+            Doubt::AaFailed { arm, outcome, found } => {
+                format!("{arm} is the baseline under another name, and yet its {outcome} differs by {found}")
+            }
+            Doubt::ControlMissed { text, .. } => text.clone(),
+            Doubt::CarryOver { arm, differs, p } => {
+                format!("whatever is measured after {arm} differs by {differs} (p = {p:.3})")
+            }
+            Doubt::Dependence { arm, lag_1, bound } => format!(
+                "differences of {arm} follow each other from round to round (lag-1 {lag_1:+.2}, chance stays within ±{bound:.2})"
+            ),
+            Doubt::SlowSettle { arm, pct } => {
+                format!("windows of {arm} begin {pct:+.1}% away from where they end up")
+            }
+            Doubt::OnSlope { arm, slope: Slope { what, pct, ends_pct: [low, high], short_s, late_s } } => {
+                format!(
+                    "{what} of {arm} is {pct:+.1}% [{low:+.1}, {high:+.1}] higher {:.1} to {:.1} s after it is switched on \
+                 than in its short windows, {:.1} to {:.1} s after",
+                    late_s[0], late_s[1], short_s[0], short_s[1]
+                )
+            }
+            Doubt::Noisy { cv_pct, finds } => {
+                let mut text = format!("the baseline's own windows vary by {cv_pct:.0}%");
+                if let Some(finds) = finds {
+                    text += &format!(", so that effects below {finds} stay hidden");
+                }
+                text
+            }
+            Doubt::LowPower { finds, asked, .. } => {
+                format!("this run finds effects of {finds} and more; the question asks for {asked}")
+            }
+            Doubt::HostSteal { pct } => {
+                format!("other guests took {pct:.1}% of this host's CPU time inside windows")
+            }
+            Doubt::CpuWithheld { windows, of, above_pct, most, stay } => {
+                let most = most
+                    .as_ref()
+                    .map(|most| format!("{windows} of {of} windows, which are left out (most of {most})"));
+                let stay: Vec<_> = stay.iter().map(OfArm::to_string).collect();
+                let stay = (!stay.is_empty())
+                    .then(|| format!("too many windows to leave out of {}", stay.join(", ")));
+                let which: Vec<_> = most.into_iter().chain(stay).collect();
+                format!(
+                    "other guests took more than {above_pct:.0}% of this host's CPU time in {}",
+                    which.join("; in ")
+                )
+            }
+            Doubt::DriverShare { pct } => {
+                format!("the load driver takes {pct:.0}% of the CPU that is busy on this host")
+            }
+            Doubt::LoadErrors { arm, errors, statements, codes } => {
+                let codes =
+                    if codes.is_empty() { String::new() } else { format!(": {}", codes_in_words(codes)) };
+                format!("the load met {errors} errors beside {statements} statements under {arm}{codes}")
+            }
+            Doubt::NothingCompleted { arm, windows } => {
+                format!(
+                    "nothing completed in {windows} windows of {arm}: their throughput is below one a window, and is counted as that"
+                )
+            }
+            Doubt::HarnessStalls { count, longest_s } => format!(
+                "toll itself was kept from running {count} times inside windows, {longest_s:.2} s at the longest"
+            ),
+            Doubt::StallsNotJudged { why } => why.clone(),
+            Doubt::PacketsDropped { arm, dropped, captured } => format!(
+                "the kernel dropped {dropped} packets that {arm} should have seen ({:.2}% of them)",
+                100.0 * *dropped as f64 / (*dropped + *captured).max(1) as f64
+            ),
+            Doubt::LedgerGap { arm, trials, of, gaps } => format!(
+                "the packets of {arm} do not add up in {trials} of {of} trials, by no counter's word: {gaps}"
+            ),
+            Doubt::CaughtTooMany { arm, ratio } => format!(
+                "the artefact of {arm} holds {:.1}% of the queries that were executed: more than all",
+                100.0 * ratio
+            ),
+            Doubt::NotCounted { arm, windows, of, why } => {
+                let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+                format!("queries in the artefact of {arm} are not counted in {windows} of {of} windows{why}")
+            }
+            Doubt::Unavailable { arms } => {
+                let arms: Vec<String> = arms.iter().map(|(arm, why)| format!("{arm} ({why})")).collect();
+                format!("not measured here: {}", arms.join("; "))
+            }
+            Doubt::SelfCostHigh { pct } => {
+                format!("toll's own processes took {pct:.1}% of one core inside windows")
+            }
+            Doubt::NoSelfCost => "the run does not say what toll's own processes took".to_owned(),
+            Doubt::UnknownSamples { lines } => {
+                format!(
+                    "{} of samples.ndjson are of a kind that this toll does not know",
+                    counted(*lines as u64, "line")
+                )
+            }
+        }
+    }
+
+    fn advice(&self) -> String {
+        match self {
+            Doubt::NoBaseline { .. } => "run again with the baseline among --arms".into(),
+            Doubt::Incomplete { .. } => {
+                "the figures rest on the rounds that are there; run again for the rest".into()
+            }
+            Doubt::ServerRestarted { .. } => {
+                "the server's error log says why (a crash, memory, somebody's hand); windows right after it ran with cold caches: run again if they stand out".into()
+            }
+            Doubt::SamplesMissing { .. } => {
+                "samples.ndjson is damaged, or the run was cut: these windows are left out; copy it anew from where it is whole, or run again".into()
+            }
+            Doubt::LatencyMissing { .. } => {
+                "copy latency.hlog anew from where it is whole; throughput, means and CPU rest on all windows".into()
+            }
+            Doubt::TrialFailed { .. } => {
+                "try the arm's command by hand, `toll doctor` names missing tools; its toll rests on the other rounds".into()
+            }
+            Doubt::TreatmentKilled { .. } => {
+                "its artefact may lack the end; give the arm a stop signal that it heeds".into()
+            }
+            Doubt::TooFewRounds { need, .. } => format!("run with --rounds {need} or more"),
+            Doubt::AaFailed { .. } => {
+                "one run in twenty does this by chance: run again with another --seed; if it fails again, trust no verdict of this host before its noise is found".into()
+            }
+            Doubt::ControlMissed { .. } => {
+                "one control in twenty misses by chance: run again with another --seed; if it misses again, quieten the host, and look for another bottleneck than CPU".into()
+            }
+            Doubt::CarryOver { .. } => "lengthen --settle until it goes, and read arms that follow it with care".into(),
+            Doubt::Dependence { .. } => "lengthen --window; until then intervals are too narrow".into(),
+            Doubt::SlowSettle { .. } => "lengthen --settle: the window should begin on the plateau".into(),
+            Doubt::OnSlope { slope, .. } => format!(
+                "its steady toll is the later one: let it settle, `settle = \"{:.0}s\"` in the arm, or --settle",
+                slope.late_s[0]
+            ),
+            Doubt::Noisy { .. } => "quieten the host, or give the run more time (--time): more rounds, rather than longer windows".into(),
+            Doubt::LowPower { rounds, .. } => match rounds {
+                Some(rounds) => {
+                    format!("run with --rounds {rounds} to find effects as small as that, or let --find choose")
+                }
+                None => "no sensible number of rounds finds that here: quieten the host".into(),
+            },
+            Doubt::HostSteal { .. } => "use a host of your own, or more rounds: neighbours are part of the noise".into(),
+            Doubt::CpuWithheld { .. } => {
+                "neighbours on the same machine were at work; an arm that meets this in many more windows than the others may itself ask for what is withheld: measure it again".into()
+            }
+            Doubt::DriverShare { .. } => {
+                "its share dilutes every toll on this host: use prepared statements, a lighter driver, or drive from another host".into()
+            }
+            Doubt::LoadErrors { .. } => "look at the server's error log; windows with errors measure something else".into(),
+            Doubt::NothingCompleted { .. } => "look at this arm's stalls; its toll is at least what is shown".into(),
+            Doubt::HarnessStalls { .. } => {
+                "stalls at those moments may be the host's, not the server's: quieten the host".into()
+            }
+            Doubt::StallsNotJudged { .. } => "do not read the absence of stalls as proof of none".into(),
+            Doubt::PacketsDropped { .. } => "the artefact is incomplete: give the tool a larger buffer or a shorter snap length".into(),
+            Doubt::LedgerGap { .. } => {
+                "look for what takes or adds packets there: a filter of the capture or of tc, another sender on the link, a full disk".into()
+            }
+            Doubt::CaughtTooMany { .. } => {
+                "it counts other clients' queries, or some twice: do not take its share for a measure".into()
+            }
+            Doubt::NotCounted { .. } => "the share caught rests on the other windows; keep artefacts with --keep-artefacts and count them".into(),
+            Doubt::Unavailable { .. } => "`toll doctor` says how to install what is missing".into(),
+            Doubt::SelfCostHigh { .. } => "use longer windows; every arm bears this cost, so that tolls stay comparable".into(),
+            Doubt::NoSelfCost => "run with a toll that records it".into(),
+            Doubt::UnknownSamples { .. } => "report with the toll that wrote the run, or a newer one".into(),
+        }
+    }
+
+    /// As it stands in a result.
+    pub fn warning(&self) -> Warning {
+        Warning {
+            code: self.code().to_owned(),
+            arm: self.arm().cloned(),
+            text: self.text(),
+            advice: self.advice(),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How is a figure written for people?
+//!
+//! Three digits say all that an interval allows. Never computes: it only writes.
+
+use toll_record::{Outcome, Pause, Verdict};
+use toll_sys::figures::{absolute, percent, short, signed};
+
+/// In which measure an outcome's estimate is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Percent,
+    Difference,
+    Absolute,
+}
+
+/// What was estimated, between which ends; `None`: only a mean is known.
+fn estimate(outcome: &Outcome) -> Option<(Measure, f64, Option<[f64; 2]>)> {
+    match (outcome.toll_pct, outcome.effect) {
+        (Some(toll), _) => Some((Measure::Percent, toll, outcome.ci95_pct)),
+        (None, Some(effect)) if outcome.verdict == Verdict::NotCompared => {
+            Some((Measure::Absolute, effect, outcome.ci95))
+        }
+        (None, Some(effect)) => Some((Measure::Difference, effect, outcome.ci95)),
+        (None, None) => None,
+    }
+}
+
+/// The estimate alone, with one decimal; `None`: only a mean is known.
+pub fn estimated(outcome: &Outcome) -> Option<String> {
+    estimate(outcome).map(|(measure, value, _)| match measure {
+        Measure::Percent => format!("{value:+.1}%"),
+        Measure::Difference => signed(value, &outcome.unit),
+        Measure::Absolute => absolute(value, &outcome.unit),
+    })
+}
+
+/// The interval alone: `-1.2% to +3.4%`, `+0.10 s to +0.30 s`.
+pub fn span(outcome: &Outcome) -> Option<String> {
+    let (measure, _, interval) = estimate(outcome)?;
+    let [low, high] = interval?.map(|end| match measure {
+        Measure::Percent => format!("{end:+.1}%"),
+        Measure::Difference => signed(end, &outcome.unit),
+        Measure::Absolute => absolute(end, &outcome.unit),
+    });
+    Some(format!("{low} to {high}"))
+}
+
+/// In a sentence: `-12.3% [-14.0, -10.1]`, `+0.60 s [+0.55, +0.65]`.
+pub fn told(outcome: &Outcome) -> String {
+    let Some((measure, estimate, interval)) = estimate(outcome) else { return "not compared".into() };
+    let write = |value: f64| match measure {
+        Measure::Percent => format!("{value:+.1}%"),
+        Measure::Difference => signed(value, &outcome.unit),
+        Measure::Absolute => absolute(value, &outcome.unit),
+    };
+    let estimate = write(estimate);
+    match interval {
+        Some(ends) => {
+            let [low, high] = like(&estimate, ends.map(write));
+            format!("{estimate} [{low}, {high}]")
+        }
+        None => format!("{estimate} (no interval)"),
+    }
+}
+
+/// In a table: `-12% [-14,-9.8] costly`; the mean where nothing was estimated.
+pub fn cell(outcome: &Outcome) -> String {
+    let estimated = brief(outcome);
+    let Some((measure, _, interval)) = estimate(outcome) else { return estimated };
+    let write = |value: f64| match measure {
+        Measure::Percent => percent(value),
+        Measure::Difference => signed(value, &outcome.unit),
+        Measure::Absolute => absolute(value, &outcome.unit),
+    };
+    let interval = interval.map_or(String::new(), |ends| {
+        let [low, high] = like(&estimated, ends.map(write));
+        format!(" [{low},{high}]")
+    });
+    match measure {
+        Measure::Absolute => estimated + &interval,
+        _ => format!("{estimated}{interval} {}", word(outcome.verdict)),
+    }
+}
+
+/// Ends of an interval without their unit, where it is the estimate's.
+fn like(estimate: &str, ends: [String; 2]) -> [String; 2] {
+    let in_number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | ',');
+    let unit = estimate.trim_start_matches(in_number);
+    let same = ends.iter().all(|end| end.trim_start_matches(in_number) == unit);
+    if same { ends.map(|end| end[..end.len() - unit.len()].to_owned()) } else { ends }
+}
+
+/// The estimate alone, or the mean: `-12%`, `+0.60 s`, `8,012/s`.
+pub fn brief(outcome: &Outcome) -> String {
+    match estimate(outcome) {
+        Some((Measure::Percent, toll, _)) => percent(toll),
+        Some((Measure::Difference, effect, _)) => signed(effect, &outcome.unit),
+        // Of what is told as a median that, and not the mean beside the median's interval.
+        Some((Measure::Absolute, effect, _)) => absolute(effect, &outcome.unit),
+        _ => absolute(outcome.mean, &outcome.unit),
+    }
+}
+
+/// The verdict in a word or two.
+pub fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Baseline => "baseline",
+        Verdict::Costly => "costly",
+        Verdict::Cheaper => "cheaper",
+        Verdict::NoEffect => "no effect",
+        Verdict::Unclear => "unclear",
+        Verdict::NoInterval => "no interval",
+        Verdict::NotCompared => "not compared",
+    }
+}
+
+/// `round 2, mariadb-dump 3, from 31.0 s; meanwhile disk_reads_per_s 0.00 (else 310)`: all but its arm and length.
+pub fn pause(pause: &Pause) -> String {
+    let at = format!("round {}, {}, from {:.1} s", pause.round + 1, pause.process, pause.begin_s);
+    let beside = pause.beside.iter();
+    let beside: Vec<String> = beside
+        .map(|beside| format!("{} {} (else {})", beside.name, short(beside.during), short(beside.otherwise)))
+        .collect();
+    if beside.is_empty() { at } else { format!("{at}; meanwhile {}", beside.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_written_once_unless_it_changes() {
+        let ends = |estimate: &str, low: &str, high: &str| like(estimate, [low.into(), high.into()]);
+        assert_eq!(ends("+0.60 s", "+0.55 s", "+0.65 s"), ["+0.55", "+0.65"]);
+        assert_eq!(ends("-12%", "-14%", "-9.8%"), ["-14", "-9.8"]);
+        assert_eq!(ends("+1.02 ms", "+980 us", "+1.10 ms"), ["+980 us", "+1.10 ms"]);
+        assert_eq!(ends("8,012/s", "7,900/s", "8,100/s"), ["7,900", "8,100"]);
+    }
+}

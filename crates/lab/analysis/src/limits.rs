@@ -1,0 +1,203 @@
+//! Up to which rung of a ladder of arms does an outcome stay within its bound?
+//!
+//! Every round climbs the whole ladder, in random order: its limit is the highest rung up to which it and all below it hold,
+//! as RFC 2544 finds a throughput (section 26.1). A search that goes where the last trial sent it would have no rounds, and
+//! no interval but by being repeated.
+
+use super::compare::ArmWindows;
+use toll_record::{Limit, LimitResult, Plan};
+use toll_sys::figures::capitalised;
+
+/// A sender that falls short of a rung by less has reached it.
+const REACHED_WITHIN: f64 = 0.01;
+
+/// What all ladders of the plan came to, in its order.
+pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<LimitResult> {
+    plan.limits.iter().flat_map(|limit| of_limit(plan, limit, windows)).collect()
+}
+
+/// How far up each ladder held in every round, a sentence a kind of limit; absent without ladders.
+pub fn told(limits: &[LimitResult]) -> Option<String> {
+    let of_kind = |kind: &[LimitResult]| {
+        let ladders: Vec<String> = kind.iter().map(in_every_round).collect();
+        format!("{}, in every round: {}.", capitalised(&kind[0].title), ladders.join(", "))
+    };
+    let told: Vec<String> = limits.chunk_by(|a, b| a.name == b.name).map(of_kind).collect();
+    (!told.is_empty()).then(|| told.join(" "))
+}
+
+fn in_every_round(limit: &LimitResult) -> String {
+    let of: Vec<&str> = limit.of.iter().map(|(_, value)| value.as_str()).collect();
+    let space = if of.is_empty() { "" } else { " " };
+    let held = match limit.rungs.first() {
+        Some(lowest) if limit.in_all <= 0.0 => format!("below {lowest} {}", limit.unit),
+        _ => format!("{} {}", limit.in_all, limit.unit),
+    };
+    let or_more = if limit.is_open() { " or more" } else { "" };
+    format!("{}{space}{held}{or_more}", of.join(" "))
+}
+
+/// Arms that have all but the rung in common.
+struct Ladder {
+    of: Vec<(String, String)>,
+    /// Each rung's number, and the position of its arm.
+    rungs: Vec<(f64, usize)>,
+}
+
+/// One outcome by rung and round; a window that was not measured has none.
+type ByRung = Vec<Vec<Option<f64>>>;
+
+fn of_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResult> {
+    let mut ladders: Vec<Ladder> = Vec::new();
+    for (i, arm) in plan.arms.iter().enumerate().filter(|(_, arm)| arm.unavailable.is_none()) {
+        let rung = arm.varied.iter().find(|(key, _)| *key == limit.over);
+        let Some(number) = rung.and_then(|(_, value)| value.parse::<f64>().ok()) else { continue };
+        let of: Vec<_> = arm.varied.iter().filter(|(key, _)| *key != limit.over).cloned().collect();
+        match ladders.iter_mut().find(|ladder| ladder.of == of) {
+            Some(ladder) => ladder.rungs.push((number, i)),
+            None => ladders.push(Ladder { of, rungs: vec![(number, i)] }),
+        }
+    }
+    ladders.into_iter().filter_map(|ladder| result(plan, limit, ladder, windows)).collect()
+}
+
+/// `None`: no round tells of it.
+fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]) -> Option<LimitResult> {
+    ladder.rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // A rung that never could be measured is where the ladder ends.
+    let is_measured =
+        |&(_, arm): &(f64, usize)| windows[arm].values(&limit.outcome).iter().any(Option::is_some);
+    ladder.rungs.truncate(ladder.rungs.iter().take_while(|rung| is_measured(rung)).count());
+    let values =
+        |name: &str| -> ByRung { ladder.rungs.iter().map(|rung| windows[rung.1].values(name)).collect() };
+    let numbers: Vec<f64> = ladder.rungs.iter().map(|rung| rung.0).collect();
+    let reached = limit.reached.as_deref().map(values);
+    let climbed = climbed(&numbers, &values(&limit.outcome), reached.as_ref(), limit.at_most);
+    let in_all = climbed.limits.iter().copied().reduce(f64::min)?;
+    let interval = toll_stats::median_interval(&climbed.limits, plan.alpha).ok();
+    Some(LimitResult {
+        name: limit.name.clone(),
+        title: limit.title.clone(),
+        outcome: limit.outcome.clone(),
+        over: limit.over.clone(),
+        unit: limit.unit.clone(),
+        at_most: limit.at_most,
+        of: ladder.of,
+        rungs: numbers,
+        in_all,
+        median: toll_stats::median(&climbed.limits),
+        ci95: interval.map(|interval| [interval.low, interval.high]),
+        open: climbed.open,
+        values: climbed.limits,
+    })
+}
+
+#[derive(Debug, PartialEq)]
+struct Climbed {
+    /// Of each round that tells one.
+    limits: Vec<f64>,
+    /// Rounds whose limit may lie higher.
+    open: u32,
+}
+
+fn climbed(rungs: &[f64], values: &ByRung, reached: Option<&ByRung>, at_most: f64) -> Climbed {
+    let mut climbed = Climbed { limits: Vec::new(), open: 0 };
+    let at = |of: &ByRung, rung: usize, round: usize| of.get(rung)?.get(round).copied().flatten();
+    'rounds: for round in 0..values.iter().map(Vec::len).max().unwrap_or(0) {
+        let (mut limit, mut is_open) = (0.0, true);
+        for (rung, &number) in rungs.iter().enumerate() {
+            let is_reached = reached.is_none_or(|reached| {
+                at(reached, rung, round).is_some_and(|sent| sent >= number * (1.0 - REACHED_WITHIN))
+            });
+            match at(values, rung, round) {
+                Some(value) if value > at_most => {
+                    is_open = false;
+                    break;
+                }
+                Some(_) if is_reached => limit = number,
+                // The sender got no further: whether more would have held is not known, but all below did.
+                Some(_) if limit > 0.0 => break,
+                // Not measured, or not even the lowest was sent: the round says nothing of its limit.
+                _ => continue 'rounds,
+            }
+        }
+        climbed.limits.push(limit);
+        climbed.open += u32::from(is_open);
+    }
+    climbed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNGS: [f64; 3] = [100.0, 200.0, 400.0];
+
+    fn some(values: [f64; 3]) -> ByRung {
+        values.map(|value| vec![Some(value)]).into()
+    }
+
+    #[test]
+    fn a_round_gets_as_far_as_it_and_all_below_hold() {
+        for (lost, limit, open) in [
+            ([0.0, 0.0, 0.0], 400.0, 1),
+            ([0.0, 0.0, 0.1], 200.0, 0),
+            // What holds above a rung that does not is chance.
+            ([0.0, 0.1, 0.0], 100.0, 0),
+            ([0.1, 0.0, 0.0], 0.0, 0),
+        ] {
+            let found = climbed(&RUNGS, &some(lost), None, 0.0);
+            assert_eq!(found, Climbed { limits: vec![limit], open }, "{lost:?}");
+        }
+        assert_eq!(climbed(&RUNGS, &some([0.0, 0.1, 0.2]), None, 0.1).limits, [200.0]);
+    }
+
+    #[test]
+    fn a_rung_that_the_sender_did_not_reach_proves_nothing() {
+        let reached = some([100.0, 199.0, 250.0]);
+        let found = climbed(&RUNGS, &some([0.0; 3]), Some(&reached), 0.0);
+        assert_eq!(found, Climbed { limits: vec![200.0], open: 1 });
+        // Loss below the rung's own rate is loss all the same.
+        let found = climbed(&RUNGS, &some([0.0, 0.0, 3.0]), Some(&reached), 0.0);
+        assert_eq!(found, Climbed { limits: vec![200.0], open: 0 });
+    }
+
+    #[test]
+    fn a_round_with_a_rung_that_was_not_measured_below_its_limit_tells_none() {
+        let values: ByRung = vec![
+            vec![Some(0.0), None, Some(0.0)],
+            vec![None, None, Some(0.0)],
+            vec![Some(0.0), None, Some(1.0)],
+        ];
+        let found = climbed(&RUNGS, &values, None, 0.0);
+        assert_eq!(found, Climbed { limits: vec![200.0], open: 0 });
+        // What is lost below the gap is known.
+        let values: ByRung = vec![vec![Some(1.0)], vec![None], vec![Some(0.0)]];
+        assert_eq!(climbed(&RUNGS, &values, None, 0.0), Climbed { limits: vec![0.0], open: 0 });
+        // A sender that did not reach the lowest rung proves nothing against it.
+        let found = climbed(&RUNGS, &some([0.0; 3]), Some(&some([90.0, 90.0, 90.0])), 0.0);
+        assert_eq!(found, Climbed { limits: vec![], open: 0 });
+    }
+
+    #[test]
+    fn what_held_in_every_round_is_said_of_each_ladder() {
+        let limit = |set: &str, values: [f64; 2], open| LimitResult {
+            title: "highest rate without a loss".into(),
+            unit: "Mb/s".into(),
+            of: vec![("set".into(), set.into())],
+            rungs: RUNGS.into(),
+            in_all: values[0].min(values[1]),
+            values: values.into(),
+            open,
+            ..LimitResult::default()
+        };
+        assert_eq!(told(&[]), None);
+        let ladders = [
+            limit("http", [400.0, 400.0], 2),
+            limit("mixed", [200.0, 400.0], 1),
+            limit("skype", [0.0, 400.0], 1),
+        ];
+        let said = "Highest rate without a loss, in every round: http 400 Mb/s or more, mixed 200 Mb/s, skype below 100 Mb/s.";
+        assert_eq!(told(&ladders).as_deref(), Some(said));
+    }
+}

@@ -1,0 +1,441 @@
+//! What are the plan's outcomes in this window?
+//!
+//! A number that the window cannot support is absent, with the reason: never zero, never a guess; so is one that needs
+//! length, where a run has longer windows than this. What a name means is for its definition to say.
+
+use super::pauses::Stream;
+use super::recorded::{Recorded, Stamped, centred, within};
+use super::windows::{Spent, Window};
+use super::{coverage, ledger, recovery};
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use toll_record::{
+    Aggregate, Artefact, ArtefactColumn, Bin, Definition, LoadColumn, Party, ProcessColumn, ProcessEnd,
+    Second, Source, StagesColumn, TrialColumn,
+};
+
+/// What one window gave.
+#[derive(Debug, Clone, Default)]
+pub struct Measured<'a> {
+    /// By outcome.
+    values: BTreeMap<&'a str, f64>,
+    pub statements: u64,
+    pub events: u64,
+    pub errors: u64,
+    pub errors_by_code: BTreeMap<u16, u64>,
+    /// Time that the window's bins cover; with a driver that keeps its own beat, not quite the window.
+    pub covered_s: f64,
+    /// What was spent on this host, by party; absent where it was not read.
+    pub cpu: Option<Spent>,
+    /// The window's length.
+    pub seconds: f64,
+    /// How far the window's beginning lies from the rest of it, ln of the ratio of throughputs.
+    pub start_log_ratio: Option<f64>,
+    /// Quantiles that too few events supported.
+    pub thin: Vec<&'a str>,
+    /// Percentiles are means of one-second percentiles: the driver gives no distribution.
+    pub from_seconds: bool,
+}
+
+impl Measured<'_> {
+    /// CPU time of a party for each statement, in microseconds.
+    pub fn cpu_us_per_query(&self, party: Party) -> Option<f64> {
+        let per_s = spent_us(self.cpu.as_ref()?, party)? as f64 / self.seconds;
+        let qps = self.statements as f64 / self.covered_s;
+        (qps > 0.0).then(|| per_s / qps)
+    }
+
+    /// CPUs that a party kept busy, on average.
+    pub fn busy_cpus(&self, party: Party) -> Option<f64> {
+        Some(spent_us(self.cpu.as_ref()?, party)? as f64 / 1e6 / self.seconds)
+    }
+
+    pub fn get(&self, name: &str) -> Option<f64> {
+        self.values.get(name).copied()
+    }
+}
+
+/// The quantile of latencies that an outcome stands for.
+pub fn quantile_of(outcome: &Definition) -> Option<f64> {
+    match (&outcome.source, outcome.aggregate) {
+        (Source::Latency, Aggregate::Quantile(q)) => Some(q),
+        _ => None,
+    }
+}
+
+/// Errors of several stretches, code by code.
+pub fn summed<'a>(stretches: impl Iterator<Item = &'a BTreeMap<u16, u64>>) -> BTreeMap<u16, u64> {
+    let mut sum = BTreeMap::new();
+    for (code, n) in stretches.flatten() {
+        *sum.entry(*code).or_default() += n;
+    }
+    sum
+}
+
+/// Beside the window itself, what is known of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The window's latencies, where the driver gives them.
+    pub histogram: Option<&'a Histogram<u64>>,
+    pub artefact: Option<&'a Artefact>,
+    /// Toll itself counted the queries of no window of this arm: another's count stands.
+    pub counted_by_other: bool,
+    /// Seconds without service, of a window as long as the others.
+    pub stalled_s: f64,
+    /// Seconds after the window until clients are served as usual.
+    pub recovered_s: Option<f64>,
+    /// All windows of the arm that this one is compared with.
+    pub reference: &'a [&'a Window],
+}
+
+/// All outcomes of `window`.
+pub fn measure<'a>(recorded: &'a Recorded, window: &Window, known: Known) -> Measured<'a> {
+    let bins = within(&recorded.bins, window.begin_us, window.end_us);
+    let mut measured = Measured {
+        statements: bins.iter().map(|b| b.statements).sum(),
+        events: bins.iter().map(|b| b.events).sum(),
+        errors: bins.iter().map(|b| b.errors).sum(),
+        errors_by_code: summed(bins.iter().map(|b| &b.errors_by_code)),
+        start_log_ratio: start_log_ratio(bins),
+        covered_s: bins.iter().map(|b| b.width_us).sum::<u64>() as f64 / 1e6,
+        cpu: window.cpu,
+        seconds: window.seconds(),
+        ..Measured::default()
+    };
+    let readings = Readings {
+        recorded,
+        window,
+        bins,
+        seconds: within(&recorded.seconds, window.begin_us, window.end_us),
+        events: measured.events,
+        covered_s: measured.covered_s,
+        qps: measured.statements as f64 / measured.covered_s,
+        known,
+    };
+    let told = recorded.plan.outcomes.iter().filter(|outcome| recorded.plan.tells(outcome, window.round));
+    for outcome in told {
+        let value = match readings.value(outcome) {
+            Value::Of(value) => value,
+            Value::OfSeconds(value) => {
+                measured.from_seconds = true;
+                value
+            }
+            Value::Thin => {
+                measured.thin.push(&outcome.name);
+                continue;
+            }
+            Value::Absent => continue,
+        };
+        if value.is_finite() {
+            measured.values.insert(&outcome.name, value);
+        }
+    }
+    measured
+}
+
+enum Value {
+    Of(f64),
+    /// Made of percentiles of one-second stretches.
+    OfSeconds(f64),
+    /// Too few events for such a quantile.
+    Thin,
+    Absent,
+}
+
+impl From<Option<f64>> for Value {
+    fn from(value: Option<f64>) -> Self {
+        value.map_or(Value::Absent, Value::Of)
+    }
+}
+
+/// All that is known of one window.
+struct Readings<'a> {
+    recorded: &'a Recorded,
+    window: &'a Window,
+    bins: &'a [Bin],
+    seconds: &'a [Second],
+    events: u64,
+    covered_s: f64,
+    /// Statements a second; not a number where no load ran.
+    qps: f64,
+    known: Known<'a>,
+}
+
+impl Readings<'_> {
+    fn value(&self, outcome: &Definition) -> Value {
+        let aggregate = outcome.aggregate;
+        match &outcome.source {
+            Source::Load { column } => self.load(*column, aggregate).into(),
+            Source::Latency => self.latency(aggregate),
+            Source::Cpu { of } => {
+                let spent = self.window.cpu.and_then(|cpu| spent_us(&cpu, *of));
+                spent.and_then(|us| self.of_total(us as f64, aggregate)).into()
+            }
+            Source::Host { column } => self.column(&self.recorded.hosts, aggregate, |s| s.column(column)),
+            Source::Pressure { column } => {
+                self.column(&self.recorded.pressures, aggregate, |s| s.column(column))
+            }
+            Source::Server { column } => {
+                self.column(&self.recorded.servers, aggregate, |s| s.values.get(column).copied())
+            }
+            Source::Processes { column, name } => {
+                let planned = &self.recorded.plan.arms[self.window.arm].treatment.processes;
+                // What only keeps the others company is no part of what is asked, unless it is asked for by name.
+                let is_meant = |end: &&ProcessEnd| match name {
+                    Some(name) => end.name == *name,
+                    None => !planned.iter().any(|p| p.background && p.name == end.name),
+                };
+                let each = self.window.processes.iter().filter(is_meant);
+                let each =
+                    each.filter_map(|end| of_process(end, *column).or_else(|| self.of_output(end, *column)));
+                self.of_several(each.collect(), aggregate).into()
+            }
+            Source::Artefact { column } => {
+                self.artefact(*column).and_then(|value| self.of_total(value, aggregate)).into()
+            }
+            Source::Stages { column: StagesColumn::LostShare } => {
+                ledger::lost_pct(&self.window.stages).and_then(|pct| self.of_total(pct, aggregate)).into()
+            }
+            Source::Trial { column } => {
+                self.trial(*column).and_then(|value| self.of_total(value, aggregate)).into()
+            }
+        }
+    }
+
+    /// When a process wrote, as far as it was seen to write anything.
+    fn of_output(&self, end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
+        let stream = Stream::of(self.recorded, self.window.trial, end)?;
+        match column {
+            ProcessColumn::FirstOutputS => Some(stream.first_output_s),
+            ProcessColumn::LongestPauseS => Some(stream.longest_s()),
+            ProcessColumn::PausedS => Some(stream.paused_s()),
+            _ => None,
+        }
+    }
+
+    fn load(&self, column: LoadColumn, aggregate: Aggregate) -> Option<f64> {
+        let of = |bin: &Bin| match column {
+            LoadColumn::Statements => bin.statements,
+            LoadColumn::Events => bin.events,
+            LoadColumn::Errors => bin.errors,
+        };
+        if self.bins.is_empty() {
+            return None;
+        }
+        let total = self.bins.iter().map(of).sum::<u64>() as f64;
+        match aggregate {
+            Aggregate::Rate => Some(total / self.covered_s),
+            Aggregate::Sum => Some(total),
+            Aggregate::PerQuery => self.per_query(total / self.covered_s),
+            Aggregate::Recovery => None,
+            Aggregate::Mean | Aggregate::Peak | Aggregate::Quantile(_) | Aggregate::Above(_) => {
+                let per_s = |bin: &Bin| of(bin) as f64 * 1e6 / bin.width_us.max(1) as f64;
+                self.of_several(self.bins.iter().map(per_s).collect(), aggregate)
+            }
+        }
+    }
+
+    fn latency(&self, aggregate: Aggregate) -> Value {
+        // Without a completion there is no response time; seconds that reach over the edges have some.
+        let nothing_completed = self.events == 0 && self.covered_s > 0.0;
+        match aggregate {
+            Aggregate::Peak => self.longest().into(),
+            _ if nothing_completed => Value::Absent,
+            Aggregate::Mean => self.mean_latency().into(),
+            Aggregate::Quantile(quantile) => match self.known.histogram {
+                Some(histogram) if histogram.len() < toll_stats::events_for_quantile(quantile) => Value::Thin,
+                Some(histogram) => Value::Of(histogram.value_at_quantile(quantile) as f64),
+                // Lost: percentiles of seconds are something else, and would mislead beside those of windows.
+                None if coverage::gives_histograms(&self.recorded.plan, self.window.arm) => Value::Absent,
+                None => self.quantile_of_seconds(quantile).map_or(Value::Absent, Value::OfSeconds),
+            },
+            Aggregate::Above(limit_us) => self.share_above(limit_us).into(),
+            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery | Aggregate::Recovery => Value::Absent,
+        }
+    }
+
+    /// Percent of the events; those that did not complete are in no histogram.
+    fn share_above(&self, limit_us: f64) -> Option<f64> {
+        let histogram = self.known.histogram.filter(|histogram| !histogram.is_empty())?;
+        let within = histogram.count_between(0, limit_us as u64);
+        Some(100.0 * (histogram.len() - within) as f64 / histogram.len() as f64)
+    }
+
+    fn mean_latency(&self) -> Option<f64> {
+        let sum_us: u64 = self.bins.iter().map(|b| b.latency_us_sum).sum();
+        if sum_us > 0 && self.events > 0 {
+            return Some(sum_us as f64 / self.events as f64);
+        }
+        let weight: u64 = self.seconds.iter().map(|s| s.events).sum();
+        let sum: f64 = self.seconds.iter().map(|s| s.latency_us_mean * s.events as f64).sum();
+        (weight > 0).then(|| sum / weight as f64)
+    }
+
+    /// What is in flight when a bin ends has waited that long already, completed or not.
+    fn longest(&self) -> Option<f64> {
+        let of_bins = self.bins.iter().filter_map(|b| b.latency_us_max);
+        of_bins
+            .chain(self.seconds.iter().filter_map(|s| s.latency_us_max))
+            .chain(self.bins.iter().map(|b| b.oldest_us).filter(|&us| us > 0))
+            .chain(self.known.histogram.filter(|h| !h.is_empty()).map(Histogram::max))
+            .max()
+            .map(|us| us as f64)
+    }
+
+    fn quantile_of_seconds(&self, quantile: f64) -> Option<f64> {
+        let of_second = |s: &Second| match quantile {
+            0.5 => s.latency_us_p50,
+            0.95 => s.latency_us_p95,
+            0.99 => s.latency_us_p99,
+            _ => None,
+        };
+        let known: Vec<u64> = self.seconds.iter().filter(|s| s.events > 0).filter_map(of_second).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<u64>() as f64 / known.len() as f64)
+    }
+
+    fn column<T: Stamped>(
+        &self,
+        samples: &[T],
+        aggregate: Aggregate,
+        column: impl Fn(&T) -> Option<f64>,
+    ) -> Value {
+        let inside = |w: &Window| centred(samples, w.begin_us, w.end_us).iter().filter_map(&column).collect();
+        if aggregate == Aggregate::Recovery {
+            let usual: Vec<f64> =
+                self.known.reference.iter().flat_map(|w| -> Vec<f64> { inside(w) }).collect();
+            return recovery::of_column(self.recorded, self.window, samples, usual, &column).into();
+        }
+        self.of_several(inside(self.window), aggregate).into()
+    }
+
+    fn artefact(&self, column: ArtefactColumn) -> Option<f64> {
+        let packets = || self.known.artefact?.window_packets;
+        match column {
+            ArtefactColumn::Bytes => {
+                let seen = self.window.artefact_bytes;
+                self.known.artefact.map(|a| a.window_bytes).or(seen).map(|bytes| bytes as f64)
+            }
+            ArtefactColumn::Packets => packets().map(|p| p.captured as f64),
+            // When a packet's time is taken, only those before it are through.
+            ArtefactColumn::Mbps => {
+                let held = self.known.artefact?.held.filter(|held| held.span_us > 0)?;
+                Some((held.bytes - held.last_bytes) as f64 * 8.0 / held.span_us as f64)
+            }
+            ArtefactColumn::DroppedShare => {
+                packets().filter(|p| p.received > 0).map(|p| 100.0 * p.dropped as f64 / p.received as f64)
+            }
+            ArtefactColumn::QueriesShare => {
+                let artefact = self.known.artefact.filter(|a| !a.encrypted)?;
+                let (count, executed) = match (&artefact.queries, &artefact.pt_query_digest) {
+                    (Some(count), _) => (count, count.executed.unwrap_or(artefact.executed)),
+                    (None, Some(count)) if self.known.counted_by_other => (count, count.executed?),
+                    _ => return None,
+                };
+                (executed > 0).then(|| 100.0 * count.queries as f64 / executed as f64)
+            }
+        }
+    }
+
+    fn trial(&self, column: TrialColumn) -> Option<f64> {
+        let plan = &self.recorded.plan;
+        match column {
+            TrialColumn::Seconds => match plan.arms[self.window.arm].window {
+                toll_record::Window::Time { .. } => None,
+                // From the first start to the last end, to the microsecond; bins are 0.1 s long.
+                toll_record::Window::Done { .. } => match self.window.runs {
+                    Some((1.., took_us)) if took_us > 0 => Some(took_us as f64 / 1e6),
+                    _ => Some(self.window.seconds()),
+                },
+                toll_record::Window::Count { .. } => Some(self.window.seconds()),
+            },
+            TrialColumn::RecoveryS => self.known.recovered_s,
+            TrialColumn::StalledS => {
+                coverage::is_loaded(plan, self.window.arm).then_some(self.known.stalled_s)
+            }
+        }
+    }
+
+    /// Of one number that stands for the whole window.
+    fn of_total(&self, total: f64, aggregate: Aggregate) -> Option<f64> {
+        match aggregate {
+            Aggregate::Mean | Aggregate::Peak | Aggregate::Sum => Some(total),
+            Aggregate::Rate => Some(total / self.window.seconds()),
+            Aggregate::PerQuery => self.per_query(total / self.window.seconds()),
+            Aggregate::Quantile(_) | Aggregate::Above(_) | Aggregate::Recovery => None,
+        }
+    }
+
+    /// Of several readings, none of which is missing.
+    fn of_several(&self, mut readings: Vec<f64>, aggregate: Aggregate) -> Option<f64> {
+        if readings.is_empty() {
+            return None;
+        }
+        match aggregate {
+            Aggregate::Mean => Some(toll_stats::mean(&readings)),
+            Aggregate::Peak => readings.into_iter().reduce(f64::max),
+            Aggregate::Quantile(q) => {
+                readings.sort_by(f64::total_cmp);
+                let rank = (q * readings.len() as f64).ceil() as usize;
+                Some(readings[rank.clamp(1, readings.len()) - 1])
+            }
+            Aggregate::Above(limit) => {
+                let above = readings.iter().filter(|reading| **reading > limit).count();
+                Some(100.0 * above as f64 / readings.len() as f64)
+            }
+            Aggregate::Sum | Aggregate::Rate | Aggregate::PerQuery | Aggregate::Recovery => {
+                self.of_total(readings.iter().sum(), aggregate)
+            }
+        }
+    }
+
+    /// CPU is read at the window's edges and statements in bins: rates make the two comparable when a
+    /// driver's bins do not fall on the edges.
+    fn per_query(&self, per_s: f64) -> Option<f64> {
+        (self.qps > 0.0).then(|| per_s / self.qps)
+    }
+}
+
+fn of_process(end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
+    let count = |n: Option<u64>| n.map(|n| n as f64);
+    match column {
+        ProcessColumn::Seconds => Some(end.end_mono_us.saturating_sub(end.begin_mono_us) as f64 / 1e6),
+        ProcessColumn::CpuUs => Some(end.cpu_us as f64),
+        ProcessColumn::MemoryPeakBytes => count(end.memory_peak_bytes),
+        ProcessColumn::ReadBytes => count(end.read_bytes),
+        ProcessColumn::WrittenBytes => count(end.written_bytes),
+        ProcessColumn::OutputBytes => count(end.output_bytes),
+        ProcessColumn::SentMbps => end.sent.map(|sent| sent.mbps),
+        ProcessColumn::FirstOutputS | ProcessColumn::LongestPauseS | ProcessColumn::PausedS => None,
+    }
+}
+
+/// A real far end would spend its part on another machine.
+fn here_us(cpu: &Spent) -> u64 {
+    cpu.host_busy_us.saturating_sub(cpu.remote_us)
+}
+
+fn spent_us(cpu: &Spent, party: Party) -> Option<u64> {
+    match party {
+        Party::Host => Some(here_us(cpu)),
+        Party::Server => cpu.server_us,
+        Party::Driver => Some(cpu.driver_us),
+        Party::Treatment => Some(cpu.treatment_us),
+        Party::Remote => Some(cpu.remote_us),
+        Party::Toll => Some(cpu.toll_us),
+    }
+}
+
+/// ln of the rate in the window's first quarter over the rate in the rest; absent for windows of few bins.
+fn start_log_ratio(bins: &[Bin]) -> Option<f64> {
+    const FEWEST_BINS: usize = 8;
+    if bins.len() < FEWEST_BINS {
+        return None;
+    }
+    // Medians: a stall is not a slope.
+    let rate = |bins: &[Bin]| {
+        let rates: Vec<f64> = bins.iter().map(|b| b.statements as f64 / b.width_us.max(1) as f64).collect();
+        toll_stats::median(&rates)
+    };
+    let (start, rest) = bins.split_at(bins.len() / 4);
+    Some((rate(start) / rate(rest)).ln()).filter(|ratio| ratio.is_finite())
+}

@@ -1,0 +1,174 @@
+//! What do several runs say together: like ones pooled, those of different platforms laid over each other?
+//!
+//! The runs themselves say which it is. An option could only contradict them: unlike runs have no common toll, and
+//! like ones are one platform.
+
+use super::platform::{self, Made};
+use super::pool::{self, asked_apart};
+use toll_record::{
+    Axis, Chart, ChartKind, ChartPoint, ChartSeries, Compare, Definition, Overlay, Platform, Pooled, Role,
+    RunResult,
+};
+
+/// What is said of runs beside what each says by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Together {
+    Pooled(Pooled),
+    Overlaid(Overlay),
+    /// They ask different things: by which that is seen.
+    Apart(String),
+}
+
+/// `names`, one for each run, are unlike each other; `None`: there are fewer than two runs.
+pub fn together(runs: &[Made], names: &[String]) -> Option<Together> {
+    let [first, others @ ..] = runs else { return None };
+    if others.is_empty() {
+        return None;
+    }
+    if let Some(what) = others.iter().find_map(|other| asked_apart(first.result, other.result)) {
+        return Some(Together::Apart(format!("they differ in {what}")));
+    }
+    let facts = platform::facts(runs);
+    let differ_in = platform::differ_in(runs, &facts);
+    let results: Vec<&RunResult> = runs.iter().map(|run| run.result).collect();
+    if differ_in.is_empty() {
+        return Some(pool::pool(&results).map_or_else(Together::Apart, Together::Pooled));
+    }
+    let platforms = names.iter().zip(facts).map(|(name, facts)| Platform { name: name.clone(), facts });
+    let mut charts = by_line(runs, names);
+    if charts.is_empty() {
+        charts.extend(arms(&results, names));
+    }
+    Some(Together::Overlaid(Overlay { differ_in, platforms: platforms.collect(), charts }))
+}
+
+/// Each line of a chart over named places becomes a chart, with a line for each run.
+fn by_line(runs: &[Made], names: &[String]) -> Vec<Chart> {
+    let over_places = |chart: &&Chart| chart.kind == ChartKind::Line && !chart.x.categories.is_empty();
+    let mut found: Vec<Chart> = Vec::new();
+    for chart in runs.iter().flat_map(|run| run.result.charts.iter()).filter(over_places) {
+        for line in &chart.series {
+            let id = format!("{}-of-{}", chart.id, line.name);
+            // A line that no run measured is the same in all of them.
+            if found.iter().any(|known| known.id == id) || is_diagonal(runs, &line.name) {
+                continue;
+            }
+            let same: Vec<(&String, &Chart, &ChartSeries)> = runs
+                .iter()
+                .zip(names)
+                .filter_map(|(run, name)| {
+                    let same = |other: &&Chart| other.id == chart.id && other.y.unit == chart.y.unit;
+                    let other = run.result.charts.iter().find(same)?;
+                    Some((name, other, other.series.iter().find(|series| series.name == line.name)?))
+                })
+                .collect();
+            let places = places(same.iter().map(|(_, chart, _)| *chart));
+            let series = same.iter().map(|(name, chart, series)| ChartSeries {
+                name: (*name).clone(),
+                points: moved(series, &chart.x.categories, &places),
+            });
+            let title = match chart.series.len() {
+                1 => chart.title.clone(),
+                _ => format!("{}: {}", chart.title, line.name),
+            };
+            let series: Vec<ChartSeries> = series.collect();
+            found.push(Chart {
+                id,
+                title,
+                x: Axis { categories: places, ..chart.x.clone() },
+                series,
+                ..chart.clone()
+            });
+        }
+    }
+    found
+}
+
+fn is_diagonal(runs: &[Made], line: &str) -> bool {
+    let mut wishes = runs.iter().flat_map(|run| &run.plan.charts);
+    wishes.any(|wish| wish.diagonal.as_deref() == Some(line))
+}
+
+/// All places that any of the charts has: those of the first, and what others have beside them behind the place that
+/// comes before it there.
+fn places<'a>(charts: impl Iterator<Item = &'a Chart>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for chart in charts {
+        let mut next = 0;
+        for place in &chart.x.categories {
+            match all.iter().position(|known| known == place) {
+                Some(at) => next = at + 1,
+                None => {
+                    all.insert(next, place.clone());
+                    next += 1;
+                }
+            }
+        }
+    }
+    all
+}
+
+/// A line's points where its places stand among all.
+fn moved(series: &ChartSeries, places: &[String], all: &[String]) -> Vec<ChartPoint> {
+    let points = series.points.iter();
+    let mut moved: Vec<ChartPoint> = points
+        .filter_map(|&(x, y, low, high)| {
+            let place = places.get(x as usize)?;
+            let at = all.iter().position(|known| known == place)?;
+            Some((at as f64, y, low, high))
+        })
+        .collect();
+    moved.sort_by(|a, b| a.0.total_cmp(&b.0));
+    moved
+}
+
+/// What every arm's toll on the primary outcome is in each run; `None` where no run has one.
+fn arms(runs: &[&RunResult], names: &[String]) -> Option<Chart> {
+    let first = runs.first()?;
+    let primary = toll_record::catalogue::definition(&first.definitions, &first.primary)?;
+    let is_treatment = |run: &RunResult, name: &str| {
+        run.arms.iter().any(|arm| arm.name == name && arm.role != Role::Baseline)
+    };
+    let of = |run: &RunResult, name: &str| -> Option<(f64, Option<[f64; 2]>)> {
+        let outcome = run.arms.iter().find(|arm| arm.name == name)?.outcomes.get(&primary.name)?;
+        match outcome.toll_pct {
+            Some(toll) => Some((toll, outcome.ci95_pct)),
+            None => Some((outcome.effect?, outcome.ci95)),
+        }
+    };
+    let mut arms: Vec<&str> = Vec::new();
+    for (run, arm) in runs.iter().flat_map(|run| run.arms.iter().map(move |arm| (run, arm))) {
+        if is_treatment(run, &arm.name) && of(run, &arm.name).is_some() && !arms.contains(&arm.name.as_str())
+        {
+            arms.push(&arm.name);
+        }
+    }
+    let series = runs.iter().zip(names).map(|(run, name)| ChartSeries {
+        name: name.clone(),
+        points: arms
+            .iter()
+            .enumerate()
+            .filter_map(|(at, arm)| {
+                let (toll, ends) = of(run, arm)?;
+                Some((at as f64, toll, ends.map(|ends| ends[0]), ends.map(|ends| ends[1])))
+            })
+            .collect(),
+    });
+    (!arms.is_empty()).then(|| Chart {
+        id: "tolls-by-platform".into(),
+        title: format!("Toll on {}, by platform", primary.title),
+        kind: ChartKind::Table,
+        x: Axis {
+            label: "arm".into(),
+            categories: arms.iter().map(|arm| (*arm).to_owned()).collect(),
+            ..Axis::default()
+        },
+        y: Axis { label: "toll".into(), unit: unit(primary), ..Axis::default() },
+        series: series.collect(),
+        note: "Each against the baseline of its own run, with that run's interval.".into(),
+    })
+}
+
+fn unit(outcome: &Definition) -> String {
+    if outcome.compare == Compare::LogRatio { "%".into() } else { outcome.unit.clone() }
+}

@@ -1,0 +1,238 @@
+//! Which arms are a choice at all, and which one is to be advised?
+//!
+//! An arm is beaten by another that is better in one of the outcomes that the scenario trades, beyond the interval of
+//! their paired difference, and worse in none. Never weighs outcomes against each other: that is for the scenario's
+//! limits, and for the reader.
+
+use super::compare::{ArmWindows, Compared};
+use crate::estimates::told;
+use std::collections::BTreeMap;
+use toll_record::catalogue::definition;
+use toll_record::{Compare, Definition, Pareto, ParetoArm, ParetoResult, Plan, Role, Verdict};
+use toll_stats::{Interval, Zeros};
+use toll_sys::figures::absolute;
+
+/// `None` where the plan trades nothing, or fewer than two arms have all that is traded.
+pub fn find(
+    plan: &Plan,
+    windows: &[ArmWindows],
+    compared: &[BTreeMap<&str, Compared>],
+) -> Option<ParetoResult> {
+    let pareto = plan.pareto.as_ref()?;
+    let outcomes: Vec<&Definition> =
+        pareto.outcomes.iter().filter_map(|name| definition(&plan.outcomes, name)).collect();
+    let does_something = |i: usize| {
+        let arm = &plan.arms[i];
+        matches!(arm.role, Role::Treatment | Role::Baseline) && !arm.treatment.is_nothing()
+    };
+    let has_all = |i: usize| outcomes.iter().all(|o| windows[i].values(&o.name).iter().any(Option::is_some));
+    let choices: Vec<usize> = (0..plan.arms.len()).filter(|&i| does_something(i) && has_all(i)).collect();
+    if choices.len() < 2 {
+        return None;
+    }
+    let field = Field { plan, outcomes, windows };
+    let arms: Vec<ParetoArm> = choices.iter().map(|&i| field.arm(i, &choices)).collect();
+    let advice = Advice { plan, pareto, field: &field, compared, choices: &choices, arms: &arms };
+    let (advised, text) = advice.given();
+    Some(ParetoResult { outcomes: pareto.outcomes.clone(), arms, advised, text })
+}
+
+struct Field<'a> {
+    plan: &'a Plan,
+    outcomes: Vec<&'a Definition>,
+    windows: &'a [ArmWindows<'a>],
+}
+
+/// How one arm stands to another in one outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Better,
+    /// Not told apart.
+    Alike,
+    Worse,
+}
+
+impl Field<'_> {
+    fn arm(&self, i: usize, choices: &[usize]) -> ParetoArm {
+        let beaten_by = choices.iter().find(|&&other| other != i && self.beats(other, i));
+        let present = |outcome: &&Definition| -> Vec<f64> {
+            self.windows[i].values(&outcome.name).into_iter().flatten().collect()
+        };
+        let ci95 = |values: Vec<f64>| {
+            let interval = toll_stats::sign_flip(&values, self.plan.alpha, self.plan.seed).interval;
+            interval.ok().map(|interval| [interval.low, interval.high])
+        };
+        ParetoArm {
+            name: self.plan.arms[i].name.clone(),
+            beaten_by: beaten_by.map(|&other| self.plan.arms[other].name.clone()),
+            values: self.outcomes.iter().map(|outcome| toll_stats::mean(&present(outcome))).collect(),
+            ci95: self.outcomes.iter().map(|outcome| ci95(present(outcome))).collect(),
+        }
+    }
+
+    fn beats(&self, one: usize, other: usize) -> bool {
+        let standings: Vec<Standing> = self.outcomes.iter().map(|o| self.standing(o, one, other)).collect();
+        standings.contains(&Standing::Better) && !standings.contains(&Standing::Worse)
+    }
+
+    /// Worse is also what lies beyond the margin, though no interval says so: too few rounds are no absolution.
+    fn standing(&self, outcome: &Definition, one: usize, other: usize) -> Standing {
+        let [one, other] = [one, other].map(|i| self.windows[i].values(&outcome.name));
+        let pairs = match outcome.compare {
+            Compare::LogRatio => toll_stats::log_ratios(&one, &other, Zeros::Refuse),
+            Compare::Difference | Compare::Absolute | Compare::Median => {
+                toll_stats::differences(&one, &other)
+            }
+        };
+        let Ok(pairs) = pairs else { return Standing::Worse };
+        let sign = if outcome.higher_is_better { -1.0 } else { 1.0 };
+        let harm: Vec<f64> = pairs.d.iter().map(|d| sign * d).collect();
+        if harm.is_empty() {
+            return Standing::Worse;
+        }
+        let margin = match outcome.compare {
+            Compare::LogRatio => toll_stats::log_of_toll(self.plan.margin_pct),
+            Compare::Difference | Compare::Absolute | Compare::Median => {
+                outcome.margin.unwrap_or(f64::INFINITY)
+            }
+        };
+        match toll_stats::sign_flip(&harm, self.plan.alpha, self.plan.seed).interval {
+            Ok(Interval { high, .. }) if high < 0.0 => Standing::Better,
+            Ok(Interval { low, .. }) if low > 0.0 => Standing::Worse,
+            _ if toll_stats::mean(&harm) > margin => Standing::Worse,
+            _ => Standing::Alike,
+        }
+    }
+}
+
+/// What the advice is drawn from.
+struct Advice<'a> {
+    plan: &'a Plan,
+    pareto: &'a Pareto,
+    field: &'a Field<'a>,
+    compared: &'a [BTreeMap<&'a str, Compared>],
+    /// Positions in the plan, and what was found of each.
+    choices: &'a [usize],
+    arms: &'a [ParetoArm],
+}
+
+impl Advice<'_> {
+    /// The arm, and the sentence.
+    fn given(&self) -> (Option<String>, String) {
+        if self.arms.iter().all(|arm| arm.ci95.iter().all(Option::is_none)) {
+            let need = toll_stats::rounds_for_interval(self.plan.alpha);
+            return (
+                None,
+                format!("Nothing is advised of these arms: an interval needs {need} rounds or more."),
+            );
+        }
+        let beaten = self.arms.iter().filter(|arm| arm.beaten_by.is_some()).count();
+        let keeps = |at: &usize| self.pareto.limit.keys().all(|name| self.excess(*at, name) <= 0.0);
+        let prefer = |at: &usize| self.preferred(*at);
+        // One that breaks a limit is no choice, and beats nobody who keeps it. Where each beats another, all are left:
+        // arms that are not told apart need not stand in one order.
+        let keeping: Vec<usize> = (0..self.arms.len()).filter(keeps).collect();
+        let is_beaten = |at: usize| {
+            let beats = |other: &usize| self.field.beats(self.choices[*other], self.choices[at]);
+            keeping.iter().any(|other| *other != at && beats(other))
+        };
+        let unbeaten: Vec<usize> = keeping.iter().copied().filter(|at| !is_beaten(*at)).collect();
+        let left = if unbeaten.is_empty() { keeping } else { unbeaten };
+        let best = left.iter().min_by(|a, b| prefer(a).total_cmp(&prefer(b)));
+        let Some(&best) = best else {
+            let least =
+                |at: &usize| self.pareto.limit.keys().map(|name| self.excess(*at, name)).fold(0.0, f64::max);
+            let nearest = (0..self.arms.len()).min_by(|a, b| least(a).total_cmp(&least(b)));
+            let nearest = nearest.map_or_else(String::new, |at| {
+                let tolls =
+                    self.pareto.limit.keys().map(|name| self.told(at, name)).collect::<Vec<_>>().join(", ");
+                format!(" The nearest is {}: {tolls}.", self.called(at))
+            });
+            return (
+                None,
+                format!(
+                    "Nothing is advised: none of {} keeps {}, by its interval.{nearest}",
+                    self.arms.len(),
+                    self.limits()
+                ),
+            );
+        };
+        let (outcome, value, ci95) = self.of_preferred(best);
+        let interval = ci95.map_or_else(
+            || " (no interval)".to_owned(),
+            |[low, high]| format!(" [{}, {}]", absolute(low, &outcome.unit), absolute(high, &outcome.unit)),
+        );
+        let mut text = format!(
+            "Advised: {}, {} {}{interval}",
+            self.called(best),
+            outcome.title,
+            absolute(value, &outcome.unit)
+        );
+        if !self.pareto.limit.is_empty() {
+            let tolls =
+                self.pareto.limit.keys().map(|name| self.told(best, name)).collect::<Vec<_>>().join(", ");
+            text += &format!(", the least of those that keep {}; {tolls}", self.limits());
+        } else if left.len() > 1 {
+            text += &format!(", the least of the {} that no other beats", left.len());
+        }
+        if beaten > 0 {
+            text += &format!(" ({beaten} of {} are beaten in all that counts)", self.arms.len());
+        }
+        (Some(self.arms[best].name.clone()), text + ".")
+    }
+
+    fn called(&self, at: usize) -> String {
+        let arm = &self.plan.arms[self.choices[at]];
+        format!("{} ({})", arm.title, arm.name)
+    }
+
+    /// In the direction in which less is better.
+    fn preferred(&self, at: usize) -> f64 {
+        let (outcome, value, _) = self.of_preferred(at);
+        if outcome.higher_is_better { -value } else { value }
+    }
+
+    fn of_preferred(&self, at: usize) -> (&Definition, f64, Option<[f64; 2]>) {
+        let position = self.field.outcomes.iter().position(|o| o.name == self.pareto.prefer).unwrap_or(0);
+        (self.field.outcomes[position], self.arms[at].values[position], self.arms[at].ci95[position])
+    }
+
+    /// By how much the harmful end of the arm's interval lies beyond the limit; what has no interval is kept by nobody,
+    /// and what is compared with nothing is itself the measure.
+    fn excess(&self, at: usize, name: &str) -> f64 {
+        let limit = self.pareto.limit.get(name).copied().unwrap_or(0.0);
+        let Some(compared) = self.compared[self.choices[at]].get(name) else { return f64::INFINITY };
+        let outcome = &compared.outcome;
+        if outcome.verdict == Verdict::Baseline {
+            return 0.0;
+        }
+        match outcome.ci95_pct.or(outcome.ci95) {
+            Some([low, _]) if outcome.higher_is_better => -low - limit,
+            Some([_, high]) => high - limit,
+            None => f64::INFINITY,
+        }
+    }
+
+    fn told(&self, at: usize, name: &str) -> String {
+        let title = definition(&self.plan.outcomes, name).map_or(name, |outcome| &outcome.title);
+        let of = self.compared[self.choices[at]].get(name).map(|compared| &compared.outcome);
+        match of {
+            Some(outcome) if outcome.verdict == Verdict::Baseline => format!("{title} is the baseline's own"),
+            Some(outcome) => format!("{title} {}", told(outcome)),
+            None => format!("{title} not known"),
+        }
+    }
+
+    /// `p99 response time within +10%`
+    fn limits(&self) -> String {
+        let limit = |(name, limit): (&String, &f64)| {
+            let outcome = definition(&self.plan.outcomes, name);
+            let title = outcome.map_or(name.as_str(), |outcome| &outcome.title);
+            match outcome.map(|outcome| (outcome.compare, &outcome.unit)) {
+                Some((Compare::Difference, unit)) => format!("{title} within {}", absolute(*limit, unit)),
+                _ => format!("{title} within {limit}%"),
+            }
+        };
+        self.pareto.limit.iter().map(limit).collect::<Vec<_>>().join(" and ")
+    }
+}

@@ -1,0 +1,108 @@
+//! What do several like runs say together, or the parts of one that lie hours apart, and how far do they differ?
+//!
+//! An interval speaks of its run: another day's run may differ by more. What arms are judged by is pooled over the
+//! runs, their spread included.
+
+use super::advice::{judged, judged_by};
+use super::compare::Compared;
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use toll_record::{ArmResult, Compare, Outcome, Plan, Pooled, PooledArm, Role, RunResult};
+use toll_stats::{Estimate, toll_pct};
+use toll_sys::counted::counted;
+
+/// Pools runs of one question on one host.
+///
+/// # Errors
+/// Fewer than two runs, or runs that are not alike, with what tells them apart.
+pub fn pool<R: Borrow<RunResult>>(runs: &[R]) -> Result<Pooled, String> {
+    let runs: Vec<&RunResult> = runs.iter().map(Borrow::borrow).collect();
+    let [first, others @ ..] = runs.as_slice() else { return Err("there is no run".to_owned()) };
+    if others.is_empty() {
+        return Err("one run has no spread between runs".to_owned());
+    }
+    for other in others {
+        if let Some(what) = apart(first, other) {
+            return Err(format!("they differ in {what}"));
+        }
+    }
+    let arms = first.arms.iter().filter(|arm| arm.role != Role::Baseline);
+    let arms: Vec<PooledArm> = arms.filter_map(|arm| pooled_arm(first, arm, &runs)).collect();
+    Ok(Pooled { over: counted(runs.len() as u64, "run"), arms })
+}
+
+/// Pools the parts of a run that was spread over hours; `None`: it was not.
+pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Pooled> {
+    plan.spread.as_ref()?;
+    let parts = plan.parts();
+    let arms = (0..plan.arms.len()).filter(|&i| plan.arms[i].role != Role::Baseline).filter_map(|i| {
+        let name = super::compare::judged_by(plan, i);
+        let of_arm = compared[i].get(name).filter(|c| c.measure() == Compare::LogRatio)?;
+        let mut by_part: Vec<Vec<f64>> = vec![Vec::new(); parts];
+        for (d, round) in of_arm.pairs.d.iter().zip(&of_arm.pairs.rounds) {
+            by_part[plan.part_of(*round as u32)].push(*d);
+        }
+        let of_part = |d: &Vec<f64>| {
+            let standard_error = toll_stats::sd(d) / (d.len() as f64).sqrt();
+            let known = d.len() > 1 && standard_error > 0.0;
+            known.then(|| Estimate { value: toll_stats::mean(d), standard_error })
+        };
+        together(&plan.arms[i].name, name, by_part.iter().map(of_part).collect(), plan.alpha)
+    });
+    let arms: Vec<PooledArm> = arms.collect();
+    // A run that was cut has fewer than were planned.
+    let seen = (0..parts).filter(|&part| arms.iter().any(|arm| arm.tolls_pct[part].is_some())).count();
+    Some(Pooled { over: format!("{} of this run", counted(seen as u64, "part")), arms })
+}
+
+/// What keeps two runs from asking the same.
+pub(super) fn asked_apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
+    [
+        (one.scenario != other.scenario, "scenario"),
+        (one.baseline != other.baseline, "baseline"),
+        (one.primary != other.primary, "primary outcome"),
+        (one.workload != other.workload, "load"),
+    ]
+    .into_iter()
+    .find_map(|(differs, what)| differs.then_some(what))
+}
+
+/// What keeps two runs from asking the same of the same host.
+fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
+    let server = |run: &RunResult| run.server.as_ref().map(|s| (s.flavour.clone(), s.version.clone()));
+    let host = |run: &RunResult| (run.host.label.clone(), run.host.kernel.clone(), run.host.memory_bytes);
+    let made_on = [(host(one) != host(other), "host"), (server(one) != server(other), "server")];
+    let differs = made_on.into_iter().find_map(|(differs, what)| differs.then_some(what));
+    asked_apart(one, other).or(differs)
+}
+
+/// `None` where fewer than two runs tell a ratio of this arm with its standard error.
+fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[&RunResult]) -> Option<PooledArm> {
+    let name = judged_by(first, arm);
+    let of_run = |run: &RunResult| -> Option<Estimate> {
+        let same = run.arms.iter().find(|other| other.name == arm.name)?;
+        judged(run, same).filter(|_| judged_by(run, same) == name).and_then(estimate)
+    };
+    together(&arm.name, name, runs.iter().copied().map(of_run).collect(), first.alpha)
+}
+
+fn together(arm: &str, outcome: &str, found: Vec<Option<Estimate>>, alpha: f64) -> Option<PooledArm> {
+    let known: Vec<Estimate> = found.iter().flatten().copied().collect();
+    let together = toll_stats::pooled(&known, alpha).ok()?;
+    let interval = together.interval.toll_pct();
+    Some(PooledArm {
+        name: arm.to_owned(),
+        outcome: outcome.to_owned(),
+        tolls_pct: found.iter().map(|of| of.map(|estimate| toll_pct(estimate.value))).collect(),
+        toll_pct: toll_pct(together.estimate),
+        ci95_pct: [interval.low, interval.high],
+        between_pct: toll_pct(together.tau),
+    })
+}
+
+/// On the log scale.
+fn estimate(outcome: &Outcome) -> Option<Estimate> {
+    let value = toll_stats::log_of_toll(outcome.toll_pct?);
+    let standard_error = outcome.standard_error.filter(|error| *error > 0.0)?;
+    Some(Estimate { value, standard_error })
+}

@@ -1,0 +1,166 @@
+//! What does a run directory hold, in an order that finds any stretch of time at once?
+//!
+//! Reads each file once. Never judges: what a crash cut off is simply not there.
+
+use toll_record::{
+    Artefact, Bin, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample, ReadError,
+    RunDir, Sample, Second, ServerSample, Tick, TrialLine, catalogue,
+};
+
+/// Everything that the analysis looks at. Samples of each kind are in the order of their clock.
+#[derive(Debug, Clone)]
+pub struct Recorded {
+    pub plan: Plan,
+    /// Absent when the run ended before the host was described.
+    pub host: Option<Host>,
+    pub trials: Vec<TrialLine>,
+    pub artefacts: Vec<Artefact>,
+    pub latencies: Vec<LatencyWindow>,
+    pub bins: Vec<Bin>,
+    pub seconds: Vec<Second>,
+    pub hosts: Vec<HostSample>,
+    pub pressures: Vec<PressureSample>,
+    pub servers: Vec<ServerSample>,
+    pub ticks: Vec<Tick>,
+    pub own: Vec<OwnSample>,
+    pub outputs: Vec<OutputSample>,
+    /// Samples of kinds that a newer toll wrote, and this one passes over.
+    pub unknown: usize,
+    /// Files that end inside a line.
+    pub cut_short: Vec<&'static str>,
+}
+
+impl Recorded {
+    /// Reads all that is there. Only the plan must be.
+    ///
+    /// # Errors
+    /// No plan, a newer format, or a line that is not what the format says.
+    pub fn read(run: &RunDir) -> Result<Self, ReadError> {
+        let mut recorded = Recorded::of(run.plan()?);
+        recorded.host = match run.host() {
+            Err(ReadError::Io { cause, .. }) if cause.kind() == std::io::ErrorKind::NotFound => None,
+            host => Some(host?),
+        };
+        recorded.trials = run.trials()?;
+        recorded.artefacts = run.artefacts()?;
+        recorded.latencies = run.latencies()?;
+        recorded.take(run.samples()?);
+        recorded.cut_short = run.cut_short();
+        Ok(recorded)
+    }
+
+    /// A run in which nothing has happened yet.
+    pub fn of(mut plan: Plan) -> Self {
+        catalogue::complete(&mut plan);
+        Recorded {
+            plan,
+            host: None,
+            trials: Vec::new(),
+            artefacts: Vec::new(),
+            latencies: Vec::new(),
+            bins: Vec::new(),
+            seconds: Vec::new(),
+            hosts: Vec::new(),
+            pressures: Vec::new(),
+            servers: Vec::new(),
+            ticks: Vec::new(),
+            own: Vec::new(),
+            outputs: Vec::new(),
+            unknown: 0,
+            cut_short: Vec::new(),
+        }
+    }
+
+    /// Adds samples of every kind and puts each kind in order.
+    pub fn take(&mut self, samples: Vec<Sample>) {
+        for sample in samples {
+            match sample {
+                Sample::Bin(s) => self.bins.push(s),
+                Sample::Second(s) => self.seconds.push(s),
+                Sample::Host(s) => self.hosts.push(s),
+                Sample::Pressure(s) => self.pressures.push(s),
+                Sample::Tick(s) => self.ticks.push(s),
+                Sample::Own(s) => self.own.push(s),
+                Sample::Output(s) => self.outputs.push(s),
+                Sample::Server(s) => self.servers.push(s),
+                Sample::Unknown => self.unknown += 1,
+            }
+        }
+        // Nearly sorted already: collectors write as they go.
+        self.bins.sort_by_key(|s| s.mono_us);
+        self.seconds.sort_by_key(|s| s.mono_us);
+        self.hosts.sort_by_key(|s| s.mono_us);
+        self.pressures.sort_by_key(|s| s.mono_us);
+        self.servers.sort_by_key(|s| s.mono_us);
+        self.ticks.sort_by_key(|s| s.mono_us);
+        self.own.sort_by_key(|s| s.mono_us);
+        self.outputs.sort_by_key(|s| s.mono_us);
+    }
+}
+
+/// A sample that carries the end of the interval it speaks of.
+pub trait Stamped {
+    /// CLOCK_MONOTONIC, microseconds.
+    fn mono_us(&self) -> u64;
+}
+
+macro_rules! stamped {
+    ($($sample:ty),*) => {
+        $(impl Stamped for $sample {
+            fn mono_us(&self) -> u64 {
+                self.mono_us
+            }
+        })*
+    };
+}
+stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample, OutputSample);
+
+/// The samples whose end lies in (begin, end]; `samples` must be in order.
+pub fn within<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {
+    let from = samples.partition_point(|s| s.mono_us() <= begin_us);
+    let to = samples.partition_point(|s| s.mono_us() <= end_us);
+    &samples[from..to.max(from)]
+}
+
+/// The samples the middle of whose stretch lies in (begin, end]: such as speak of these moments for the most
+/// part. A stretch reaches from the sample before.
+pub fn centred<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {
+    let middle_us = |i: usize| {
+        let end = samples[i].mono_us();
+        let begin = i.checked_sub(1).map_or(end, |before| samples[before].mono_us());
+        begin + (end - begin) / 2
+    };
+    // Only a sample in whose stretch an edge lies can be on the other side of it.
+    let first_after = |edge_us: u64| {
+        let next = samples.partition_point(|s| s.mono_us() <= edge_us);
+        next + usize::from(next < samples.len() && middle_us(next) <= edge_us)
+    };
+    let from = first_after(begin_us);
+    &samples[from..first_after(end_us).max(from)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_takes_the_bins_that_end_inside_it() {
+        let ticks: Vec<Tick> = (1..=10).map(|i| Tick { mono_us: i * 100, late_us: 0 }).collect();
+        let ends = |b, e| within(&ticks, b, e).iter().map(|t| t.mono_us).collect::<Vec<_>>();
+        assert_eq!(ends(200, 500), [300, 400, 500]);
+        assert_eq!(ends(250, 399), [300]);
+        assert!(ends(1_000, 2_000).is_empty() && ends(500, 200).is_empty());
+    }
+
+    #[test]
+    fn a_sample_belongs_to_the_window_that_most_of_it_lies_in() {
+        let ticks: Vec<Tick> = (1..=10).map(|i| Tick { mono_us: i * 100, late_us: 0 }).collect();
+        let ends = |b, e| centred(&ticks, b, e).iter().map(|t| t.mono_us).collect::<Vec<_>>();
+        assert_eq!(ends(200, 500), [300, 400, 500]);
+        assert_eq!(ends(240, 460), [300, 400, 500], "of (200, 300] most lies inside, and of (400, 500]");
+        assert_eq!(ends(260, 440), [400]);
+        assert_eq!(ends(0, 140), [100], "of the first sample only its end is known");
+        assert!(ends(1_000, 2_000).is_empty() && ends(500, 200).is_empty());
+        assert!(centred::<Tick>(&[], 0, 9).is_empty());
+    }
+}

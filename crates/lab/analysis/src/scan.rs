@@ -1,0 +1,265 @@
+//! Which doubts does the record itself raise?
+//!
+//! Each function looks at one part of the run and adds what it finds. Never changes a figure.
+
+use super::arms::Arms;
+use super::artefacts::OfArm;
+use super::compare::Compared;
+use super::coverage;
+use super::doubt::{DRIVER_SHARE_PCT, Doubt, MOST_CAUGHT, NOISY_CV_PCT, SELF_COST_PCT, STEAL_PCT};
+use super::outcomes::summed;
+use super::recorded::Recorded;
+use super::windows::{Remark, Spent, Trials, Window};
+use std::collections::BTreeMap;
+use toll_model::artefacts::{self, Counted};
+use toll_record::{Compare, Mde, Plan, Role, SelfCost, Step, Verdict, catalogue};
+use toll_sys::figures;
+
+/// Failed trials, and treatments that had to be killed.
+pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
+    let unavailable: Vec<(String, String)> =
+        plan.arms.iter().filter_map(|arm| Some((arm.name.clone(), arm.unavailable.clone()?))).collect();
+    if !unavailable.is_empty() {
+        doubts.push(Doubt::Unavailable { arms: unavailable });
+    }
+    for (i, arm) in plan.arms.iter().enumerate() {
+        let failed: Vec<&Remark> = trials.failed.iter().filter(|f| f.arm == i).collect();
+        if let Some(first) = failed.first() {
+            doubts.push(Doubt::TrialFailed {
+                arm: arm.name.clone(),
+                times: failed.len(),
+                tried: trials.tried[i] as usize,
+                begun: trials.rounds_begun as usize,
+                reason: first.text.clone(),
+            });
+        }
+        // A treatment that stops as asked leaves no remark.
+        let killed: Vec<&Remark> = trials
+            .remarks
+            .iter()
+            .filter(|r| r.arm == i && r.step == Step::Stopped && !trials.upset.contains(&r.trial))
+            .collect();
+        if let Some(first) = killed.first() {
+            let times = if killed.len() > 1 { format!(" ({} times)", killed.len()) } else { String::new() };
+            doubts.push(Doubt::TreatmentKilled {
+                arm: arm.name.clone(),
+                note: format!("{}{times}", first.text),
+            });
+        }
+    }
+}
+
+/// What the conductor noted about an arm's trials, each remark once.
+pub fn remarks(trials: &Trials, arm: usize) -> Vec<String> {
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    for remark in trials.remarks.iter().chain(&trials.failed).filter(|r| r.arm == arm) {
+        *times.entry(&remark.text).or_default() += 1;
+    }
+    times
+        .into_iter()
+        .map(|(text, n)| if n > 1 { format!("{text} ({n} times)") } else { text.into() })
+        .collect()
+}
+
+/// Too few rounds, or too noisy a host, for what is asked.
+pub fn power(plan: &Plan, arms: &[(Role, &Compared)], mde: Option<&Mde>, doubts: &mut Vec<Doubt>) {
+    let treatments: Vec<&Compared> =
+        arms.iter().filter(|(role, _)| *role == Role::Treatment).map(|(_, c)| *c).collect();
+    let Some(have) =
+        arms.iter().filter(|(role, _)| *role != Role::Baseline).map(|(_, c)| c.pairs.d.len()).max()
+    else {
+        if let Some(baseline) = plan.arms.iter().find(|arm| arm.name == plan.baseline)
+            && !arms.iter().any(|(role, _)| *role == Role::Baseline)
+        {
+            doubts.push(Doubt::NoBaseline { arm: baseline.name.clone() });
+        }
+        return;
+    };
+    if !arms.iter().any(|(role, _)| *role == Role::Baseline) {
+        doubts.push(Doubt::NoBaseline { arm: plan.baseline.clone() });
+        return;
+    }
+    let need = toll_stats::rounds_for_interval(plan.alpha);
+    if have < need {
+        doubts.push(Doubt::TooFewRounds { have, need });
+    }
+    let primary = catalogue::definition(&plan.outcomes, &plan.primary);
+    let is_ratio = primary.is_some_and(|outcome| outcome.compare == Compare::LogRatio);
+    let unit = primary.map_or("", |outcome| outcome.unit.as_str());
+    let write = |value: f64| if is_ratio { format!("{value:.1}%") } else { figures::absolute(value, unit) };
+    let achieved = mde.and_then(|m| m.achieved_pct.or(m.achieved));
+    // What is often zero varies by any share of its mean.
+    let cv_pct = arms
+        .iter()
+        .find(|(role, _)| *role == Role::Baseline)
+        .map(|(_, c)| 100.0 * c.outcome.sd / c.outcome.mean)
+        .filter(|cv| is_ratio && *cv > NOISY_CV_PCT);
+    if let Some(cv_pct) = cv_pct {
+        doubts.push(Doubt::Noisy { cv_pct, finds: achieved.map(write) });
+    }
+    let undecided = treatments.iter().any(|c| c.outcome.verdict == Verdict::Unclear);
+    let margin = if is_ratio { Some(plan.margin_pct) } else { primary.and_then(|outcome| outcome.margin) };
+    if let Some((finds, asked)) = achieved.zip(margin).filter(|(finds, asked)| finds > asked && undecided) {
+        let rounds = mde.and_then(|m| m.rounds_for_margin);
+        doubts.push(Doubt::LowPower { finds: write(finds), asked: write(asked), rounds });
+    }
+}
+
+/// What order and time did to the windows: carry-over, dependence, slow settling.
+pub fn order(plan: &Plan, arms: &Arms, compared: &[BTreeMap<&str, Compared>], doubts: &mut Vec<Doubt>) {
+    let present: Vec<usize> = (0..plan.arms.len()).filter(|&i| plan.arms[i].unavailable.is_none()).collect();
+    carry_over(plan, arms, &present, doubts);
+    // One false alarm in twenty runs, not in twenty arms.
+    let family = present.len().max(1) as f64;
+    for &i in &present {
+        let name = &plan.arms[i].name;
+        if let Some(primary) = compared[i].get(plan.primary.as_str())
+            && let Some(dependence) = toll_stats::dependence(&primary.pairs.d)
+        {
+            let z = toll_stats::normal_quantile(1.0 - plan.alpha / family / 2.0);
+            let bound = z / (primary.pairs.d.len() as f64).sqrt();
+            if dependence.lag1.abs() > bound {
+                doubts.push(Doubt::Dependence { arm: name.clone(), lag_1: dependence.lag1, bound });
+            }
+        }
+        let starts: Vec<f64> = arms.windows[i].present().filter_map(|m| m.start_log_ratio).collect();
+        let test = toll_stats::sign_flip(&starts, plan.alpha, plan.seed);
+        let pct = toll_stats::toll_pct(test.mean);
+        if test.p <= plan.alpha / family && pct.abs() > plan.margin_pct {
+            doubts.push(Doubt::SlowSettle { arm: name.clone(), pct });
+        }
+    }
+}
+
+fn carry_over(plan: &Plan, arms: &Arms, present: &[usize], doubts: &mut Vec<Doubt>) {
+    let position = |name: &str| present.iter().position(|&i| plan.arms[i].name == name);
+    let orders: Option<Vec<Vec<usize>>> =
+        plan.order.iter().map(|round| round.iter().map(|name| position(name)).collect()).collect();
+    let Some(orders) = orders else { return };
+    let by_arm: Vec<Vec<Option<f64>>> =
+        present.iter().map(|&i| arms.windows[i].values(&plan.primary)).collect();
+    let primary = catalogue::definition(&plan.outcomes, &plan.primary);
+    let differing = primary.filter(|outcome| outcome.compare != Compare::LogRatio);
+    let scaled = |value: Option<f64>| match differing {
+        Some(_) => value,
+        None => value.filter(|v| *v > 0.0).map(f64::ln),
+    };
+    let values: Vec<Vec<Option<f64>>> =
+        (0..orders.len()).map(|round| by_arm.iter().map(|of_arm| scaled(of_arm[round])).collect()).collect();
+    if let Some(found) = toll_stats::carry_over(&values, &orders, plan.seed)
+        && found.p <= plan.alpha
+    {
+        doubts.push(Doubt::CarryOver {
+            arm: plan.arms[present[found.after]].name.clone(),
+            differs: match differing {
+                Some(outcome) => figures::signed(found.effect, &outcome.unit),
+                None => format!("{:+.1}%", toll_stats::toll_pct(found.effect)),
+            },
+            p: found.p,
+        });
+    }
+}
+
+/// What the load, the neighbours and the harness did inside windows.
+pub fn load(recorded: &Recorded, windows: &[Window], arms: &Arms, doubts: &mut Vec<Doubt>) {
+    let plan = &recorded.plan;
+    for (i, arm) in plan.arms.iter().enumerate() {
+        let errors: u64 = arms.windows[i].present().map(|m| m.errors).sum();
+        let statements: u64 = arms.windows[i].present().map(|m| m.statements).sum();
+        let codes = summed(arms.windows[i].present().map(|m| &m.errors_by_code));
+        // Connections that broke between events are failures too.
+        let errors = errors.max(codes.values().sum());
+        if errors > 0 {
+            doubts.push(Doubt::LoadErrors { arm: arm.name.clone(), errors, statements, codes });
+        }
+        let empty = arms.windows[i].present().filter(|m| m.statements == 0 && m.covered_s > 0.0).count();
+        if empty > 0 {
+            doubts.push(Doubt::NothingCompleted { arm: arm.name.clone(), windows: empty });
+        }
+    }
+    let spent = |part: fn(&Spent) -> u64, wanted: &dyn Fn(&Window) -> bool| -> f64 {
+        windows.iter().filter(|w| wanted(w)).filter_map(|w| w.cpu.as_ref().map(part)).sum::<u64>() as f64
+    };
+    let seconds: f64 = windows.iter().filter(|w| w.cpu.is_some()).map(Window::seconds).sum();
+    if let Some(host) = recorded.host.as_ref().filter(|host| host.cpus > 0 && seconds > 0.0) {
+        let all_us = seconds * 1e6 * f64::from(host.cpus);
+        let pct = 100.0 * spent(|cpu| cpu.host_steal_us, &|_| true) / all_us;
+        if pct > STEAL_PCT {
+            doubts.push(Doubt::HostSteal { pct });
+        }
+    }
+    let of_baseline = |window: &Window| window.arm == arms.baseline;
+    let busy = spent(|cpu| cpu.host_busy_us, &of_baseline);
+    let pct = 100.0 * spent(|cpu| cpu.driver_us, &of_baseline) / busy.max(1.0);
+    if pct > DRIVER_SHARE_PCT {
+        doubts.push(Doubt::DriverShare { pct });
+    }
+    let harness = toll_stats::stall_totals(&arms.stalls.harness);
+    if harness.count > 0 {
+        doubts
+            .push(Doubt::HarnessStalls { count: harness.count, longest_s: harness.longest_us as f64 / 1e6 });
+    }
+    let is_counted = coverage::is_loaded(&recorded.plan, arms.baseline);
+    if let Some(why) = arms.stalls.unruled.filter(|_| !windows.is_empty() && is_counted) {
+        doubts.push(Doubt::StallsNotJudged { why: why.to_string() });
+    }
+}
+
+/// Artefacts that lack packets, or that nobody counted.
+pub fn artefacts(
+    recorded: &Recorded,
+    arms: &Arms,
+    artefacts: &BTreeMap<usize, OfArm>,
+    doubts: &mut Vec<Doubt>,
+) {
+    for (i, arm) in recorded.plan.arms.iter().enumerate() {
+        let rounds = arms.windows[i].by_round.iter().enumerate();
+        let of = rounds.filter(|(round, m)| m.is_some() && recorded.plan.counts(*round as u32)).count();
+        let found = artefacts.get(&i);
+        if let Some(packets) = found.and_then(|a| a.result.packet_counts).filter(|p| p.dropped > 0) {
+            doubts.push(Doubt::PacketsDropped {
+                arm: arm.name.clone(),
+                dropped: packets.dropped,
+                captured: packets.captured,
+            });
+        }
+        // Without a load there is nothing that the artefact should hold.
+        let readable = coverage::is_loaded(&recorded.plan, i) && !found.is_some_and(|a| a.result.encrypted);
+        let countable =
+            readable && arm.artefact.is_some_and(|kind| artefacts::of(kind).counted != Counted::Nobody);
+        let counted = found.map_or(0, |a| a.counted);
+        let ratio = found.and_then(|a| a.captured_ratio);
+        if let Some(ratio) = ratio.filter(|&r| r > MOST_CAUGHT) {
+            doubts.push(Doubt::CaughtTooMany { arm: arm.name.clone(), ratio });
+        }
+        // Where pt-query-digest counted a stretch instead, there is a share, and a note of whose it is.
+        if countable && counted < of && !(counted == 0 && ratio.is_some()) {
+            let why = found.and_then(|a| a.remarks.first().cloned());
+            doubts.push(Doubt::NotCounted { arm: arm.name.clone(), windows: of - counted, of, why });
+        }
+    }
+}
+
+/// What toll's own processes took.
+pub fn self_cost(recorded: &Recorded, windows: &[Window], doubts: &mut Vec<Doubt>) -> SelfCost {
+    let priced: Vec<(&Window, Spent)> = windows.iter().filter_map(|w| Some((w, w.cpu?))).collect();
+    let inside_us: u64 = priced.iter().map(|(_, cpu)| cpu.toll_us).sum();
+    let seconds: f64 = priced.iter().map(|(w, _)| w.seconds()).sum();
+    let grown = |of: fn(&toll_record::OwnSample) -> u64| match (recorded.own.first(), recorded.own.last()) {
+        (Some(first), Some(last)) => of(last).saturating_sub(of(first)),
+        _ => 0,
+    };
+    let cost = SelfCost {
+        cpu_s: if recorded.own.is_empty() { inside_us } else { grown(|o| o.cpu_us) } as f64 / 1e6,
+        cpu_pct_of_one_core: if seconds > 0.0 { inside_us as f64 / 1e4 / seconds } else { 0.0 },
+        memory_peak_bytes: recorded.own.iter().map(|o| o.memory_bytes).max().unwrap_or(0),
+        written_bytes: grown(|o| o.written_bytes),
+    };
+    if cost.cpu_pct_of_one_core > SELF_COST_PCT {
+        doubts.push(Doubt::SelfCostHigh { pct: cost.cpu_pct_of_one_core });
+    }
+    if !windows.is_empty() && (priced.is_empty() || recorded.own.is_empty()) {
+        doubts.push(Doubt::NoSelfCost);
+    }
+    cost
+}

@@ -1,0 +1,141 @@
+//! Is all there that the run was to be, or was it cut?
+//!
+//! A run may end before its last planned round: with leave to stop early, or because the time that it was given is up.
+//! Then all that was begun is all there is to be.
+
+use super::coverage;
+use super::doubt::Doubt;
+use super::recorded::Recorded;
+use super::windows::{self, Trials};
+use std::collections::{BTreeMap, BTreeSet};
+use toll_record::{Plan, Step};
+
+pub struct Whole {
+    /// Rounds in which every arm that works here has a window, or had one that the hypervisor spoilt.
+    pub rounds: Vec<u32>,
+    /// Rounds that there were to be: where the time was up, those that fitted into it.
+    pub planned: u32,
+    /// What is missing.
+    pub doubt: Option<Doubt>,
+}
+
+impl Whole {
+    pub fn of(recorded: &Recorded, trials: &Trials) -> Self {
+        let plan = &recorded.plan;
+        let expected = expected_arms(recorded, trials);
+        let rounds = whole_rounds(&expected, trials);
+        let begun = begun(recorded);
+        let time_was_up = time_was_up(recorded, &begun, &expected);
+        let planned = if time_was_up { begun.len() as u32 } else { plan.rounds };
+        let files = absent_files(recorded, trials, &expected);
+        let done = rounds.len();
+        let has_ended = done as u32 >= planned || plan.early_stop && done > 0 && done == begun.len();
+        let is_whole = has_ended && files.is_empty() && recorded.cut_short.is_empty();
+        let doubt = (!is_whole).then(|| {
+            let due: Vec<u32> = match time_was_up {
+                true => begun.keys().copied().collect(),
+                false => (0..plan.order.len() as u32).collect(),
+            };
+            Doubt::Incomplete {
+                done: done as u32,
+                planned,
+                missing: gaps(plan, trials, &expected, &due),
+                files,
+                cut: recorded.cut_short.clone(),
+            }
+        });
+        Self { rounds, planned, doubt }
+    }
+}
+
+fn whole_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
+    let mut of_round: BTreeMap<u32, usize> = BTreeMap::new();
+    let measured = trials.windows.iter().map(|window| (window.arm, window.round));
+    for (_, round) in
+        measured.chain(trials.withheld.iter().copied()).filter(|(arm, _)| expected.contains(arm))
+    {
+        *of_round.entry(round).or_default() += 1;
+    }
+    of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
+}
+
+/// Arms that should have a window in every round: not those that cannot run here, nor those that
+/// failed and never gave one. Both have a warning of their own.
+fn expected_arms(recorded: &Recorded, trials: &Trials) -> Vec<usize> {
+    let gave_up = |arm: usize| {
+        let mut measured = trials.windows.iter().chain(&trials.left_out);
+        trials.failed.iter().any(|f| f.arm == arm) && !measured.any(|w| w.arm == arm)
+    };
+    (0..recorded.plan.arms.len())
+        .filter(|&i| recorded.plan.arms[i].unavailable.is_none() && !gave_up(i))
+        .collect()
+}
+
+fn absent_files(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> Vec<&'static str> {
+    [
+        (recorded.host.is_none(), "host.json"),
+        (recorded.trials.is_empty(), "trials.ndjson"),
+        (
+            expected.iter().any(|&i| coverage::is_loaded(&recorded.plan, i))
+                && recorded.bins.is_empty()
+                && recorded.seconds.is_empty(),
+            "load in samples.ndjson",
+        ),
+        (trials.windows.iter().any(|window| window.on_us.is_none()), "step `ready` of every trial"),
+    ]
+    .iter()
+    .filter_map(|&(gone, name)| gone.then_some(name))
+    .collect()
+}
+
+/// Rounds that have begun, with their first and last step, microseconds. A part of a run that was late has skipped some.
+fn begun(recorded: &Recorded) -> BTreeMap<u32, (u64, u64)> {
+    let mut rounds = BTreeMap::new();
+    for line in recorded.trials.iter().filter(|line| (line.round as usize) < recorded.plan.order.len()) {
+        let (first, last) = rounds.entry(line.round).or_insert((line.mono_us, line.mono_us));
+        (*first, *last) = ((*first).min(line.mono_us), (*last).max(line.mono_us));
+    }
+    rounds
+}
+
+/// Whether a run that was given a time ended because another round would not have fitted: in its last part, after the
+/// end of a round, with less time left than the longest of them, or than one is expected to take; or there was none left.
+fn time_was_up(recorded: &Recorded, begun: &BTreeMap<u32, (u64, u64)>, expected: &[usize]) -> bool {
+    let plan = &recorded.plan;
+    let (Some(time_s), Some((&last, _))) = (plan.time_s, begun.last_key_value()) else { return false };
+    if !plan.is_of_last_part(last) {
+        return false;
+    }
+    let has_ended = |arm: usize| {
+        let name = &plan.arms[arm].name;
+        let mut of_trial = recorded.trials.iter().filter(|line| line.round == last && line.arm == *name);
+        of_trial.any(|line| matches!(line.step, Step::Stopped | Step::Failed))
+    };
+    let longest_s = begun.values().map(|(first, last)| (last - first) as f64 / 1e6).fold(0.0, f64::max);
+    let next_s = toll_model::plan::expected_round_s(plan, last + 1);
+    let left_s = time_s - spent_s(plan, begun);
+    let nothing_fits = last + 1 >= plan.rounds || longest_s.max(next_s) + plan.gap_s > left_s;
+    nothing_fits && expected.iter().all(|&arm| has_ended(arm))
+}
+
+/// From each part's first step to its last, together: what lies between parts is not of the time that is given.
+fn spent_s(plan: &Plan, begun: &BTreeMap<u32, (u64, u64)>) -> f64 {
+    let mut parts: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    for (round, (first, last)) in begun {
+        let part = parts.entry(plan.part_of(*round)).or_insert((*first, *last));
+        *part = (part.0.min(*first), part.1.max(*last));
+    }
+    parts.values().map(|(first, last)| (last - first) as f64 / 1e6).sum()
+}
+
+/// Which arms have no window in which of the rounds that were due.
+fn gaps(plan: &Plan, trials: &Trials, expected: &[usize], due: &[u32]) -> String {
+    let measured = trials.windows.iter().map(|window| (window.arm, window.round));
+    let there: BTreeSet<(usize, u32)> = measured.chain(trials.withheld.iter().copied()).collect();
+    let absent: Vec<(usize, u32)> = due
+        .iter()
+        .flat_map(|&round| expected.iter().map(move |&arm| (arm, round)))
+        .filter(|absent| !there.contains(absent))
+        .collect();
+    windows::named(plan, &absent, expected.len())
+}

@@ -1,0 +1,75 @@
+//! Who reads the host, the server and toll itself while the run goes on, and at what beat?
+//!
+//! Pressure and dirty pages every 100 ms; the host, the server's counters and toll's own cost
+//! every second; a 10 ms ticker that notices when the harness itself was held up.
+
+mod host;
+mod own;
+mod pressure;
+mod server;
+mod ticker;
+
+pub use host::busy_and_steal_us;
+pub use server::ServerCounters;
+
+use crate::recorder::Recorder;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use toll_record::Sample;
+use toll_sys::clock;
+
+/// Collectors that run until they are stopped.
+#[derive(Debug)]
+pub struct Collectors {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+const BEAT: Duration = Duration::from_millis(100);
+/// Host, server and own cost are read at every tenth beat.
+const BEATS_A_SECOND: u64 = 10;
+
+impl Collectors {
+    pub fn start(recorder: &Recorder, servers: Vec<ServerCounters>, run_dir: &std::path::Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = vec![ticker::start(recorder.clone(), stop.clone())];
+        let (recorder, flag) = (recorder.clone(), stop.clone());
+        let disk = host::disk_under(run_dir);
+        threads.push(std::thread::spawn(move || collect(&recorder, servers, &disk, &flag)));
+        Self { stop, threads }
+    }
+
+    pub fn stop(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            // A collector that panicked has already said so on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn collect(recorder: &Recorder, mut servers: Vec<ServerCounters>, disk: &str, stop: &AtomicBool) {
+    let mut host = host::HostReader::new(disk);
+    let mut pressure = pressure::PressureReader::new();
+    let mut beat = 0u64;
+    let mut next = clock::mono_us();
+    while !stop.load(Ordering::Relaxed) {
+        next += BEAT.as_micros() as u64;
+        clock::sleep_until(next);
+        beat += 1;
+        if let Some(sample) = pressure.read() {
+            recorder.sample(Sample::Pressure(sample));
+        }
+        if beat.is_multiple_of(BEATS_A_SECOND) {
+            if let Some(sample) = host.read() {
+                recorder.sample(Sample::Host(sample));
+            }
+            for sample in servers.iter_mut().filter_map(ServerCounters::read) {
+                recorder.sample(Sample::Server(sample));
+            }
+            recorder.sample(Sample::Own(own::read()));
+        }
+    }
+}

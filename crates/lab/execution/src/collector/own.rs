@@ -1,0 +1,26 @@
+//! What does toll itself take from the host?
+
+use crate::treatment::{cpu_of_process_us, resident_bytes};
+use toll_record::OwnSample;
+use toll_sys::clock;
+
+pub fn read() -> OwnSample {
+    let own = std::process::id();
+    OwnSample {
+        mono_us: clock::mono_us(),
+        cpu_us: cpu_of_process_us(own),
+        memory_bytes: resident_bytes(own),
+        written_bytes: written_bytes(),
+    }
+}
+
+/// By the threads that live now; the few that have ended wrote next to nothing. Only a thread's
+/// own file leaves out what reaped children wrote.
+fn written_bytes() -> u64 {
+    let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
+    threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("io")).ok())
+        .filter_map(|io| io.lines().find_map(|l| l.strip_prefix("write_bytes: ")?.trim().parse::<u64>().ok()))
+        .sum()
+}

@@ -1,0 +1,80 @@
+//! How much did tasks wait (PSI), and how many pages are on their way to disk?
+
+use super::host::Reread;
+use toll_record::PressureSample;
+use toll_sys::clock;
+use toll_sys::memory::parse_meminfo;
+
+#[derive(Debug)]
+pub struct PressureReader {
+    cpu: Reread,
+    io: Reread,
+    memory: Reread,
+    meminfo: Reread,
+    last: Option<(u64, [Option<u64>; 3])>,
+}
+
+impl PressureReader {
+    pub fn new() -> Self {
+        Self {
+            cpu: Reread::open("/proc/pressure/cpu"),
+            io: Reread::open("/proc/pressure/io"),
+            memory: Reread::open("/proc/pressure/memory"),
+            meminfo: Reread::open("/proc/meminfo"),
+            last: None,
+        }
+    }
+
+    /// Nothing at the first reading: a share needs an interval.
+    pub fn read(&mut self) -> Option<PressureSample> {
+        let now = clock::mono_us();
+        let totals = [waited_us(self.cpu.text()), waited_us(self.io.text()), waited_us(self.memory.text())];
+        let meminfo = self.meminfo.text();
+        let [dirty_bytes, writeback_bytes] =
+            ["Dirty:", "Writeback:"].map(|field| parse_meminfo(meminfo, field).unwrap_or(0));
+        let (then, before) = self.last.replace((now, totals))?;
+        let share = |i: usize| {
+            let waited = totals[i]?.saturating_sub(before[i]?) as f64;
+            Some((100.0 * waited / (now - then).max(1) as f64).min(100.0))
+        };
+        Some(PressureSample {
+            mono_us: now,
+            psi_cpu_pct: share(0),
+            psi_io_pct: share(1),
+            psi_memory_pct: share(2),
+            dirty_bytes,
+            writeback_bytes,
+        })
+    }
+}
+
+/// `total=` of the `some` line: microseconds in which at least one task waited. `None` of a kernel without
+/// PSI, or with it switched off.
+fn waited_us(text: &str) -> Option<u64> {
+    text.lines()
+        .find(|l| l.starts_with("some"))
+        .and_then(|l| l.rsplit_once("total="))
+        .and_then(|(_, n)| n.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_read_as_the_kernel_writes_it() {
+        let psi = "some avg10=0.60 avg60=0.80 avg300=0.23 total=977286\nfull avg10=0.00 total=5\n";
+        assert_eq!(waited_us(psi), Some(977_286));
+    }
+
+    #[test]
+    fn a_kernel_without_pressure_gives_none_and_never_zero() {
+        let mut reader = PressureReader::new();
+        for file in [&mut reader.cpu, &mut reader.io, &mut reader.memory] {
+            *file = Reread::open("/nowhere/pressure");
+        }
+        assert!(reader.read().is_none());
+        let sample = reader.read().unwrap();
+        assert_eq!((sample.psi_cpu_pct, sample.psi_io_pct, sample.psi_memory_pct), (None, None, None));
+    }
+}

@@ -1,0 +1,28 @@
+//! Was the harness itself held up, so that a stall may be its own and not the server's?
+
+use crate::recorder::Recorder;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use toll_record::{Sample, Tick};
+use toll_sys::clock;
+
+const PERIOD_US: u64 = 10_000;
+/// Later than this and the host did not run us when it should have.
+const LATE_US: u64 = 50_000;
+
+pub fn start(recorder: Recorder, stop: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut due = clock::mono_us();
+        while !stop.load(Ordering::Relaxed) {
+            due += PERIOD_US;
+            clock::sleep_until(due);
+            let now = clock::mono_us();
+            let late_us = now.saturating_sub(due);
+            if late_us > LATE_US {
+                recorder.sample(Sample::Tick(Tick { mono_us: now, late_us }));
+                due = now;
+            }
+        }
+    })
+}

@@ -1,0 +1,213 @@
+//! What did a trial's treatment leave behind, and how many queries are in it?
+//!
+//! Asked once the window is closed and the treatment off, when nothing is being measured.
+
+use super::real::Real;
+use super::second_opinion::{CUT_BYTES, Cut, Stretch};
+use super::trial::{Closed, Place};
+use crate::held::Survey;
+use crate::treatment::{Reading, Treatment};
+use anyhow::bail;
+use std::path::Path;
+use toll_digest::count::{self, CountWindow};
+use toll_model::artefacts::{self, Counted, Found};
+use toll_mysql::Tls;
+use toll_record::{Arm, Artefact, ArtefactKind, PacketCounts, QueryCount};
+
+impl Real<'_> {
+    /// Counts what the artefact holds and lets it go, or keeps it; of a rehearsal nothing is kept or written down.
+    pub(super) fn count(&mut self, arm: &Arm, place: Place, treatment: &Treatment, window: &Closed) {
+        let Some(kind) = arm.artefact else {
+            self.let_go(treatment);
+            return;
+        };
+        let row = artefacts::of(kind);
+        let own_end = matches!(arm.window, toll_record::Window::Done { .. });
+        let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
+        let survey = self.survey.take();
+        let mut line = Artefact {
+            trial: place.trial,
+            round: place.round,
+            arm: arm.name.clone(),
+            kind,
+            file: None,
+            bytes: treatment.artefact_bytes().unwrap_or(0),
+            window_bytes: bytes(&window.at_end).saturating_sub(bytes(&window.at_begin)),
+            packets: treatment.final_packets(),
+            // A window that lasts as long as the tool holds all that it saw.
+            window_packets: window_packets(window).or_else(|| own_end.then(|| treatment.final_packets())?),
+            held: survey.as_ref().map(|survey| survey.held),
+            losses: survey.and_then(|survey| survey.losses),
+            queries: None,
+            pt_query_digest: None,
+            executed: window.load.as_ref().map_or(0, |load| load.statements),
+            encrypted: row.is_of_the_wire && self.is_tls(arm),
+            note: None,
+        };
+        let port = self.stage.server_of(&arm.name).map(|standing| standing.port);
+        if place.counted {
+            match count_queries(row, treatment, window, port) {
+                Ok(count) => line.queries = count,
+                Err(error) => line.note = Some(format!("not counted: {error:#}")),
+            }
+        }
+        if self.rehearsal.is_some() {
+            // Counted for the time that it takes.
+            treatment.discard(&self.stage.journal);
+            return;
+        }
+        if self.keep_artefacts {
+            match treatment.keep(&self.stage.bench(&arm.name)) {
+                Ok(file) => line.file = file,
+                Err(error) => line.note = Some(format!("not kept: {error:#}")),
+            }
+        } else {
+            self.let_go(treatment);
+        }
+        self.of_arm.entry(arm.name.clone()).or_insert_with(|| line.clone());
+        self.recorder.artefact(line);
+    }
+
+    /// Reads the trial's capture, where no server stands beside it whose queries are counted in it; `None` too where it
+    /// cannot be read to its end.
+    pub(super) fn survey_of(&self, arm: &Arm) -> Option<Survey> {
+        let is_alone = arm.artefact == Some(ArtefactKind::Pcap) && self.stage.server_of(&arm.name).is_none();
+        if !is_alone {
+            return None;
+        }
+        match crate::held::survey(&self.treatment.artefact_files()) {
+            Ok(survey) => Some(survey),
+            Err(error) => {
+                self.progress.say(&format!("the capture of arm {} cannot be read: {error:#}", arm.name));
+                None
+            }
+        }
+    }
+
+    /// Sets a stretch of the artefact aside for pt-query-digest, and lets the rest go.
+    pub(super) fn set_aside(&mut self, arm: &Arm, treatment: &Treatment, window: &Closed) {
+        let port = self.stage.server_of(&arm.name).map(|standing| standing.port);
+        if let (Some(line), Some(path), Some(port)) =
+            (self.of_arm.get_mut(&arm.name), treatment.artefact_path(), port)
+        {
+            let (stretch, executed) =
+                first_stretch(artefacts::of(line.kind), window, self.load_began_wall_us);
+            match Cut::take(path, stretch, executed, line, port, &self.stage.work_dir) {
+                Ok(Some(cut)) => self.cuts.push(cut),
+                Ok(None) => self.progress.say(&format!(
+                    "no second opinion on arm {}: what it wrote is empty, too large, or in another format",
+                    arm.name
+                )),
+                Err(error) => self.progress.say(&format!("no stretch of arm {}: {error:#}", arm.name)),
+            }
+        }
+        treatment.discard(&self.stage.journal);
+    }
+
+    /// Whether the driver's sessions are encrypted, by the arm's way to the server or by the server's address.
+    pub(super) fn is_tls(&self, arm: &Arm) -> bool {
+        let Some(standing) = self.stage.server_of(&arm.name) else { return false };
+        standing.endpoints.target(&arm.workload.transport).is_ok_and(|target| target.tls != Tls::Off)
+    }
+
+    pub(super) fn let_go(&self, treatment: &Treatment) {
+        if !self.keep_artefacts {
+            treatment.discard(&self.stage.journal);
+        }
+    }
+}
+
+fn window_packets(window: &Closed) -> Option<PacketCounts> {
+    let (a, b) = (window.at_begin.packets?, window.at_end.packets?);
+    Some(PacketCounts {
+        captured: b.captured.saturating_sub(a.captured),
+        received: b.received.saturating_sub(a.received),
+        dropped: b.dropped.saturating_sub(a.dropped),
+    })
+}
+
+fn count_queries(
+    row: &artefacts::Row,
+    treatment: &Treatment,
+    window: &Closed,
+    port: Option<u16>,
+) -> anyhow::Result<Option<QueryCount>> {
+    match row.counted {
+        Counted::Nobody => return Ok(None),
+        Counted::Server => {
+            let counted = window.at_begin.server_count.zip(window.at_end.server_count);
+            return Ok(counted.map(|(a, b)| QueryCount {
+                queries: b.saturating_sub(a),
+                by: "server".into(),
+                bytes_read: 0,
+                executed: None,
+                by_toll: None,
+            }));
+        }
+        // Without a server nobody can say which of the packets are queries.
+        Counted::Digest(_) if row.is_of_the_wire && port.is_none() => return Ok(None),
+        Counted::Digest(_) | Counted::Lines => {}
+    }
+    let mut sum = QueryCount { queries: 0, by: "toll".into(), bytes_read: 0, executed: None, by_toll: None };
+    // Where one file of a series ends and the next begins, by its place in all of it.
+    let mut before = 0;
+    for path in treatment.artefact_files() {
+        let length = std::fs::metadata(&path).map_or(0, |meta| meta.len());
+        let at = |reading: &Reading| reading.artefact_bytes.unwrap_or(0).saturating_sub(before).min(length);
+        let over = match row.found {
+            Found::ByTime => CountWindow::Time {
+                since_ns: window.begin_wall_us * 1000,
+                until_ns: window.end_wall_us * 1000,
+            },
+            Found::ByBytes => CountWindow::Bytes { from: at(&window.at_begin), to: at(&window.at_end) },
+        };
+        before += length;
+        let counted = count_file(&path, row, over, port.as_slice())?;
+        sum.queries += counted.queries;
+        sum.bytes_read += counted.bytes_read;
+    }
+    Ok(Some(sum))
+}
+
+/// Counts the queries that an artefact of this kind holds.
+pub(super) fn count_file(
+    path: &Path,
+    row: &artefacts::Row,
+    over: CountWindow,
+    ports: &[u16],
+) -> anyhow::Result<count::Count> {
+    let kind = match row.counted {
+        Counted::Digest(kind) => Some(kind),
+        Counted::Lines => None,
+        Counted::Server | Counted::Nobody => bail!("artefacts of this kind hold no queries"),
+    };
+    count::count(path, kind, over, ports)
+}
+
+/// What a capture tool has not yet read from its ring when it is ended is lost: tcpdump is given packets a tenth of a second
+/// late where few come, dumpcap a quarter.
+const UNREAD_US: u64 = 300_000;
+
+/// As many whole bins from the window's begin as make a stretch of about [`CUT_BYTES`] with what led up to it since
+/// the load connected, but one at least.
+fn first_stretch(row: &artefacts::Row, window: &Closed, connected_wall_us: u64) -> (Stretch, u64) {
+    let load = window.load.as_ref();
+    let bytes = |r: &Reading| r.artefact_bytes.unwrap_or(0);
+    let (begin, end) = (bytes(&window.at_begin), bytes(&window.at_end));
+    if row.found == Found::ByBytes {
+        return (Stretch::Bytes { begin, end }, load.map_or(0, |load| load.statements));
+    }
+    let length_us = window.end_wall_us.saturating_sub(window.begin_wall_us).max(1);
+    let led_up_us = window.begin_wall_us.saturating_sub(connected_wall_us);
+    let share = CUT_BYTES as f64 / end.saturating_sub(begin).max(1) as f64;
+    let wanted_us = ((length_us as f64 * share) as u64).saturating_sub(led_up_us);
+    let bins = load.map_or(&[][..], |load| &load.first_bins);
+    let is_whole = |end: u64| end + UNREAD_US <= window.end_mono_us;
+    let fits =
+        |(end, _): &&(u64, u64)| end.saturating_sub(window.begin_mono_us) <= wanted_us && is_whole(*end);
+    let last = bins.iter().rev().find(fits).or(bins.first()).copied();
+    let (end_mono_us, executed) = last.unwrap_or((window.begin_mono_us, 0));
+    let since_us = window.begin_wall_us;
+    let end_us = since_us + end_mono_us.saturating_sub(window.begin_mono_us);
+    (Stretch::Wall { begin_us: connected_wall_us, since_us, end_us }, executed)
+}

@@ -1,0 +1,119 @@
+//! What must be known before the first trial: what does a closed loop attain, does a command end by itself?
+//!
+//! By trials like any other, of which nothing reaches the run. How noisy the host is and what switching takes is for
+//! `pilot.rs` to find.
+
+use super::Conductor;
+use super::trial::{Closed, Place};
+use super::world::World;
+use anyhow::Context;
+use toll_model::scenario::Ends;
+use toll_record::{Arm, Switching, Treatment, Window};
+
+/// Long enough to average over what a busy host does from second to second.
+const CAPACITY_S: f64 = 4.0;
+const CAPACITY_WARMUP_S: f64 = 1.0;
+
+/// How long commands that may end by themselves are tried for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Before the window of one that does not end.
+    pub try_s: f64,
+    /// Bound of the windows of one that ends; absent: three times what it took.
+    pub window_s: Option<f64>,
+}
+
+/// What came of a rehearsal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rehearsed {
+    pub window: Window,
+    pub switching: Switching,
+}
+
+impl<W: World> Conductor<'_, W> {
+    /// Events a second that an arm's closed loop attains, by a short run of it alone.
+    pub fn capacity(&mut self, mut alone: Arm) -> anyhow::Result<f64> {
+        alone.workload.rate_per_s = None;
+        alone.treatment = Treatment::default();
+        alone.artefact = None;
+        alone.window = Window::Time { s: CAPACITY_S };
+        let closed =
+            self.rehearsed(&alone, CAPACITY_WARMUP_S)?.context("interrupted before the first trial")?;
+        let no_load = || format!("arm {} has no load that could attain anything", alone.name);
+        let load = closed.load.with_context(no_load)?;
+        Ok(load.events as f64 * 1e6 / (closed.end_mono_us - closed.begin_mono_us) as f64)
+    }
+
+    /// Tries a command that may end by itself, beside its load; the answer is when its windows end. A
+    /// command that fails ends the run: there is nothing to be measured. `None`: interrupted.
+    pub fn rehearse(
+        &mut self,
+        name: &str,
+        ends: Ends,
+        patience: Patience,
+    ) -> anyhow::Result<Option<Rehearsed>> {
+        const ROOM: f64 = 3.0;
+        const LEAST_ROOM_S: f64 = 2.0;
+        let arm = self.arm(name)?;
+        // Long enough to see it fail, or end at once; a dump of an hour is not made twice.
+        let at_most_s = patience.try_s;
+        let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
+        once.treatment.again = false;
+        let begun_us = self.world.now_us();
+        let closed = self.rehearsed(&once, 0.0).with_context(|| {
+            format!(
+                "arm {name} was tried before the first trial and cannot be measured; \
+                 run its command by hand until it succeeds"
+            )
+        })?;
+        let Some(closed) = closed else { return Ok(None) };
+        let took_s = closed.is_done.then_some(closed.runs.1 as f64 / 1e6);
+        let (window, says) = match (ends, took_s) {
+            (Ends::Again, Some(s)) => {
+                (arm.window, format!("takes {s:.2} s, and is run again until its window ends"))
+            }
+            (Ends::Again, None) => {
+                (arm.window, format!("does not end within {at_most_s:.1} s, and is not run again"))
+            }
+            (_, Some(s)) => {
+                let at_most_s = patience.window_s.unwrap_or((ROOM * s).max(LEAST_ROOM_S));
+                let window = match arm.window {
+                    Window::Done { .. } => arm.window,
+                    _ => Window::Done { at_most_s },
+                };
+                (window, format!("ends by itself, here after {s:.2} s: its end closes its window"))
+            }
+            (Ends::ClosesWindow, None) => (
+                arm.window,
+                format!(
+                    "does not end within {at_most_s:.1} s: its windows last until it does, {} s at most",
+                    arm.window.at_most_s()
+                ),
+            ),
+            (_, None) => {
+                (arm.window, format!("does not end within {at_most_s:.1} s: it runs throughout its windows"))
+            }
+        };
+        self.world.say(&format!("the command of arm {name} {says}"));
+        let around_us = self.world.now_us() - begun_us - (closed.end_mono_us - closed.begin_mono_us);
+        let switching = Switching {
+            tried: 1,
+            around_s: around_us.saturating_sub(closed.switched.counted_us) as f64 / 1e6,
+            done_s: took_s,
+            ..Switching::default()
+        };
+        Ok(Some(Rehearsed { window, switching }))
+    }
+
+    pub(super) fn rehearsed(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
+        self.world.rehearse(true);
+        let closed = self.trial(arm, Place { settle_s, counted: true, ..Place::default() });
+        self.world.rehearse(false);
+        closed
+    }
+
+    pub(super) fn arm(&self, name: &str) -> anyhow::Result<Arm> {
+        let arm = self.plan.arms.iter().find(|arm| arm.name == name);
+        arm.cloned().with_context(|| format!("the plan has no arm `{name}`"))
+    }
+}

@@ -1,0 +1,313 @@
+//! In what order do load, treatments and windows follow each other?
+//!
+//! One conductor for all scenarios. It never looks into an artefact while a window is open, and
+//! whatever it switches on is off again when it returns, however it returns.
+
+mod account;
+mod before;
+mod calm;
+mod ledger;
+mod pilot;
+#[cfg(test)]
+mod pretended;
+mod progress;
+mod readings;
+mod real;
+mod second_opinion;
+mod so_far;
+#[cfg(test)]
+mod tests;
+mod trial;
+mod world;
+
+pub use before::Patience;
+pub use pilot::PilotTime;
+pub use progress::Progress;
+pub use real::Real;
+pub use world::World;
+
+use anyhow::Context;
+use so_far::SoFar;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use toll_model::plan;
+use toll_record::{Arm, Plan, Step, TrialLine, Window};
+use toll_sys::counted::counted;
+use toll_sys::figures;
+use trial::Place;
+
+/// How a run came to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    Done,
+    /// The confidence sequences had said enough.
+    Early,
+    Interrupted,
+    /// It could not go on, for this reason; what was measured until then holds.
+    Cut(String),
+}
+
+/// How an arm has fared so far.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tries {
+    windows: u32,
+    failures: u32,
+}
+
+impl Tries {
+    /// One failure may be chance; an arm that never worked costs every round its time.
+    fn hopeless(self) -> bool {
+        const ENOUGH: u32 = 2;
+        self.windows == 0 && self.failures >= ENOUGH
+    }
+}
+
+/// Why an arm's failure may be the run's end: what it had switched on is still on.
+#[derive(Debug, thiserror::Error)]
+#[error("it could not be switched off")]
+struct StaysOn;
+
+/// The run while it goes on.
+pub struct Conductor<'a, W> {
+    pub plan: &'a Plan,
+    pub world: &'a mut W,
+    /// Asked after each round whether enough is known.
+    pub enough: &'a mut dyn FnMut() -> anyhow::Result<bool>,
+}
+
+impl<W: World> Conductor<'_, W> {
+    /// All rounds that fit into the time given, in the order of the plan.
+    ///
+    /// # Errors
+    /// What keeps the run from going on before anything was measured; later it is [`Ending::Cut`].
+    pub fn run(&mut self) -> anyhow::Result<Ending> {
+        let mut tries: BTreeMap<&str, Tries> = BTreeMap::new();
+        match self.rounds(&mut tries) {
+            Err(error) if tries.values().any(|tries| tries.windows > 0) => {
+                Ok(Ending::Cut(format!("{error:#}")))
+            }
+            ending => ending,
+        }
+    }
+
+    fn rounds<'p>(&mut self, tries: &mut BTreeMap<&'p str, Tries>) -> anyhow::Result<Ending>
+    where
+        Self: 'p,
+    {
+        let plan = self.plan;
+        let (mut number, mut done) = (0u32, 0u64);
+        let trials = plan.order.iter().map(Vec::len).sum();
+        let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
+        let mut pace = Pace::begin(plan, self.world.now_us());
+        let mut so_far = SoFar::of(plan);
+        for (round, order) in (0u32..).zip(&plan.order) {
+            if !self.await_part(round, &mut pace)? {
+                return Ok(Ending::Interrupted);
+            }
+            if !pace.fits(round, self.world.now_us()) {
+                if plan.is_of_last_part(round) {
+                    self.world.say(&format!("the time given is up after {}", counted(done, "round")));
+                    return Ok(Ending::Done);
+                }
+                number += order.len() as u32;
+                continue;
+            }
+            for name in order {
+                if self.world.is_interrupted() {
+                    return Ok(Ending::Interrupted);
+                }
+                self.world.check_record()?;
+                let arm = plan.arms.iter().find(|arm| arm.name == *name);
+                let arm =
+                    in_round(plan, arm.with_context(|| format!("the plan has no arm `{name}`"))?, round);
+                let settle_s = arm.settle_s + jitters[number as usize] * plan.window_of(round);
+                let place = Place { trial: number, round, settle_s, counted: plan.counts(round) };
+                number += 1;
+                let tries = tries.entry(name).or_default();
+                if tries.hopeless() {
+                    continue;
+                }
+                self.server_restarted()?;
+                self.world.show(place, name);
+                match self.trial(&arm, place) {
+                    Ok(Some(closed)) => {
+                        tries.windows += 1;
+                        so_far.saw(name, round, &closed);
+                    }
+                    Ok(None) => return Ok(Ending::Interrupted),
+                    Err(error) => self.failed(&arm, place, error, tries)?,
+                }
+                if plan.gap_s > 0.0 {
+                    let over = self.world.now_us() + (plan.gap_s * 1e6) as u64;
+                    if !self.world.sleep_until(over) {
+                        return Ok(Ending::Interrupted);
+                    }
+                }
+            }
+            pace.ended(round, self.world.now_us());
+            done += 1;
+            if let Some(pct) = so_far.finds_pct() {
+                self.world.show_precision(pct);
+            }
+            if plan.early_stop && (self.enough)()? {
+                return Ok(Ending::Early);
+            }
+        }
+        Ok(Ending::Done)
+    }
+
+    /// Waits for a part of the run to be due, the load at rest, and warms it up; false when interrupted.
+    fn await_part(&mut self, round: u32, pace: &mut Pace) -> anyhow::Result<bool> {
+        const WARM_UP_S: f64 = 5.0;
+        /// Whether the server still stands, and what keeps others away from it.
+        const LOOK_US: u64 = 60_000_000;
+        let Some(due_s) = self.plan.spread.as_ref().and_then(|spread| spread.due_s(round)) else {
+            return Ok(true);
+        };
+        let rests_us = self.world.now_us();
+        let due_us = pace.first_us + (due_s * 1e6) as u64;
+        self.world.stop_load()?;
+        if rests_us < due_us {
+            self.world.say(&format!(
+                "part {} of the run begins in {}",
+                self.plan.part_of(round) + 1,
+                figures::duration_s((due_us - rests_us) as f64 / 1e6)
+            ));
+        }
+        while self.world.now_us() < due_us {
+            let next = due_us.min(self.world.now_us() + LOOK_US);
+            if !self.world.sleep_until(next) {
+                return Ok(false);
+            }
+            self.server_restarted()?;
+        }
+        let baseline = self.arm(&self.plan.baseline)?;
+        let warm = Arm { window: Window::Time { s: WARM_UP_S }, artefact: None, ..baseline };
+        let warmed = self.rehearsed(&warm, 0.0)?.is_some();
+        pace.rested(self.world.now_us() - rests_us);
+        Ok(warmed)
+    }
+
+    /// Writes down why a trial has no window; an error where the run cannot go on either.
+    fn failed(
+        &mut self,
+        arm: &Arm,
+        place: Place,
+        error: anyhow::Error,
+        tries: &mut Tries,
+    ) -> anyhow::Result<()> {
+        let name = &arm.name;
+        let mut failed = line(self.world, place, arm, Step::Failed);
+        if self.world.is_interrupted() {
+            failed.note = Some(format!("{error:#}"));
+            self.world.write(failed);
+            return Ok(());
+        }
+        let restarted = self.server_restarted().with_context(|| format!("arm {name} failed ({error:#})"));
+        let why = match &restarted {
+            Ok(true) => format!("the server restarted: {error:#}"),
+            _ => format!("{error:#}"),
+        };
+        self.world.say(&format!("arm {name} failed: {why}"));
+        failed.note = Some(why);
+        self.world.write(failed);
+        if !restarted? {
+            tries.failures += 1;
+        }
+        if error.downcast_ref::<StaysOn>().is_some() {
+            // Every window from now on would be one of this arm too.
+            return self.world.put_back().with_context(|| format!("arm {name} stays on"));
+        }
+        // The baseline is in every pair: without it there is nothing to go on for.
+        if *name == self.plan.baseline && tries.windows == 0 {
+            return Err(error.context("the baseline failed"));
+        }
+        Ok(())
+    }
+
+    /// Looks whether the servers are still the same processes.
+    fn server_restarted(&mut self) -> anyhow::Result<bool> {
+        let restarted = self.world.server_restarted()?;
+        if restarted {
+            self.world.say("the server has restarted: windows that it cut are left out");
+        }
+        Ok(restarted)
+    }
+}
+
+/// The arm with its window as long as this round's are.
+fn in_round<'a>(plan: &Plan, arm: &'a Arm, round: u32) -> Cow<'a, Arm> {
+    match arm.window {
+        Window::Time { .. } if plan.is_long(round) => {
+            Cow::Owned(Arm { window: Window::Time { s: plan.window_of(round) }, ..arm.clone() })
+        }
+        _ => Cow::Borrowed(arm),
+    }
+}
+
+/// How long rounds take, and whether one more fits into the time that the plan gives.
+struct Pace<'a> {
+    plan: &'a Plan,
+    /// When the first round began.
+    first_us: u64,
+    /// The same, put off by what parts of the run lay apart.
+    begun_us: u64,
+    round_begun_us: u64,
+    /// Rounds that have ended and what they took, microseconds; of long windows apart.
+    taken: [(u64, u64); 2],
+}
+
+impl<'a> Pace<'a> {
+    fn begin(plan: &'a Plan, now_us: u64) -> Self {
+        Self { plan, first_us: now_us, begun_us: now_us, round_begun_us: now_us, taken: [(0, 0); 2] }
+    }
+
+    /// The first one always does: a run without any says nothing. Each part of a run has its share of the time, so that
+    /// the last ones are not lost where rounds take longer than foretold.
+    fn fits(&self, round: u32, now_us: u64) -> bool {
+        let Some(time_s) = self.plan.time_s.filter(|_| round > 0) else { return true };
+        let takes_s = match self.taken[usize::from(self.plan.is_long(round))] {
+            (0, _) => plan::expected_round_s(self.plan, round),
+            (rounds, us) => us as f64 / rounds as f64 / 1e6,
+        };
+        let spent_s = (now_us - self.begun_us) as f64 / 1e6;
+        if self.plan.is_of_last_part(round) {
+            return spent_s + takes_s <= time_s;
+        }
+        // The part after it gives or takes what is left of its share.
+        let share = (self.plan.part_of(round) + 1) as f64 / self.plan.parts() as f64;
+        spent_s + takes_s / 2.0 <= time_s * share
+    }
+
+    /// No trial was made for so long.
+    fn rested(&mut self, us: u64) {
+        self.begun_us += us;
+        self.round_begun_us += us;
+    }
+
+    fn ended(&mut self, round: u32, now_us: u64) {
+        let (rounds, us) = &mut self.taken[usize::from(self.plan.is_long(round))];
+        *rounds += 1;
+        *us += now_us - self.round_begun_us;
+        self.round_begun_us = now_us;
+    }
+}
+
+/// A step of a trial, stamped now.
+fn line<W: World>(world: &W, place: Place, arm: &Arm, step: Step) -> TrialLine {
+    TrialLine {
+        mono_us: world.now_us(),
+        wall_us: world.wall_us(),
+        trial: place.trial,
+        round: place.round,
+        arm: arm.name.clone(),
+        step,
+        cpu: None,
+        artefact_bytes: None,
+        runs: None,
+        runs_us: None,
+        processes: Vec::new(),
+        stages: Vec::new(),
+        note: None,
+    }
+}

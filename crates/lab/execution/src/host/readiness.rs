@@ -1,0 +1,132 @@
+//! What can be measured on this host, and what would have to be installed or allowed for the rest?
+
+use super::tools::KNOWN;
+use serde::Serialize;
+use std::path::Path;
+use toll_record::Tool;
+use toll_sys::capability::Capability;
+
+/// One thing that toll does, and whether it can be done here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Ability {
+    pub what: String,
+    /// Without it the main job, `toll run tcpdump-impact`, makes no sense.
+    pub essential: bool,
+    /// Empty: it can be done.
+    pub missing: Vec<Missing>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    pub what: String,
+    /// The command or step that brings it.
+    pub remedy: String,
+}
+
+impl Ability {
+    pub fn available(&self) -> bool {
+        self.missing.is_empty()
+    }
+}
+
+/// What an ability rests on.
+enum Need {
+    Tool(&'static str),
+    /// Any of them will do; the first is advised.
+    AnyTool(&'static [&'static str]),
+    Capability(Capability),
+    Path(&'static str, &'static str),
+}
+
+use Need::{AnyTool, Capability as Cap, Path as File, Tool as Program};
+
+const ABILITIES: [(&str, bool, &[Need]); 10] = [
+    ("a private server (sandbox)", true, &[AnyTool(&["mariadbd", "mysqld"])]),
+    ("captures by tcpdump (arms B to M)", true, &[Program("tcpdump"), Cap(Capability::NetRaw)]),
+    ("streaming a capture to a remote end (arms H to J)", false, &[Program("nc")]),
+    (
+        "a remote end behind a link of 1 Gb/s",
+        false,
+        &[Program("ip"), Program("tc"), Cap(Capability::NetAdmin), Cap(Capability::SysAdmin)],
+    ),
+    ("counting by pt-query-digest", false, &[Program("pt-query-digest")]),
+    ("sysbench as the driver", false, &[Program("sysbench")]),
+    ("captures by dumpcap", false, &[Program("dumpcap"), Cap(Capability::NetRaw)]),
+    (
+        "tracing by bpftrace",
+        false,
+        &[
+            Program("bpftrace"),
+            Cap(Capability::SysAdmin),
+            File("/sys/kernel/tracing", "mount -t tracefs tracefs /sys/kernel/tracing"),
+        ],
+    ),
+    ("dumps and transfers over SSH", false, &[Program("ssh"), Program("sshd")]),
+    (
+        "pressure beside stalls (PSI)",
+        false,
+        &[File("/proc/pressure/cpu", "boot with psi=1, on a kernel with CONFIG_PSI")],
+    ),
+];
+
+/// In the order in which they matter.
+pub fn abilities(tools: &[Tool]) -> Vec<Ability> {
+    let all = ABILITIES.iter().map(|(what, essential, needs)| Ability {
+        what: (*what).to_owned(),
+        essential: *essential,
+        missing: needs.iter().filter_map(|need| missing(need, tools)).collect(),
+    });
+    all.collect()
+}
+
+fn missing(need: &Need, tools: &[Tool]) -> Option<Missing> {
+    let there = |name: &str| tools.iter().any(|tool| tool.name == name && tool.version.is_some());
+    match need {
+        Program(name) => (!there(name)).then(|| program(name, name)),
+        AnyTool(names) => {
+            let first = names.first()?;
+            (!names.iter().any(|name| there(name))).then(|| program(first, &names.join(" or ")))
+        }
+        Cap(capability) => (!capability.held())
+            .then(|| Missing { what: capability.name().to_owned(), remedy: "run as root (sudo)".to_owned() }),
+        File(path, remedy) => (!Path::new(path).exists())
+            .then(|| Missing { what: (*path).to_owned(), remedy: (*remedy).to_owned() }),
+    }
+}
+
+fn program(name: &str, shown: &str) -> Missing {
+    let package = KNOWN.iter().find(|tool| tool.name == name).map_or(name, |tool| tool.package);
+    Missing { what: shown.to_owned(), remedy: format!("apt-get install {package}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_comes_with_the_command_that_installs_it() {
+        let none: Vec<Tool> = Vec::new();
+        let found = abilities(&none);
+        let server = &found[0];
+        assert!(server.essential && !server.available());
+        assert_eq!(server.missing[0].remedy, "apt-get install mariadb-server");
+        assert_eq!(server.missing[0].what, "mariadbd or mysqld");
+    }
+
+    #[test]
+    fn either_server_will_do() {
+        let one = [Tool { name: "mysqld".into(), version: Some("8.0.15".into()) }];
+        assert!(abilities(&one)[0].available());
+    }
+
+    #[test]
+    fn every_tool_that_is_needed_has_a_package() {
+        for (_, _, needs) in &ABILITIES {
+            for need in *needs {
+                if let Program(name) = need {
+                    assert!(KNOWN.iter().any(|tool| tool.name == *name), "{name}");
+                }
+            }
+        }
+    }
+}

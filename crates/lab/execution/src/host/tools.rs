@@ -1,0 +1,109 @@
+//! Which programs that toll can use are installed, and which package brings them?
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use toll_record::Tool;
+use toll_sys::child;
+use toll_sys::program::on_path;
+
+/// A program, or a library that one is asked for, how its version is asked for, and the Debian package that holds it.
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    pub name: &'static str,
+    /// The program that says the version, of itself or of the library.
+    program: &'static str,
+    ask: &'static [&'static str],
+    pub package: &'static str,
+}
+
+const fn known(name: &'static str, ask: &'static [&'static str], package: &'static str) -> Known {
+    Known { name, program: name, ask, package }
+}
+
+pub const KNOWN: [Known; 18] = [
+    known("mariadbd", &["--version"], "mariadb-server"),
+    known("mysqld", &["--version"], "mysql-server"),
+    known("sysbench", &["--version"], "sysbench"),
+    known("tcpdump", &["--version"], "tcpdump"),
+    Known { program: "tcpdump", ..known("libpcap", &["--version"], "libpcap0.8") },
+    known("nc", &["-h"], "netcat-openbsd"),
+    known("pt-query-digest", &["--version"], "percona-toolkit"),
+    known("dumpcap", &["--version"], "wireshark-common"),
+    known("tshark", &["--version"], "tshark"),
+    known("bpftrace", &["--version"], "bpftrace"),
+    known("ip", &["-V"], "iproute2"),
+    known("tc", &["-V"], "iproute2"),
+    known("ssh", &["-V"], "openssh-client"),
+    known("sshd", &["-V"], "openssh-server"),
+    known("git", &["--version"], "git"),
+    known("mariadb-dump", &["--version"], "mariadb-client"),
+    known("mysqldump", &["--version"], "mysql-client"),
+    known("zstd", &["--version"], "zstd"),
+];
+
+/// All of [`KNOWN`], with what each says of itself. Takes as long as the slowest of them.
+pub fn found() -> Vec<Tool> {
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = KNOWN.iter().map(|tool| (tool, scope.spawn(|| version(tool)))).collect();
+        let answers = asked
+            .into_iter()
+            .map(|(tool, answer)| Tool { name: tool.name.to_owned(), version: answer.join().ok().flatten() });
+        answers.collect()
+    })
+}
+
+/// The first line that a program answers, of a library the first that begins with its name; none if it is not there. Programs differ in whether they
+/// answer to stdout or stderr, and in their exit codes.
+fn version(tool: &Known) -> Option<String> {
+    const LIMIT: Duration = Duration::from_secs(5);
+    let path = on_path(tool.program)?;
+    let mut command = child::command(path);
+    command.args(tool.ask).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().ok()?;
+    let begun = Instant::now();
+    while child.try_wait().ok()?.is_none() {
+        if begun.elapsed() > LIMIT {
+            let _ = child.kill();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().ok()?;
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let is_library = tool.name != tool.program;
+    let is_it = |line: &&str| if is_library { line.starts_with(tool.name) } else { !line.is_empty() };
+    let line = said.iter().flat_map(|text| text.lines()).map(str::trim).find(is_it);
+    // A path would name the user whose home it is in.
+    Some(line.map_or_else(|| "version unknown".to_owned(), |line| without_directory(line, tool.name)))
+}
+
+/// `/opt/x/bin/mysqld  Ver 8.0.15` becomes `mysqld  Ver 8.0.15`.
+fn without_directory(line: &str, name: &str) -> String {
+    let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+    if first.starts_with('/') && first.ends_with(name) { format!("{name} {rest}") } else { line.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_missing_has_no_version_and_one_that_is_there_has_one() {
+        assert_eq!(version(&known("no-such-program-at-all", &[], "none")), None);
+        let shell = version(&known("sh", &["-c", "echo; echo sh 1.2"], "dash"));
+        assert_eq!(shell.as_deref(), Some("sh 1.2"));
+    }
+
+    #[test]
+    fn a_library_has_the_version_that_its_program_says() {
+        let asked = Known { program: "sh", ..known("libx", &["-c", "echo sh 1.2; echo libx 3.4"], "libx0") };
+        assert_eq!(version(&asked).as_deref(), Some("libx 3.4"));
+        let mute = Known { program: "sh", ..known("liby", &["-c", "echo sh 1.2"], "liby0") };
+        assert_eq!(version(&mute).as_deref(), Some("version unknown"));
+    }
+
+    #[test]
+    fn the_directory_of_a_program_is_left_out() {
+        assert_eq!(without_directory("/home/me/bin/mysqld  Ver 8", "mysqld"), "mysqld  Ver 8");
+        assert_eq!(without_directory("tcpdump version 4.99", "tcpdump"), "tcpdump version 4.99");
+    }
+}

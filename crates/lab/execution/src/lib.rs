@@ -1,0 +1,17 @@
+//! The trial loop and all it stands on: test setup, load, treatments, collectors, recorder. Never judges what it records.
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+mod collector;
+pub mod conduct;
+mod held;
+pub mod host;
+mod losses;
+mod recorder;
+pub mod run;
+pub mod stage;
+mod treatment;
+mod workload;

@@ -1,0 +1,231 @@
+//! How small an effect will this run find, in which time, and what limits it? Said before it begins.
+
+use crate::conduct::Progress;
+use anyhow::bail;
+use toll_model::plan::choice::{Choice, LONG_ROUNDS, Question, TooShort};
+use toll_model::plan::{self, LONGEST_CHOSEN_S, Times};
+use toll_record::Plan;
+use toll_sys::counted::counted;
+
+/// What a round loses to one arm beyond this is said, percent.
+const WORTH_SAYING_PCT: f64 = 10.0;
+/// Effects that people ask for, percent.
+const ROUND_EFFECTS_PCT: [f64; 8] = [10.0, 5.0, 3.0, 2.0, 1.0, 0.5, 0.3, 0.2];
+/// Beyond this no time is named.
+const LONGEST_NAMED_S: f64 = 7.0 * 86_400.0;
+
+/// Windows and rounds for the time that is left of what was given, `spent_s` being over; said.
+///
+/// # Errors
+/// The time that the user gave is too short for an interval; no time that may be chosen finds the effect.
+pub fn chosen(
+    plan: &Plan,
+    times: &Times,
+    spent_s: f64,
+    progress: &Progress,
+) -> anyhow::Result<(Choice, f64)> {
+    let question = plan::question(plan, times);
+    let left_s = times.time_s.map(|time_s| (time_s - spent_s).max(0.0));
+    let time_s = match (left_s, times.find_pct) {
+        (Some(left_s), None) => left_s,
+        (Some(left_s), Some(find)) => {
+            question.time_to_find(toll_stats::log_of_toll(find), left_s).unwrap_or(left_s)
+        }
+        (None, find) => time_to_find(&question, find.unwrap_or(plan.margin_pct), spent_s, progress)?,
+    };
+    let choice = match question.within(time_s) {
+        Ok(choice) => choice,
+        Err(least) if times.time_is_asked => return Err(too_short(plan, times, &least, spent_s)),
+        Err(least) => {
+            progress.say(&format!(
+                "{} is too little for {} here: an interval takes {}, and that is how long it will be",
+                lasting(time_s + spent_s),
+                counted(question.slots.len() as u64, "arm"),
+                lasting(least.takes_s + spent_s),
+            ));
+            question.within(least.takes_s).map_err(|least| too_short(plan, times, &least, spent_s))?
+        }
+    };
+    let all_s = match question.rounds {
+        Some(_) => choice.takes_s,
+        None => time_s.max(choice.takes_s),
+    };
+    progress.say(&told(plan, times, &question, &choice, all_s + spent_s, spent_s));
+    Ok((choice, all_s))
+}
+
+/// Whether the time that the user gave could hold an interval at all, before anything is measured.
+pub fn check_time(plan: &Plan, times: &Times) -> anyhow::Result<()> {
+    let Some(time_s) = times.time_s.filter(|_| times.time_is_asked && times.rounds.is_none()) else {
+        return Ok(());
+    };
+    let (baseline_s, arms_s) = plan::pilot_s(plan, times);
+    // What an arm takes is not known yet: only what no arm could do with less is refused.
+    let mut question = plan::question(plan, times);
+    question.slots.iter_mut().for_each(|slot| slot.around_s = 0.0);
+    let least = question.least();
+    if least.takes_s + baseline_s + arms_s > time_s {
+        return Err(too_short(plan, times, &plan::question(plan, times).least(), baseline_s + arms_s));
+    }
+    Ok(())
+}
+
+fn too_short(plan: &Plan, times: &Times, least: &TooShort, spent_s: f64) -> anyhow::Error {
+    // Seconds are not promised.
+    const ROOM: f64 = 1.15;
+    let needed_s = (least.takes_s + spent_s) * ROOM;
+    let arms = plan.order.first().map_or(0, Vec::len);
+    anyhow::anyhow!(
+        "{} is too little for {}: an interval needs {}, which take {} beside a pilot of {}; use --time {} or more, \
+         or price fewer arms",
+        lasting(times.time_s.unwrap_or(0.0)),
+        counted(arms as u64, "arm"),
+        counted(least.rounds.into(), "round"),
+        lasting(least.takes_s),
+        lasting(spent_s),
+        if needed_s > 120.0 {
+            format!("{:.0}m", (needed_s / 60.0).ceil())
+        } else {
+            format!("{:.0}s", needed_s.ceil())
+        },
+    )
+}
+
+fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &Progress) -> anyhow::Result<f64> {
+    let effect = toll_stats::log_of_toll(pct);
+    if let Some(time_s) = question.time_to_find(effect, LONGEST_CHOSEN_S - spent_s) {
+        progress.say(&format!("effects of {pct}% take {} here", lasting(time_s + spent_s)));
+        return Ok(time_s);
+    }
+    let longest = lasting(LONGEST_CHOSEN_S);
+    match question.time_to_find(effect, LONGEST_NAMED_S) {
+        Some(time_s) => bail!(
+            "effects of {pct}% would take {} here, and no run is made longer than {longest} unasked: give it with \
+             --time, find less, or leave out arms",
+            lasting(time_s + spent_s)
+        ),
+        None if question.noise.is_none() => bail!(
+            "in which time an effect of {pct}% is found cannot be foretold here: say how long with --time"
+        ),
+        None => bail!("effects of {pct}% are not found within a week here: find less, or leave out arms"),
+    }
+}
+
+/// Says what a plan of given rounds and windows will find, before it begins.
+pub fn tell_given(plan: &Plan, progress: &Progress) {
+    let need = toll_stats::rounds_for_interval(plan.alpha);
+    let text = if (plan.rounds as usize) < need {
+        let rounds = counted(plan.rounds.into(), "round");
+        let are = if plan.rounds == 1 { "is" } else { "are" };
+        format!(
+            "{rounds} {are} too few for an interval, {need} are the fewest: tolls will be given without one"
+        )
+    } else {
+        match plan.planned_mde_pct {
+            Some(finds) => {
+                format!("this plan finds a toll of {finds:.1}% or more on {} in 8 runs of 10", plan.primary)
+            }
+            None => "how small a toll this plan finds cannot be foretold: there was no pilot, it was too short, or \
+                     these are too few rounds for so many arms"
+                .to_owned(),
+        }
+    };
+    progress.say(&text);
+}
+
+fn told(
+    plan: &Plan,
+    times: &Times,
+    question: &Question,
+    choice: &Choice,
+    all_s: f64,
+    spent_s: f64,
+) -> String {
+    let mut text = format!(
+        "{} in {}: {}",
+        counted(question.slots.len() as u64, "arm"),
+        lasting(all_s),
+        counted(choice.rounds.into(), "round"),
+    );
+    text += &if question.timed() {
+        format!(" of {} s windows", choice.window_s)
+    } else {
+        ", each window until what it measures is done".to_owned()
+    };
+    if let Some(long) = &choice.long {
+        text += &format!(
+            " and {} of {} s for what needs length ({})",
+            long.rounds,
+            long.window_s,
+            plan::long_titles(plan).join(", ")
+        );
+    }
+    match choice.finds.map(toll_stats::toll_pct) {
+        Some(finds) => {
+            text +=
+                &format!("; effects of {finds:.1}% and more on {} are found in 8 runs of 10", plan.primary);
+            let asked = times.find_pct.filter(|asked| *asked < finds);
+            let next = ROUND_EFFECTS_PCT.into_iter().find(|pct| *pct < 0.95 * finds);
+            if let Some(pct) = asked.or(next.filter(|_| times.find_pct.is_none())) {
+                let free = Question { rounds: None, ..question.clone() };
+                text += &match free.time_to_find(toll_stats::log_of_toll(pct), LONGEST_NAMED_S) {
+                    Some(time_s) => format!("; {pct}% would take {}", lasting(time_s + spent_s)),
+                    None => format!("; {pct}% is out of reach"),
+                };
+            }
+        }
+        None => text += "; how small an effect is found cannot be foretold",
+    }
+    if let Some(pct) = question.measured_pct(choice.window_s) {
+        text += &format!("; windows are {pct:.0}% of each round");
+    }
+    let fair_pct = 100.0 / question.slots.len().max(1) as f64;
+    let stands_out = |pct: &f64| *pct >= WORTH_SAYING_PCT && *pct >= fair_pct;
+    if let Some((arm, pct)) = question.dearest(choice.window_s).filter(|(_, pct)| stands_out(pct)) {
+        text += &format!(
+            ", {} settles for {:.1} s and takes {:.1} s to switch, that is {pct:.0}% of each round",
+            arm.name, arm.settle_s, arm.around_s
+        );
+    }
+    let had_no_time = question.timed() && choice.long.is_none() && question.rounds.is_none();
+    if question.wants_long && had_no_time {
+        text += &format!(
+            "; there is no time for {LONG_ROUNDS} rounds of longer windows, so what needs length ({}) is told from \
+             these",
+            plan::long_titles(plan).join(", ")
+        );
+    }
+    text
+}
+
+/// As people say it.
+fn lasting(seconds: f64) -> String {
+    let seconds = seconds.round();
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => {
+            let minutes = (s / 60.0).floor();
+            let rest = s - 60.0 * minutes;
+            if rest < 1.0 || s > 1_200.0 {
+                format!("{:.0} min", s / 60.0)
+            } else {
+                format!("{minutes:.0}:{rest:02.0} min")
+            }
+        }
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lasting;
+
+    #[test]
+    fn a_time_is_told_as_people_say_it() {
+        for (seconds, said) in
+            [(9.6, "10 s"), (240.0, "4 min"), (250.0, "4:10 min"), (1_800.0, "30 min"), (14_400.0, "4.0 h")]
+        {
+            assert_eq!(lasting(seconds), said);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! How does a run go from a scenario to its report?
+//!
+//! Settle what was asked, make the server ready, plan, conduct, analyse, report; and on every way
+//! out put the host and the server back as they were.
+
+mod foretell;
+mod name;
+mod trials;
+
+use crate::collector::{Collectors, ServerCounters};
+use crate::conduct::Ending;
+use crate::recorder::Recorder;
+use crate::stage::{self, Opened, ServerChoice};
+use anyhow::{Context, bail};
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use toll_journal::{Journal, Undo};
+use toll_model::plan::{self, Settled, Wishes};
+use toll_model::scenario::Scenario;
+use toll_net::pcap::profile::json::Document;
+use toll_record::{CAPTURES, Plan, RunDir, RunResult, RunWriter, Setup};
+use toll_server::lock::HostLock;
+use toll_sys::interrupt::Interrupt;
+use toll_sys::{private, secrets, tell};
+
+/// What is written before the first trial, and comes to nothing with it.
+const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES];
+
+/// A run as it was asked for.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    pub what: What,
+    /// The scenario's text, kept in the run.
+    pub text: String,
+    pub server: ServerChoice,
+    /// Absent: a fresh directory named after the scenario and the time.
+    pub out: Option<PathBuf>,
+    pub keep_artefacts: bool,
+    /// The command line that repeats the run.
+    pub command: Vec<String>,
+}
+
+/// What is to be carried out.
+#[derive(Debug, Clone)]
+pub enum What {
+    /// A scenario that is yet to be planned, with what the command line asks for.
+    Scenario(Box<Scenario>, Box<Wishes>),
+    /// A plan as it was carried out before, to the letter.
+    Plan(Box<Plan>),
+}
+
+/// The same once all is settled that needs no server.
+enum Work {
+    Settled(Box<Settled>, Box<Wishes>),
+    Plan(Box<Plan>),
+}
+
+impl Work {
+    fn of(what: &What) -> anyhow::Result<Self> {
+        Ok(match what {
+            What::Scenario(scenario, wishes) => {
+                let settled = Settled::new(scenario.as_ref().clone(), wishes)?;
+                Self::Settled(Box::new(settled), wishes.clone())
+            }
+            What::Plan(plan) => {
+                plan::check_whole(plan)?;
+                Self::Plan(plan.clone())
+            }
+        })
+    }
+
+    fn scenario(&self) -> &str {
+        match self {
+            Self::Settled(settled, _) => &settled.scenario.name,
+            Self::Plan(plan) => &plan.scenario,
+        }
+    }
+
+    fn setup(&self, choice: &ServerChoice) -> anyhow::Result<Setup> {
+        match self {
+            Self::Settled(settled, _) => stage::setup(settled, choice),
+            Self::Plan(plan) => Ok(plan.setup.clone()),
+        }
+    }
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    pub dir: PathBuf,
+    pub result: RunResult,
+    pub ending: Ending,
+    /// Why `result.json` could not be written, where all was measured.
+    pub unwritten: Option<anyhow::Error>,
+    /// Mode of files of the run that hold no literals: for whoever the user lets read.
+    pub readers: u32,
+}
+
+/// Carries the run out. An interrupted run is finished too: what was measured is analysed.
+pub fn run(asked: Asked) -> anyhow::Result<Finished> {
+    let mut work = Work::of(&asked.what)?;
+    let interrupt = Interrupt::listen()?;
+    let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
+    let run_id = name::run_id(&dir);
+    let _alone = HostLock::take(&run_id)?;
+    // Whatever the umask: who may write into it may put anything in the place of what toll writes.
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&dir)
+        .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
+    let readers = only_for_owner();
+    private::dir(&dir.join("artefacts"))?;
+    let writer = RunWriter::create(&dir)
+        .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
+    std::fs::write(dir.join("scenario.toml"), secrets::hide(&asked.text))
+        .context("cannot write scenario.toml")?;
+    let journal = Journal::begin(&run_id).context("nothing was changed")?;
+    for name in PLANNED {
+        let path = std::path::absolute(toll_record::unfinished(&dir, name))?;
+        journal.record(Undo::Path { path })?;
+    }
+    let conducted = conduct(&asked, &mut work, &dir, writer, journal, &interrupt);
+    let ending = match conducted {
+        Ok(ending) => ending,
+        Err(error) => {
+            forget_unmeasured(&dir);
+            return Err(error);
+        }
+    };
+    let run = RunDir::open(&dir)?;
+    let result = toll_analysis::run(&run).context("the run is whole, its analysis failed")?;
+    let unwritten = write_result(&run, &result, readers).err();
+    Ok(Finished { dir, result, ending, unwritten, readers })
+}
+
+/// From now on whatever toll or its children write is for this user alone: captures and logs hold what
+/// people's queries hold. The answer is what the user's own umask lets others do with a new file.
+fn only_for_owner() -> u32 {
+    let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+    0o644 & !umask.bits()
+}
+
+/// Holds no literals, and is for whoever the user lets read.
+fn write_result(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
+    let path = run.root().join("result.json");
+    toll_record::write_json(run.root(), "result.json", result)
+        .map_err(anyhow::Error::from)
+        .and_then(|()| Ok(std::fs::set_permissions(&path, Permissions::from_mode(readers))?))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn conduct(
+    asked: &Asked,
+    work: &mut Work,
+    dir: &Path,
+    writer: RunWriter,
+    journal: Journal,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Ending> {
+    let setup = work.setup(&asked.server)?;
+    let Opened { mut stage, facts, host } = stage::open(&asked.server, &setup, dir, journal, interrupt)?;
+    let conducted = (|| {
+        if interrupt.raised() {
+            bail!("interrupted before the first trial");
+        }
+        writer.write_json("host.json", &host).context("cannot write host.json")?;
+        if !stage.rig.captures.is_empty() {
+            let document = Document { profiles: std::mem::take(&mut stage.rig.captures) };
+            writer.write_json(CAPTURES, &document).with_context(|| format!("cannot write {CAPTURES}"))?;
+        }
+        for line in &stage.rig.told {
+            tell!("toll: {line}");
+        }
+        let counters = stage.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
+        let counters = counters.collect();
+        let (recorder, recording) = Recorder::start(writer);
+        let collectors = Collectors::start(&recorder, counters, dir);
+        let ending = trials::trials(asked, work, &facts, &mut stage, &recorder, dir, interrupt);
+        collectors.stop();
+        let finished = recording.finish(&recorder);
+        ending.and_then(|ending| finished.map(|()| ending))
+    })();
+    let closed = stage::close(stage);
+    // What was measured holds even where something could not be put back; that is still an error.
+    match (conducted, closed) {
+        (conducted, Ok(())) => conducted,
+        (Ok(_), Err(left)) => Ok(Ending::Cut(format!("{left:#}"))),
+        (Err(error), Err(left)) => Err(error.context(format!("{left:#}"))),
+    }
+}
+
+/// A run that came to nothing before its first trial leaves no directory to wonder about.
+fn forget_unmeasured(dir: &Path) {
+    if std::fs::metadata(dir.join("trials.ndjson")).is_ok_and(|trials| trials.len() > 0) {
+        tell!("toll: what was measured until then is in {}", dir.display());
+        return;
+    }
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
+    let planned = PLANNED.map(|name| dir.join(name));
+    let ours = |path: &PathBuf| {
+        path.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "hlog")
+            || planned.contains(path)
+    };
+    for file in files.filter(ours) {
+        let _ = std::fs::remove_file(file);
+    }
+    // Not empty: then it was there before, with other things in it.
+    let _ = std::fs::remove_dir(dir.join("artefacts")).and_then(|()| std::fs::remove_dir(dir));
+}

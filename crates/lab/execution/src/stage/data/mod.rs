@@ -1,0 +1,96 @@
+//! Which data can be asked for, and how does each kind come to be?
+
+mod sbtest;
+mod website;
+
+use crate::treatment::Admin;
+use anyhow::Context;
+use toll_model::data::{DEFAULT, Recipe};
+use toll_mysql::Target;
+use toll_record::DataSetup;
+use toll_server::DataSpec;
+
+/// How one kind of data comes to be.
+#[derive(Debug)]
+struct Maker {
+    /// As the model calls it.
+    recipe: &'static str,
+    /// What a sandbox needs to know of it, so that it is made once and cloned.
+    spec: fn(&DataSetup) -> DataSpec,
+    /// Fills the target's schema, which is there.
+    load: fn(&Target, &DataSetup) -> anyhow::Result<()>,
+    /// An error where a schema that was there does not hold it.
+    check: fn(&mut Admin, &str, &DataSetup) -> anyhow::Result<()>,
+}
+
+static MAKERS: [Maker; 2] = [sbtest::MAKER, website::MAKER];
+
+/// Schema of a sandbox's data.
+pub const SCHEMA: &str = "toll_load";
+
+impl Maker {
+    fn of(recipe: &Recipe) -> anyhow::Result<&'static Self> {
+        let made = MAKERS.iter().find(|maker| maker.recipe == recipe.name);
+        made.with_context(|| format!("nothing here makes data of the recipe {}", recipe.name))
+    }
+}
+
+/// All that has to be there: what the recipe makes, and beside it the tables of the loads.
+fn makers(data: &DataSetup) -> anyhow::Result<Vec<&'static Maker>> {
+    let asked = Recipe::named(&data.recipe)?;
+    let of_loads = Recipe::named(DEFAULT)?;
+    let beside = (asked.name != of_loads.name && data.tables > 0).then_some(of_loads);
+    [asked].into_iter().chain(beside).map(Maker::of).collect()
+}
+
+/// What a sandbox needs to know of the data.
+pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
+    let specs: Vec<DataSpec> = makers(data)?.into_iter().map(|maker| (maker.spec)(data)).collect();
+    let joined = |text: fn(&DataSpec) -> &String, by: &str| {
+        specs.iter().map(|spec| text(spec).as_str()).collect::<Vec<_>>().join(by)
+    };
+    Ok(DataSpec {
+        key: joined(|spec| &spec.key, "+"),
+        bytes: specs.iter().map(|spec| spec.bytes).sum(),
+        what: joined(|spec| &spec.what, " and "),
+    })
+}
+
+/// Makes the schema where it is missing, and fills it.
+pub fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
+    let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
+    let target = Target { db, ..target.clone() };
+    toll_load::tables::ensure_schema(&target).context("cannot make the schema of the data")?;
+    makers(data)?.into_iter().try_for_each(|maker| (maker.load)(&target, data))
+}
+
+/// An error where a schema that was there does not hold all of it.
+pub fn check(admin: &mut Admin, schema: &str, data: &DataSetup) -> anyhow::Result<()> {
+    makers(data)?.into_iter().try_for_each(|maker| (maker.check)(admin, schema, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_model::data::RECIPES;
+
+    #[test]
+    fn every_recipe_has_a_maker_and_no_maker_is_without_a_recipe() {
+        let recipes = RECIPES.iter().map(|recipe| recipe.name);
+        assert!(recipes.eq(MAKERS.iter().map(|maker| maker.recipe)));
+    }
+
+    #[test]
+    fn the_tables_of_loads_lie_beside_whatever_else_there_is_and_keep_the_name_of_their_cache() {
+        let of_loads =
+            DataSetup { recipe: DEFAULT.into(), seed: 1, tables: 8, rows: 1_000, ..DataSetup::default() };
+        let alone = spec(&of_loads).unwrap();
+        assert_eq!(alone.key, "tables8-rows1000-seed1");
+        let site = DataSetup { recipe: "website".into(), seed: 1, scale: Some(0.01), ..DataSetup::default() };
+        let without_load = spec(&site).unwrap();
+        assert_eq!(without_load.key, "website-scale0.01-seed1");
+        let both = spec(&DataSetup { tables: 8, rows: 1_000, ..site }).unwrap();
+        assert_eq!(both.key, "website-scale0.01-seed1+tables8-rows1000-seed1");
+        assert_eq!(both.bytes, alone.bytes + without_load.bytes);
+    }
+}

@@ -1,0 +1,164 @@
+//! How is the host made smaller around servers and treatments?
+//!
+//! By control groups: with version 2 one that holds all of them, with version 1 one in each hierarchy that limits.
+//! toll itself, its driver and the far end of a link stay outside.
+
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use toll_journal::{Journal, Undo};
+use toll_record::Limits;
+
+/// Groups that were made.
+#[derive(Debug, Default)]
+pub struct Limited {
+    /// Each process that is limited enters all of these.
+    pub groups: Vec<PathBuf>,
+    /// Version 2 knows one group for each process: those of treatments are made inside this one.
+    pub holds: Option<PathBuf>,
+}
+
+/// Of CPU time; a group that has used its part waits for the next.
+const PERIOD_US: f64 = 100_000.0;
+
+/// Makes the groups, with nobody in them.
+///
+/// # Errors
+/// Where the kernel has none, or does not let this user make any.
+pub fn make(limits: &Limits, journal: &Journal) -> anyhow::Result<Limited> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
+    let own = std::fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
+    let name = format!("toll-{}-limits", journal.run_id());
+    let wanted = [("cpu", limits.cpus.is_some()), ("memory", limits.memory_bytes.is_some())];
+    let wanted = wanted.into_iter().filter(|(_, is)| *is).map(|(controller, _)| controller);
+    let mut limited = Limited::default();
+    for controller in wanted {
+        let Some(place) = place(&mounts, &own, controller) else {
+            bail!(
+                "the profile has `limits`, and this host has no control groups for {controller}: choose another profile"
+            );
+        };
+        let (Place::One(above) | Place::Two(above)) = &place;
+        let group = above.join(&name);
+        if !limited.groups.contains(&group) {
+            journal.record(Undo::Cgroup { path: group.clone() })?;
+            std::fs::create_dir_all(&group).with_context(|| {
+                format!(
+                    "the profile has `limits`, and toll may not make {}: run toll with sudo",
+                    group.display()
+                )
+            })?;
+            limited.groups.push(group.clone());
+        }
+        for (file, value) in settings(&place, controller, limits) {
+            let path = group.join(file);
+            std::fs::write(&path, &value)
+                .with_context(|| format!("cannot write {value} to {}", path.display()))?;
+        }
+        if matches!(place, Place::Two(_)) {
+            limited.holds = Some(group);
+        }
+    }
+    // Of version 2, processes live in the groups below.
+    if limited.holds.is_some() {
+        limited.groups.clear();
+    }
+    Ok(limited)
+}
+
+impl Limited {
+    /// Takes a server in, with all its threads.
+    pub fn take_in(&self, pid: i32, name: &str) -> anyhow::Result<()> {
+        let below = self.holds.as_ref().map(|holds| holds.join(name));
+        if let Some(below) = &below {
+            std::fs::create_dir_all(below).with_context(|| format!("cannot make {}", below.display()))?;
+        }
+        for group in self.groups.iter().chain(&below) {
+            let list = group.join("cgroup.procs");
+            std::fs::write(&list, pid.to_string())
+                .with_context(|| format!("cannot put the server into {}", group.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Directory below which groups with a controller can be made, by the version of the hierarchy.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    One(PathBuf),
+    Two(PathBuf),
+}
+
+fn place(mounts: &str, own: &str, controller: &str) -> Option<Place> {
+    let mounted = |kind: &str, option: Option<&str>| {
+        mounts.lines().find_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let (at, of_kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+            let has = option.is_none_or(|option| options.split(',').any(|o| o == option));
+            (of_kind == kind && has).then(|| PathBuf::from(at))
+        })
+    };
+    if let Some(mount) = mounted("cgroup", Some(controller)) {
+        let path = own.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            controllers.split(',').any(|c| c == controller).then_some(path)
+        })?;
+        return Some(Place::One(mount.join(path.trim_start_matches('/'))));
+    }
+    // At the top: where this process is, there are processes beside it, and such a group cannot be shared out.
+    let mount = mounted("cgroup2", None)?;
+    let shared_out = std::fs::read_to_string(mount.join("cgroup.subtree_control")).ok()?;
+    shared_out.split_ascii_whitespace().any(|c| c == controller).then_some(Place::Two(mount))
+}
+
+/// Files of a group, and what to write into them.
+fn settings(place: &Place, controller: &str, limits: &Limits) -> Vec<(&'static Path, String)> {
+    let quota = limits.cpus.map(|cpus| (cpus * PERIOD_US).round());
+    let memory = limits.memory_bytes.map(|bytes| bytes.to_string());
+    let of = |file: &'static str, value: Option<String>| value.map(|value| (Path::new(file), value));
+    match (place, controller) {
+        (Place::One(_), "cpu") => vec![
+            of("cpu.cfs_period_us", Some(PERIOD_US.to_string())),
+            of("cpu.cfs_quota_us", quota.map(|q| q.to_string())),
+        ],
+        (Place::One(_), _) => vec![of("memory.limit_in_bytes", memory)],
+        (Place::Two(_), "cpu") => vec![of("cpu.max", quota.map(|q| format!("{q} {PERIOD_US}")))],
+        (Place::Two(_), _) => vec![of("memory.max", memory)],
+    }
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_made_where_this_process_is_in_each_hierarchy_that_limits() {
+        let mounts = "none /c/memory cgroup rw,memory 0 0\nnone /c/cpu cgroup rw,cpu,cpuacct 0 0\nnone /c/u cgroup2 rw 0 0\n";
+        let own = "2:cpu,cpuacct:/a/b\n1:memory:/\n0::/x\n";
+        assert_eq!(place(mounts, own, "cpu"), Some(Place::One("/c/cpu/a/b".into())));
+        assert_eq!(place(mounts, own, "memory"), Some(Place::One("/c/memory/".into())));
+        assert_eq!(place("none /nowhere cgroup2 rw 0 0", own, "memory"), None);
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(top.path().join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
+        let mounts = format!("none {} cgroup2 rw 0 0", top.path().display());
+        assert_eq!(place(&mounts, own, "memory"), Some(Place::Two(top.path().into())));
+        assert_eq!(place(&mounts, own, "io"), None);
+    }
+
+    #[test]
+    fn limits_are_written_as_each_version_reads_them() {
+        let limits = Limits { cpus: Some(1.5), memory_bytes: Some(512 << 20) };
+        let written = |place: Place, controller| {
+            let all = settings(&place, controller, &limits).into_iter();
+            all.map(|(file, value)| format!("{}={value}", file.display())).collect::<Vec<_>>()
+        };
+        let (one, two) = (|| Place::One("/".into()), || Place::Two("/".into()));
+        assert_eq!(written(one(), "cpu"), ["cpu.cfs_period_us=100000", "cpu.cfs_quota_us=150000"]);
+        assert_eq!(written(one(), "memory"), ["memory.limit_in_bytes=536870912"]);
+        assert_eq!(written(two(), "cpu"), ["cpu.max=150000 100000"]);
+        assert_eq!(written(two(), "memory"), ["memory.max=536870912"]);
+    }
+}

@@ -1,0 +1,132 @@
+//! In what order does everything around the trials come to stand, and how is it left?
+
+use super::rig::{self, Rig, Turn};
+use super::{Stage, limits, sandbox, there};
+use crate::host;
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toll_journal::{Journal, Undo};
+use toll_model::fill::Fill;
+use toll_model::plan::Facts;
+use toll_mysql::Target;
+use toll_record::{HeldIn, Host, Setup};
+use toll_server::Agreed;
+use toll_sys::interrupt::Interrupt;
+use toll_sys::{cgroup, private};
+
+/// Which server the run is about.
+#[derive(Debug, Clone)]
+pub enum ServerChoice {
+    /// The host alone, or what the rig makes.
+    None,
+    Sandbox {
+        program: Option<PathBuf>,
+    },
+    /// One that is there already, and what may be done with it.
+    External {
+        target: Box<Target>,
+        defaults_file: Option<PathBuf>,
+        agreed: Agreed,
+    },
+}
+
+/// All that trials need, and what was found.
+#[derive(Debug)]
+pub struct Opened {
+    pub stage: Stage,
+    pub facts: Facts,
+    pub host: Host,
+}
+
+/// Makes everything ready: servers started and filled, or found and their schema filled; then the rig.
+///
+/// # Errors
+/// What the run cannot begin without. Whatever was made until then is undone.
+pub fn open(
+    choice: &ServerChoice,
+    setup: &Setup,
+    dir: &Path,
+    journal: Journal,
+    interrupt: &Interrupt,
+) -> anyhow::Result<Opened> {
+    let dir = std::path::absolute(dir).context("cannot tell where the run directory is")?;
+    let work_dir = dir.join("private");
+    journal.record(Undo::Path { path: work_dir.clone() })?;
+    private::dir(&work_dir)?;
+    let limited =
+        setup.limits.as_ref().map(|limits| limits::make(limits, &journal)).transpose()?.unwrap_or_default();
+    let mut stage = Stage {
+        cgroup: match &limited.holds {
+            Some(group) => Some(group.clone()),
+            None => make_cgroup(&journal)?,
+        },
+        limited,
+        journal,
+        setup: setup.clone(),
+        servers: Vec::new(),
+        rig: Rig::default(),
+        fill: Fill::default(),
+        work_dir,
+        artefact_dir: dir.join("artefacts"),
+    };
+    let mut facts = Facts {
+        is_root: nix::unistd::geteuid().is_root(),
+        setup: setup.clone(),
+        servers: Vec::new(),
+        rig_missing: BTreeMap::new(),
+        held_in: if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
+    };
+    let toll = std::env::current_exe().context("cannot find the toll binary itself")?;
+    stage.give("toll", &toll.display().to_string());
+    rig::open(&setup.rig, Turn::BeforeServers, &mut stage)?;
+    match choice {
+        ServerChoice::None => {}
+        ServerChoice::Sandbox { .. } => sandbox::open(&mut stage, &mut facts)?,
+        ServerChoice::External { target, defaults_file, agreed } => {
+            there::open(target, defaults_file.clone(), agreed, &mut stage, &mut facts)?;
+        }
+    }
+    rig::open(&setup.rig, Turn::AfterServers, &mut stage)?;
+    facts.rig_missing.clone_from(&stage.rig.missing);
+    let variables = facts.first().map(|server| server.variables.clone()).unwrap_or_default();
+    let host = host::facts(&dir, &variables);
+    if interrupt.raised() {
+        close(stage)?;
+        bail!("interrupted before the first trial");
+    }
+    Ok(Opened { stage, facts, host })
+}
+
+/// Puts everything back and ends the servers that toll started.
+///
+/// # Errors
+/// Names what could not be put back; it stays in the journal.
+pub fn close(stage: Stage) -> anyhow::Result<()> {
+    let Stage { journal, mut servers, .. } = stage;
+    let mut stopped = Ok(());
+    for sandbox in servers.iter_mut().filter_map(|standing| standing.sandbox.take()) {
+        stopped = stopped.and(sandbox.stop(&journal).map(drop));
+    }
+    let undone = journal.undo_all();
+    // The locks that servers hold outlive what they protect.
+    drop(servers);
+    stopped?;
+    if !undone.failures.is_empty() {
+        bail!("could not put back: {}; `toll clean` tries again", undone.failures.join("; "));
+    }
+    Ok(())
+}
+
+/// Where control groups cannot be had, process groups and marks have to do.
+fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
+    let Some(path) = cgroup::base().map(|base| base.join(format!("toll-{}", journal.run_id()))) else {
+        return Ok(None);
+    };
+    let undo = journal.record(Undo::Cgroup { path: path.clone() })?;
+    if std::fs::create_dir(&path).is_ok() {
+        return Ok(Some(path));
+    }
+    journal.done(undo)?;
+    Ok(None)
+}

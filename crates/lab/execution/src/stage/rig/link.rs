@@ -1,0 +1,147 @@
+//! What is a link by itself, with nothing of this host on it?
+//!
+//! Two network namespaces joined by a veth pair: whatever one end sends arrives at the other, and nothing
+//! else does. Where another host sends, the receiving end is a device of this one.
+
+use super::{Maker, ip, key};
+use crate::stage::Stage;
+use anyhow::{Context, bail, ensure};
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::path::Path;
+use toll_journal::Undo;
+use toll_model::rig::RECEIVE_ON;
+use toll_record::RigStep;
+use toll_taps::Counters;
+
+pub const MAKER: Maker = Maker { kind: "link", programs: || &["ip"], open };
+
+/// The device at either end; each end has a namespace of its own.
+const DEVICE: &str = "link0";
+
+/// Where iproute2 keeps the namespaces that it makes.
+const NAMESPACES: &str = "/run/netns";
+
+/// A link that stands.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// `None`: another host sends.
+    send: Option<End>,
+    receive: End,
+}
+
+/// A device, and the name of the namespace in which it is.
+#[derive(Debug, Clone)]
+struct End {
+    namespace: String,
+    device: String,
+}
+
+/// What both ends of a link have counted so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// `None`: it is another host's.
+    pub sender: Option<Counters>,
+    pub receiver: Counters,
+}
+
+impl Link {
+    /// # Errors
+    /// A namespace or a device is gone.
+    pub fn counters(&self) -> anyhow::Result<LinkCounters> {
+        let of = |end: &End| inside(&end.namespace, || Ok(Counters::of(&end.device)?));
+        Ok(LinkCounters { sender: self.send.as_ref().map(of).transpose()?, receiver: of(&self.receive)? })
+    }
+}
+
+/// Asks from inside a namespace, by a thread that ends there: toll itself stays where it is.
+fn inside<T: Send>(namespace: &str, ask: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
+    let path = Path::new(NAMESPACES).join(namespace);
+    let enter = || {
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+        setns(file, CloneFlags::CLONE_NEWNET)
+            .with_context(|| format!("cannot enter the namespace {namespace}"))?;
+        ask()
+    };
+    std::thread::scope(|scope| match scope.spawn(enter).join() {
+        Ok(answer) => answer,
+        Err(_) => bail!("who looked into the namespace {namespace} did not come back"),
+    })
+}
+
+/// Both ends come up without an address: packets are sent as they are. Removed with its namespaces.
+fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "a link in namespaces of its own needs root: run toll with sudo"
+    );
+    let id = std::process::id();
+    // Absent in plans of older versions.
+    let here = step.keys.get(RECEIVE_ON).map_or("", String::as_str);
+    if !here.is_empty() {
+        return open_here(here, &format!("toll-{id}-receive"), stage);
+    }
+    let [send, receive] = ["send", "receive"].map(|end| format!("toll-{id}-{end}"));
+    for namespace in [&send, &receive] {
+        stage.journal.record(Undo::Netns { name: namespace.clone() })?;
+        ip(&["netns", "add", namespace])?;
+        // The kernel would speak by itself: neighbours and routers are asked for as soon as a device is up.
+        let quiet = "f=/proc/sys/net/ipv6/conf/default/disable_ipv6; [ ! -e $f ] || echo 1 >$f";
+        ip(&["netns", "exec", namespace, "sh", "-c", quiet])?;
+    }
+    ip(&["-n", &send, "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", &receive])?;
+    for namespace in [&send, &receive] {
+        ip(&["-n", namespace, "link", "set", DEVICE, "up"])?;
+    }
+    let cpu = key(step, "receive_cpu")?;
+    if !cpu.is_empty() {
+        receive_on(cpu, &receive)?;
+    }
+    stage.give("link_device", DEVICE);
+    stage.give("link_send", &send);
+    stage.give("link_receive", &receive);
+    let end = |namespace: &String| End { namespace: namespace.clone(), device: DEVICE.to_owned() };
+    stage.rig.link = Some(Link { send: Some(end(&send)), receive: end(&receive) });
+    let on = if cpu.is_empty() { String::new() } else { format!(", packets received on CPU {cpu}") };
+    Ok(format!("link: a veth pair between the namespaces {send} and {receive}{on}"))
+}
+
+/// Gives this host's own namespace a name, so that what is run "at the receiving end" runs here.
+fn open_here(device: &str, name: &str, stage: &mut Stage) -> anyhow::Result<String> {
+    Counters::of(device).with_context(|| format!("--receive-on {device}"))?;
+    stage.journal.record(Undo::Netns { name: name.to_owned() })?;
+    ip(&["netns", "attach", name, &std::process::id().to_string()])?;
+    stage.give("link_device", device);
+    stage.give("link_receive", name);
+    let receive = End { namespace: name.to_owned(), device: device.to_owned() };
+    stage.rig.link = Some(Link { send: None, receive });
+    Ok(format!("link: what another host sends to {device}"))
+}
+
+/// Lets another CPU than the sender's carry packets up from the device (receive packet steering), as a network card's
+/// interrupt would.
+fn receive_on(cpu: &str, namespace: &str) -> anyhow::Result<()> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let number = cpu.parse::<u32>().ok().filter(|number| (*number as usize) < cpus);
+    let number = number.with_context(|| {
+        format!("the rig's step link has receive_cpu = {cpu:?}: this host has CPUs 0 to {}", cpus - 1)
+    })?;
+    // Groups of 32 bits, the highest first (Documentation/networking/scaling.rst).
+    let mut mask = format!("{:x}", 1_u32 << (number % 32));
+    mask.push_str(&",00000000".repeat(number as usize / 32));
+    let set = format!("echo {mask} > /sys/class/net/{DEVICE}/queues/rx-0/rps_cpus");
+    ip(&["netns", "exec", namespace, "sh", "-c", &set])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_named() {
+        let end = |namespace: &str| End { namespace: namespace.to_owned(), device: DEVICE.to_owned() };
+        let link = Link { send: Some(end("toll-none-send")), receive: end("toll-none-receive") };
+        let said = format!("{:#}", link.counters().unwrap_err());
+        assert!(said.contains("cannot open /run/netns/toll-none-send"), "{said}");
+    }
+}

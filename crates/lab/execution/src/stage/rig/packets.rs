@@ -1,0 +1,107 @@
+//! Which packets are replayed? Synthetic captures, made once for a run.
+
+use super::{Maker, key};
+use crate::stage::Stage;
+use anyhow::{Context, ensure};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use toll_input::Progress;
+use toll_model::rig::PACKETS;
+use toll_net::pcap::make::{Request, SIZES, Set, USUAL_SIZE, make};
+use toll_net::pcap::output::FileFormat;
+use toll_net::pcap::profile;
+use toll_net::pcap::profile::json::{self, One};
+use toll_record::RigStep;
+use toll_sys::counted::counted;
+use toll_sys::named::Named;
+use toll_sys::signals;
+
+pub const MAKER: Maker = Maker { kind: "packets", programs: || &[], open };
+
+/// The files are gone with the run's working directory.
+fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
+    let number = |name: &str| -> anyhow::Result<f64> {
+        let text = key(step, name)?;
+        text.parse()
+            .ok()
+            .filter(|n: &f64| n.is_finite() && *n > 0.0)
+            .with_context(|| format!("the rig's step packets has {name} = {text:?}: write a number above 0"))
+    };
+    let (seconds, mbps) = (number("seconds")?, number("mbps")?);
+    let seed = key(step, "seed")?;
+    let seed = seed.parse().with_context(|| format!("the rig's step packets has seed = {seed:?}"))?;
+    let dir = stage.work_dir.join(PACKETS);
+    DirBuilder::new().mode(0o700).create(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let (mut told, mut captures) = (Vec::new(), Vec::new());
+    for name in key(step, "sets")?.split(',').map(str::trim) {
+        let (set, size) = set_of(name)?;
+        let out = dir.join(format!("{name}.pcap"));
+        let request = Request { set, seconds, seed, size, mbps, out, format: FileFormat::Pcap };
+        let made = make(&request, &signals::RAISED)?;
+        told.push(format!("{name} of {}", counted(made.packets, "packet")));
+        captures.extend(profiled(name, request.out)?);
+    }
+    ensure!(!told.is_empty(), "the rig's step packets names no set: {}", known());
+    let path = dir.to_str().context("the working directory's name is not UTF-8")?;
+    stage.give(PACKETS, path);
+    stage.rig.captures = captures;
+    Ok(format!("packets: {}", told.join(", ")))
+}
+
+/// A set by its name; `sized-64` is the set `sized` of frames of 64 bytes.
+fn set_of(name: &str) -> anyhow::Result<(Set, u16)> {
+    if let Some(size) = name.strip_prefix("sized-") {
+        let size = size.parse().ok().filter(|size| SIZES.contains(size)).with_context(|| {
+            format!(
+                "the rig's step packets has the set {name:?}: write sized-{} to sized-{}",
+                SIZES.start(),
+                SIZES.end()
+            )
+        })?;
+        return Ok((Set::Sized, size));
+    }
+    let set = Set::named(name)
+        .with_context(|| format!("the rig's step packets knows no set {name:?}: {}", known()))?;
+    Ok((set, USUAL_SIZE))
+}
+
+/// What it is made of: the file is gone after the run, and whoever reads the run asks.
+fn profiled(name: &str, file: PathBuf) -> anyhow::Result<Option<One>> {
+    let read = profile::read(&[file], false, &Progress::none(), &signals::RAISED);
+    if let Some(error) = read.refused.into_iter().next() {
+        return Err(error);
+    }
+    let mut found = json::document(&read.profiles).profiles;
+    for input in found.iter_mut().flat_map(|one| &mut one.inputs) {
+        // Its path would be that of the run's working directory.
+        name.clone_into(&mut input.name);
+    }
+    Ok(found.pop())
+}
+
+fn known() -> String {
+    let names: Vec<_> = Set::CHOICES.iter().map(|(name, _, _)| *name).collect();
+    format!("use {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_one_length_says_it_in_its_name() {
+        assert_eq!(set_of("sized-64").unwrap(), (Set::Sized, 64));
+        assert_eq!(set_of("sized").unwrap(), (Set::Sized, USUAL_SIZE));
+        assert_eq!(set_of("mysql").unwrap().0, Set::Mysql);
+        for (name, expected) in [
+            ("sized-59", "write sized-60 to sized-1514"),
+            ("sized-1515", "write sized-60 to sized-1514"),
+            ("sized-many", "write sized-60 to sized-1514"),
+            ("gopher", "knows no set \"gopher\": use http, flash, skype, mixed, mysql, sized"),
+        ] {
+            let said = set_of(name).unwrap_err().to_string();
+            assert!(said.contains(expected), "{name}: {said}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What has to stand around the arms, with every choice made?
+
+use super::{ServerChoice, data};
+use anyhow::{bail, ensure};
+use std::collections::BTreeMap;
+use toll_load::mix::Profile;
+use toll_model::data::{DEFAULT, Recipe};
+use toll_model::plan::Settled;
+use toll_model::rig::Kind;
+use toll_model::scenario::{Arm, Subject};
+use toll_record::{DataSetup, Limits, SandboxServer, SandboxSetup, Setup};
+use toll_server::{ServerProgram, config};
+use toll_sys::{memory, tell};
+
+/// Finds the program of a sandbox and the room for its servers; starts and changes nothing.
+pub fn setup(settled: &Settled, choice: &ServerChoice) -> anyhow::Result<Setup> {
+    let data = data_setup(settled)?;
+    let sandbox = match (settled.scenario.subject, choice) {
+        (Subject::Server, ServerChoice::Sandbox { program }) => {
+            Some(sandbox(settled, ServerProgram::find(program.as_deref())?, data.as_ref())?)
+        }
+        (Subject::Server, ServerChoice::External { .. }) | (Subject::Host, ServerChoice::None) => None,
+        (Subject::Server, ServerChoice::None) => bail!("{} needs a server", settled.scenario.name),
+        (Subject::Host, _) => bail!("{} is about the host alone: leave out --server", settled.scenario.name),
+    };
+    let mut rig = Vec::new();
+    for step in &settled.scenario.rig {
+        let kind = Kind::named(&step.kind)?;
+        // What none of the chosen arms needs would only be one thing more on the host.
+        if settled.arms.iter().any(|arm| settled.needs(arm).any(|needed| needed == kind.name)) {
+            rig.push(kind.resolved(step)?);
+        }
+    }
+    ensure!(
+        settled.profile.limits.is_none() || !matches!(choice, ServerChoice::External { .. }),
+        "the profile {} has `limits`, and those are for servers of toll's own: leave out --server, or choose another \
+         profile",
+        settled.profile_name
+    );
+    let limits = settled
+        .profile
+        .limits
+        .map(|limits| Limits { cpus: limits.cpus, memory_bytes: limits.memory.map(|memory| memory.0) });
+    Ok(Setup { sandbox, data, rig, limits })
+}
+
+/// What the scenario asks for, and the tables of the loads: the most, and rows in each, that any arm's load
+/// touches. None where no arm has a load and the scenario asks for none.
+fn data_setup(settled: &Settled) -> anyhow::Result<Option<DataSetup>> {
+    let mut loads: Vec<_> = settled.arms.iter().map(|arm| settled.arm_workload(arm)).collect();
+    let asked = &settled.scenario.data;
+    if asked.is_none() && loads.iter().all(|load| load.driver == "none") {
+        return Ok(None);
+    }
+    let asked = asked.clone().unwrap_or_default();
+    let recipe = Recipe::named(&asked.recipe)?;
+    ensure!(
+        recipe.is_scaled || settled.profile.scale.is_none(),
+        "data of the recipe {} has no scale: say how much of it by --rows and --tables",
+        recipe.name
+    );
+    if recipe.name != DEFAULT {
+        loads.retain(|load| load.driver != "none");
+    }
+    // A mix of the user's own is taken to write.
+    let writes = |profile: &str| Profile::named(profile).is_none_or(Profile::writes);
+    let writing = loads.iter().filter(|load| load.driver != "none" && writes(&load.profile));
+    let mut written_by: Vec<String> = writing.map(|load| load.driver.clone()).collect();
+    written_by.sort();
+    written_by.dedup();
+    let tables = loads.iter().map(|load| load.tables).max().unwrap_or(0);
+    let rows = loads.iter().map(|load| load.rows).chain(settled.profile.table_rows).max().unwrap_or(0);
+    Ok(Some(DataSetup {
+        recipe: asked.recipe,
+        seed: asked.seed,
+        scale: recipe.is_scaled.then(|| settled.profile.scale.or(asked.scale).unwrap_or(1.0)),
+        tables,
+        rows: if tables == 0 { 0 } else { rows },
+        written_by,
+    }))
+}
+
+fn sandbox(
+    settled: &Settled,
+    program: ServerProgram,
+    data: Option<&DataSetup>,
+) -> anyhow::Result<SandboxSetup> {
+    let flavour = program.flavour.name();
+    let servers = servers(settled, flavour);
+    let wants =
+        |transport: &str| settled.arms.iter().any(|arm| settled.arm_workload(arm).transport == transport);
+    let needed = match data {
+        Some(data) => data::spec(data)?.bytes,
+        None => 0,
+    };
+    let wanted = settled.profile.buffer_pool.map_or(0, |pool| pool.0);
+    let (buffer_pool_bytes, warning) =
+        config::buffer_pool_bytes(wanted, needed, memory::available_bytes(), servers.len() as u64);
+    if let Some(warning) = warning {
+        tell!("toll: {warning}");
+    }
+    Ok(SandboxSetup {
+        program: program.path.display().to_string(),
+        max_connections: config::MAX_CONNECTIONS,
+        // An empty server has its dictionary to hold.
+        buffer_pool_bytes: buffer_pool_bytes.max(config::LEAST_POOL_BYTES),
+        ipv6: wants("ipv6"),
+        tls: wants("tls"),
+        from_far_end: settled.arms.iter().any(|arm| arm.members().iter().any(|member| member.far)),
+        servers,
+    })
+}
+
+/// A server for each distinct set of options, the baseline's first.
+fn servers(settled: &Settled, flavour: &str) -> Vec<SandboxServer> {
+    let common = settled.scenario.server.of(flavour);
+    let mut servers: Vec<SandboxServer> = Vec::new();
+    let baseline = |arm: &&Arm| arm.name == settled.scenario.baseline;
+    let ordered =
+        settled.arms.iter().filter(baseline).chain(settled.arms.iter().filter(|arm| !baseline(arm)));
+    for arm in ordered {
+        let mut options: BTreeMap<String, String> = common.clone();
+        options.extend(arm.server.of(flavour));
+        // An option that toll has a name for goes by that name.
+        let performance_schema = options.remove("performance_schema").is_some_and(|on| on == "ON");
+        let same =
+            |s: &&mut SandboxServer| s.options == options && s.performance_schema == performance_schema;
+        match servers.iter_mut().find(same) {
+            Some(server) => server.arms.push(arm.name.clone()),
+            None => {
+                servers.push(SandboxServer { arms: vec![arm.name.clone()], performance_schema, options });
+            }
+        }
+    }
+    servers
+}

@@ -1,0 +1,162 @@
+//! How does a server that was there before come to stand ready, and with what data?
+//!
+//! Nothing is made on it that the run does not need and the user has not agreed to.
+
+use super::data::{self, SCHEMA};
+use super::{Stage, Standing, client_defaults};
+use crate::stage::watched::Watched;
+use crate::treatment::{Admin, LogPlace};
+use crate::workload::Endpoints;
+use anyhow::bail;
+use std::path::PathBuf;
+use toll_journal::Undo;
+use toll_model::plan::{Facts, ServerFacts};
+use toll_mysql::{Address, Target};
+use toll_record::DataSetup;
+use toll_server::lock::ServerLock;
+use toll_server::{Agreed, External};
+use toll_sys::{places, tell};
+
+pub fn open(
+    target: &Target,
+    defaults_file: Option<PathBuf>,
+    agreed: &Agreed,
+    stage: &mut Stage,
+    facts: &mut Facts,
+) -> anyhow::Result<()> {
+    let server = External::connect(target, defaults_file)?;
+    refuse_if_a_journal_waits(&server)?;
+    let lock = ServerLock::take(server.target())?;
+    let mut admin = Admin::new(server.target().clone(), Some(server.server().clone()));
+    let within = match &stage.setup.data {
+        Some(data) => with_data(&server, &mut admin, agreed, data, stage)?,
+        None => without_data(&server, agreed)?,
+    };
+    let local = server.local();
+    let here = |path: PathBuf| local.map_or(path.clone(), |local| local.here(&path)).display().to_string();
+    let socket = here(server.socket());
+    let logs = LogPlace::of(local, &server.datadir());
+    let mut fill = stage.fill.clone();
+    for (name, value) in [
+        ("port", server.port().unwrap_or(0).to_string()),
+        ("socket", socket.clone()),
+        ("datadir", here(server.datadir())),
+        ("server_bin", local.map_or_else(String::new, |local| local.binary().display().to_string())),
+        ("schema", within.db.clone().unwrap_or_default()),
+        ("client_defaults", client_defaults(&stage.work_dir, 0, &within)?),
+    ] {
+        fill.set(name, value);
+    }
+    let watched = Watched::external(local, server.target().clone(), server.variables().clone());
+    if let Some(pid) = watched.pid() {
+        fill.set("pid", pid.to_string());
+    }
+    facts.servers.push(Ok(ServerFacts {
+        server: server.described(),
+        variables: admin.variables("%")?,
+        may_set: admin.may_set_global(),
+        no_logs: logs.as_ref().err().cloned(),
+    }));
+    stage.servers.push(Standing {
+        number: 0,
+        endpoints: endpoints(&server, within),
+        admin,
+        watched,
+        lock: Some(lock),
+        logs: logs.ok(),
+        port: server.port().unwrap_or(0),
+        socket,
+        fill,
+        sandbox: None,
+    });
+    Ok(())
+}
+
+/// A server on this host can be reached both ways; one elsewhere only as it was given.
+fn endpoints(server: &External, within: Target) -> Endpoints {
+    let over = |address: Address| Some(Target { address, ..within.clone() });
+    let (tcp, unix) = match (&within.address, server.local()) {
+        (Address::Tcp { .. }, None) => (Some(within.clone()), None),
+        (Address::Tcp { .. }, Some(local)) => {
+            let socket = local.here(&server.socket());
+            let unix = if socket.exists() { over(Address::Unix(socket)) } else { None };
+            (Some(within.clone()), unix)
+        }
+        (Address::Unix(_), _) => {
+            let tcp = server.port().and_then(|port| over(Address::Tcp { host: "127.0.0.1".into(), port }));
+            (tcp, Some(within.clone()))
+        }
+    };
+    Endpoints { tcp, unix, ..Endpoints::default() }
+}
+
+/// What a killed run has left on would be taken for the server's own.
+fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
+    for waiting in toll_journal::waiting(&places::journal_dir()?) {
+        if waiting
+            .changes
+            .iter()
+            .filter_map(Undo::server)
+            .any(|changed| changed.is_at_same_address(server.server()))
+        {
+            bail!(
+                "run {} was killed and has left changes on this server: put them back first with `toll clean`",
+                waiting.run_id
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Makes no schema and asks for none; one that the user names is where commands look.
+fn without_data(server: &External, agreed: &Agreed) -> anyhow::Result<Target> {
+    server.check_fit(agreed, false)?;
+    let Some(name) = agreed.schema.as_ref().filter(|_| !agreed.may_make_schema) else {
+        return Ok(server.target().clone());
+    };
+    if !server.has_schema(name)? {
+        bail!("the server at {} has no schema {name}: check --schema", server.target().address);
+    }
+    Ok(Target { db: Some(name.clone()), ..server.target().clone() })
+}
+
+/// How loads connect: to a schema that toll makes and fills, and drops after the run; or to one that
+/// was there, which is used as it is if it holds what the loads need.
+fn with_data(
+    server: &External,
+    admin: &mut Admin,
+    agreed: &Agreed,
+    data: &DataSetup,
+    stage: &Stage,
+) -> anyhow::Result<Target> {
+    let Some(name) = &agreed.schema else {
+        bail!(
+            "the load needs tables on the server at {}: let toll make a schema of its own and drop it \
+             afterwards (--allow-schema {SCHEMA}), or name one that holds them (--schema NAME)",
+            server.target().address
+        );
+    };
+    let make = agreed.may_make_schema && !server.has_schema(name)?;
+    let writes = !data.written_by.is_empty();
+    server.check_fit(agreed, make || writes)?;
+    if make {
+        let made = server.create_schema(name, &stage.journal)?;
+        let unlogged = !made.session.is_empty();
+        if unlogged && data.written_by.iter().any(|driver| driver == "sysbench") {
+            bail!(
+                "sysbench cannot keep what it writes out of the binary log: use --driver toll, or a schema \
+                 that is there (--schema NAME)"
+            );
+        }
+        let target = Target { db: Some(name.clone()), ..made };
+        data::load(&target, data)?;
+        return Ok(target);
+    }
+    data::check(admin, name, data)?;
+    if writes && server.variables().get("log_bin").is_some_and(|on| on == "ON") {
+        tell!(
+            "toll: what the load writes to {name} goes to the binary log and the replicas, as any client's writes"
+        );
+    }
+    Ok(Target { db: Some(name.clone()), ..server.target().clone() })
+}

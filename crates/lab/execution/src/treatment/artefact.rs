@@ -1,0 +1,173 @@
+//! Where does a treatment leave its artefact, and how is that let go?
+//!
+//! A tool's lies in the run, in a directory of its own: whatever a tool that rotates its files writes beside
+//! the first is part of it. A server writes a log in its data directory: there it may write whoever it
+//! runs as and whatever confines it. That file is made beforehand, for the server and root alone, since
+//! a log holds what people's queries hold.
+
+use anyhow::Context;
+use nix::unistd::{Gid, Uid, fchown, geteuid};
+use std::fs::{DirBuilder, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use toll_journal::{Journal, Undo, UndoId};
+use toll_model::artefacts::Shape;
+use toll_sys::server_process::Local;
+
+/// A directory that the server may write to.
+#[derive(Debug, Clone)]
+pub struct LogPlace {
+    /// As seen from here, and as the server calls it.
+    here: PathBuf,
+    there: PathBuf,
+    /// As whom the server runs; absent: as toll does.
+    owner: Option<(Uid, Gid)>,
+}
+
+/// What a treatment is about to write, in the journal until it is let go or kept.
+#[derive(Debug)]
+pub struct ArtefactFile {
+    /// As seen from here, and as whoever writes it calls it.
+    pub here: PathBuf,
+    pub there: PathBuf,
+    undo: UndoId,
+    /// The directory of a tool's artefact; absent for a log of the server's.
+    own: Option<PathBuf>,
+    shape: Shape,
+    /// What runs of the tool before this one left, which is gone.
+    earlier_bytes: u64,
+}
+
+impl LogPlace {
+    /// In the data directory of a server of toll's own.
+    pub fn of_sandbox(datadir: &Path) -> Self {
+        Self { here: datadir.to_owned(), there: datadir.to_owned(), owner: None }
+    }
+
+    /// In that of a server that was there; the error is for the arms that cannot run for it.
+    pub fn of(local: Option<Local>, datadir: &Path) -> Result<Self, String> {
+        let local = local.ok_or(
+            "the server writes its log on its own host, where toll does not run or may not look: run toll \
+             there, as root",
+        )?;
+        let own = geteuid();
+        if !own.is_root() && own.as_raw() != local.uid {
+            return Err(format!(
+                "the server runs as user {}, and its log is for that user and root: run toll with sudo",
+                local.uid
+            ));
+        }
+        let owner = Some((Uid::from_raw(local.uid), Gid::from_raw(local.gid)));
+        Ok(Self { here: local.here(datadir), there: datadir.to_owned(), owner })
+    }
+
+    /// Makes the file `name`, empty.
+    pub fn make(&self, name: &str, journal: &Journal) -> anyhow::Result<ArtefactFile> {
+        let (here, there) = (self.here.join(name), self.there.join(name));
+        let undo = journal.record(Undo::Path { path: here.clone() })?;
+        // Never opens what somebody else has put there.
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&here);
+        let made = file.context("cannot make it").and_then(|file| match self.owner {
+            Some((uid, gid)) => fchown(&file, Some(uid), Some(gid)).context("cannot give it to the server"),
+            None => Ok(()),
+        });
+        match made {
+            Ok(()) => {
+                Ok(ArtefactFile { here, there, undo, own: None, shape: Shape::Files, earlier_bytes: 0 })
+            }
+            Err(error) => {
+                journal.undo(undo)?;
+                Err(error).with_context(|| format!("{}, for the server's log", here.display()))
+            }
+        }
+    }
+}
+
+impl ArtefactFile {
+    /// One that a tool makes, in a directory of its own; `shape` says whether it is a directory itself.
+    pub fn of_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
+        let undo = journal.record(Undo::Path { path: own.clone() })?;
+        let here = own.join(name);
+        let made = Self { there: here.clone(), here, undo, own: Some(own), shape, earlier_bytes: 0 };
+        made.make_place()?;
+        Ok(made)
+    }
+
+    fn make_place(&self) -> anyhow::Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let place = if self.shape == Shape::Directory { &self.here } else { own };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(place)
+            .with_context(|| format!("cannot make {}", place.display()))
+    }
+
+    /// Makes room for another run of its tool: what is there goes, and counts on. A server's log is left as it is.
+    pub fn begin_anew(&mut self) -> anyhow::Result<()> {
+        let Some(own) = &self.own else { return Ok(()) };
+        let held = self.bytes();
+        std::fs::remove_dir_all(own).with_context(|| format!("cannot empty {}", own.display()))?;
+        self.earlier_bytes = held;
+        self.make_place()
+    }
+
+    /// Its files, in the order in which a tool that rotates them wrote them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Some(own) = &self.own else { return vec![self.here.clone()] };
+        let mut files = Vec::new();
+        let mut places = vec![own.clone()];
+        while let Some(place) = places.pop() {
+            for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
+                match entry.metadata() {
+                    Ok(meta) if meta.is_dir() => places.push(entry.path()),
+                    Ok(meta) => files.push((meta.modified().ok(), entry.path())),
+                    Err(_) => {}
+                }
+            }
+        }
+        files.sort();
+        files.into_iter().map(|(_, path)| path).collect()
+    }
+
+    /// Size of all that its tool has left so far, run by run; 0 until it has made a file.
+    pub fn bytes(&self) -> u64 {
+        let there = self.files().into_iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()));
+        self.earlier_bytes + there.sum::<u64>()
+    }
+
+    /// Removes it; a tool that wrote nothing made none.
+    pub fn remove(&self, journal: &Journal) -> anyhow::Result<()> {
+        journal.undo(self.undo).map(drop)
+    }
+
+    /// Leaves it in the run's directory `dir`; the answer is the name of its first file, or directory, there.
+    pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
+        let Some(own) = &self.own else {
+            let kept = dir.join(name);
+            let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
+            let mut source = std::fs::File::open(&self.here)?;
+            std::io::copy(&mut source, &mut target)
+                .with_context(|| format!("cannot keep {}", kept.display()))?;
+            self.remove(journal)?;
+            return Ok(Some(name.to_owned()));
+        };
+        let mut names: Vec<_> = std::fs::read_dir(own)?.flatten().map(|entry| entry.file_name()).collect();
+        names.sort();
+        for name in &names {
+            let kept = dir.join(name);
+            moved(&own.join(name), &kept).with_context(|| format!("cannot keep {}", kept.display()))?;
+        }
+        self.remove(journal)?;
+        Ok(names.first().map(|name| name.to_string_lossy().into_owned()))
+    }
+}
+
+/// A file, or a directory of the same file system.
+fn moved(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::rename(from, to) {
+        // From memory to a disk; what is left there goes with its directory.
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => std::fs::copy(from, to).map(drop),
+        renamed => renamed,
+    }
+}

@@ -1,0 +1,45 @@
+//! How does a program come to run inside its control groups from its first instruction on?
+
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use toll_sys::child;
+
+/// What `toll enter` is called until it has become the program.
+const ENTERING: &[u8] = b"/proc/self/exe\0enter\0";
+/// On a host that is so busy, a program that has not begun by then has its window all the same.
+const ENTERS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The program by itself, or (`toll enter`) inside these groups.
+pub fn command(groups: &[PathBuf], program: &Path, words: &[String]) -> Command {
+    if groups.is_empty() {
+        let mut command = child::command(program);
+        command.args(words);
+        return command;
+    }
+    // Itself, even if its file was replaced meanwhile.
+    let mut command = child::command("/proc/self/exe");
+    command.arg("enter").args(groups).arg("--").arg(program).args(words);
+    command
+}
+
+/// Returns once the program itself runs, or has ended: on a busy host a window could else be over
+/// before its treatment begins.
+pub fn wait_until_entered(pid: u32) {
+    let begun = Instant::now();
+    let is_entering =
+        || std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(ENTERING));
+    while is_entering() && begun.elapsed() < ENTERS_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A group of its own inside the run's.
+pub fn make_cgroup(run: &Path, stem: &str) -> anyhow::Result<PathBuf> {
+    let path = run.join(stem);
+    // The run's own with it, should somebody have tidied up in between.
+    std::fs::create_dir_all(&path)
+        .with_context(|| format!("cannot make control group {}", path.display()))?;
+    Ok(path)
+}

@@ -1,0 +1,494 @@
+//! How does a treatment's process group live and, without fail, end?
+
+use super::pause::Pausable;
+use super::usage::{Output, Usage, Written};
+use super::words::packet_counts;
+use super::{Bench, entry, proctree};
+use anyhow::{Context, bail};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::time::TimeVal;
+use nix::unistd::Pid;
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use toll_journal::{Journal, UndoId};
+use toll_record::{PacketCounts, ProcessEnd};
+use toll_sys::process::{self, MARKER};
+use toll_sys::program::on_path;
+use toll_sys::{cgroup, clock, secrets, signals};
+
+/// One or more processes joined by pipes, in a process group of their own.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    children: Vec<Child>,
+    /// How each of them ended, as far as is known.
+    statuses: Vec<Option<ExitStatus>>,
+    pgid: i32,
+    stderr: PathBuf,
+    stdout: Option<PathBuf>,
+    stop: Signal,
+    undo: Option<UndoId>,
+    begun_us: u64,
+    /// When its last process was found to have ended.
+    ended_us: Option<u64>,
+    usage: Usage,
+    output: Output,
+    looked: Option<Instant>,
+    /// Of its control group, once it has ended.
+    figures: cgroup::Figures,
+    /// Where one can be had; else the process group is all there is.
+    cgroup: Option<PathBuf>,
+    /// That and what limits it.
+    enters: Vec<PathBuf>,
+    /// CPU of processes that have ended, with their children's; only a parent is told.
+    ended_cpu_us: u64,
+    /// What the command line held that nobody else may read.
+    secrets: Vec<String>,
+}
+
+/// Where a process runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Here,
+    /// At the far end of a link, which stands for another host.
+    Far,
+}
+
+/// What it took to end a group.
+#[derive(Debug, Default)]
+pub struct StopReport {
+    name: String,
+    escalated_to: Option<Signal>,
+    waited: Duration,
+    survived: bool,
+    /// Processes that had left the group.
+    strays: usize,
+}
+
+/// A tool gets this long after each signal; then the next one is sent.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// One that waits inside the kernel has heard: killed there, it would lose the end of its file.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
+/// A tool that has not ended by then waits for CPUs that the load keeps busy.
+const UNAIDED: Duration = Duration::from_millis(150);
+/// After KILL only a process stuck in the kernel is left.
+const LAST_PATIENCE: Duration = Duration::from_secs(20);
+/// A capture of tens of megabytes a second has written what its ring holds long before that.
+const DRAINS_WITHIN: Duration = Duration::from_secs(60);
+/// How often it is looked at what processes hold.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Most of a tool's words that are read back.
+const WORDS_CAP: u64 = 1 << 20;
+/// A tool asked for its counters answers within this, or not at all.
+const PROBE_WITHIN: Duration = Duration::from_millis(150);
+
+/// The kernel's name of a scenario's signal.
+pub fn signal(signal: toll_record::Signal) -> Signal {
+    match signal {
+        toll_record::Signal::Int => Signal::SIGINT,
+        toll_record::Signal::Term => Signal::SIGTERM,
+        toll_record::Signal::Kill => Signal::SIGKILL,
+        toll_record::Signal::Usr1 => Signal::SIGUSR1,
+    }
+}
+
+impl Group {
+    /// Starts `stages`, each one's output the next one's input, the last one's to `stdout`; `env` names what
+    /// they are given of toll's own environment.
+    pub fn spawn(
+        stages: &[Vec<String>],
+        stdout: Option<&Path>,
+        stop: Signal,
+        stem: &str,
+        env: &[String],
+        place: Place,
+        bench: &Bench<'_>,
+    ) -> anyhow::Result<Self> {
+        let stderr = bench.dir.join(format!("{stem}.stderr"));
+        let errors = File::create(&stderr).with_context(|| format!("cannot write {}", stderr.display()))?;
+        let mut group = Self {
+            name: stages[0][0].clone(),
+            children: Vec::new(),
+            statuses: Vec::new(),
+            pgid: 0,
+            stderr,
+            stdout: stdout.map(Path::to_owned),
+            stop,
+            undo: None,
+            begun_us: clock::mono_us(),
+            ended_us: None,
+            usage: Usage::default(),
+            output: Output::default(),
+            looked: None,
+            figures: cgroup::Figures::default(),
+            enters: Vec::new(),
+            cgroup: bench.cgroup.map(|run| entry::make_cgroup(run, stem)).transpose()?,
+            ended_cpu_us: 0,
+            secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
+        };
+        // What runs at the far end would not take of this host's.
+        let limits = if place == Place::Here { bench.limits } else { &[] };
+        group.enters = limits.iter().chain(&group.cgroup).cloned().collect();
+        let mut input = Stdio::null();
+        for (i, words) in stages.iter().enumerate() {
+            let last = i + 1 == stages.len();
+            let ready = || -> anyhow::Result<Command> {
+                let output = match (last, stdout) {
+                    (false, _) => Stdio::piped(),
+                    (true, Some(path)) => {
+                        let file = File::create(path);
+                        file.with_context(|| format!("cannot write {}", path.display()))?.into()
+                    }
+                    (true, None) => Stdio::null(),
+                };
+                let mut command = group.command(words)?;
+                command.stdin(input).stdout(output).stderr(errors.try_clone()?);
+                command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+                Ok(command)
+            };
+            let spawned = ready().and_then(|mut command| {
+                if i == 0 {
+                    let what = format!("{} of {stem}", words[0]);
+                    let (child, undo) = bench.journal.spawn(&mut command, &what, Some(stop), PATIENCE)?;
+                    group.pgid = child.id() as i32;
+                    group.undo = Some(undo);
+                    return Ok(child);
+                }
+                command.env(MARKER, bench.journal.run_id()).process_group(group.pgid);
+                Ok(command.spawn()?)
+            });
+            // What runs of it already must not outlive one that cannot be started.
+            let mut child = match spawned {
+                Ok(child) => child,
+                Err(error) => {
+                    group.ask_to_end();
+                    group.finish(bench.journal, None);
+                    return Err(error
+                        .context(format!("cannot start {}: `toll doctor` says what is missing", words[0])));
+                }
+            };
+            input = child.stdout.take().map_or_else(Stdio::null, Stdio::from);
+            if !group.enters.is_empty() {
+                entry::wait_until_entered(child.id());
+            }
+            group.children.push(child);
+            group.statuses.push(None);
+        }
+        // A byte into each group's list.
+        let before = group.enters.len() as u64;
+        group.output = Output::of(group.children.last().map(Child::id), group.begun_us, before);
+        Ok(group)
+    }
+
+    /// A stage's command, so that it and all its children are found again.
+    fn command(&self, words: &[String]) -> anyhow::Result<Command> {
+        let name = &words[0];
+        let program = if name.contains('/') { Some(PathBuf::from(name)) } else { on_path(name) };
+        let program =
+            program.with_context(|| format!("{name} is not there: `toll doctor` says how to get it"))?;
+        Ok(entry::command(&self.enters, &program, &words[1..]))
+    }
+
+    /// What the group wrote to its standard error so far, at most a mebibyte of it.
+    pub fn said(&self) -> String {
+        words_in(&self.stderr, WORDS_CAP)
+    }
+
+    /// What it wrote to the file that takes its standard output, likewise.
+    pub fn said_on_stdout(&self) -> String {
+        self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, WORDS_CAP))
+    }
+
+    /// The first words on standard output, where some tools announce themselves.
+    fn said_first(&self) -> String {
+        self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, 4096))
+    }
+
+    /// Waits for `text` on standard error, or at the head of standard output; an early end is an
+    /// error that quotes the tool.
+    pub fn wait_until_it_says(&mut self, text: &str, within: Duration) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < within {
+            if self.said().contains(text) || self.said_first().contains(text) {
+                return Ok(());
+            }
+            self.check_alive()?;
+            signals::check()?;
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
+    }
+
+    /// Whether every process has ended by itself; one that failed is an error.
+    pub fn has_ended(&mut self) -> anyhow::Result<bool> {
+        for i in 0..self.children.len() {
+            let last = i + 1 == self.children.len();
+            let Some(status) = self.status_of(i) else { return Ok(false) };
+            // A later stage that has read enough (`| head`) ends an earlier one by a signal.
+            let read_enough = !last && status.signal() == Some(Signal::SIGPIPE as i32);
+            if !status.success() && !read_enough {
+                bail!("{} failed ({status}); it said: {}", self.name, self.tail());
+            }
+        }
+        self.ended_us.get_or_insert_with(clock::mono_us);
+        Ok(true)
+    }
+
+    /// Looks at what its processes hold and have read and written so far, if it has not just done so:
+    /// each look costs some 20 us a process.
+    pub fn look_now_and_then(&mut self) {
+        if self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
+            self.look();
+        }
+    }
+
+    fn look(&mut self) {
+        self.looked = Some(Instant::now());
+        let members = match &self.cgroup {
+            Some(cgroup) => cgroup::members(cgroup),
+            None if self.pgid != 0 => process::members(self.pgid),
+            None => Vec::new(),
+        };
+        self.usage.look(&members);
+        self.output.look();
+    }
+
+    /// What it has written since the last call of this, look by look.
+    pub fn take_written(&mut self) -> Vec<Written> {
+        self.output.take()
+    }
+
+    /// The whole of its life, once it has been ended.
+    pub fn end(&self, name: &str) -> ProcessEnd {
+        let last = self.statuses.last().copied().flatten();
+        ProcessEnd {
+            name: name.to_owned(),
+            begin_mono_us: self.begun_us,
+            end_mono_us: self.ended_us.unwrap_or_else(clock::mono_us),
+            exit: last.and_then(|status| status.code()),
+            signal: last.and_then(|status| status.signal()),
+            cpu_us: self.cpu_us(),
+            // The group's own figures know of children that no look has met.
+            memory_peak_bytes: self.figures.memory_peak_bytes.or(self.usage.memory_peak_bytes()),
+            read_bytes: self.figures.read_bytes.or(self.usage.read_bytes()),
+            written_bytes: self.figures.written_bytes.or(self.usage.written_bytes()),
+            output_bytes: self.output.bytes(),
+            waited_cpu_us: self.figures.waited_cpu_us,
+            waited_io_us: self.figures.waited_io_us,
+            waited_memory_us: self.figures.waited_memory_us,
+            sent: None,
+            packets: None,
+        }
+    }
+
+    /// Returns once its last process has written nothing for so long: whatever came to it before is then where it writes
+    /// to. Not of one that has ended, and no longer than [`DRAINS_WITHIN`] or until toll is asked to end.
+    pub fn drain(&mut self, quiet: Duration) {
+        let (begun, last) = (Instant::now(), self.children.len().saturating_sub(1));
+        let (mut written, mut since) = (None, begun);
+        while since.elapsed() < quiet && begun.elapsed() < DRAINS_WITHIN {
+            if self.status_of(last).is_some() || self.children.is_empty() || signals::check().is_err() {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+            self.output.look();
+            if self.output.bytes() != written {
+                (written, since) = (self.output.bytes(), Instant::now());
+            }
+        }
+    }
+
+    /// An error if the first process has ended.
+    pub fn check_alive(&mut self) -> anyhow::Result<()> {
+        match self.status_of(0) {
+            Some(status) => {
+                let advice = if status.success() { "; the key `ends` says that it may" } else { "" };
+                bail!("{} ended by itself ({status}); it said: {}{advice}", self.name, self.tail())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How a process ended, if it has; its CPU is kept.
+    fn status_of(&mut self, i: usize) -> Option<ExitStatus> {
+        let known = self.statuses.get_mut(i)?;
+        if known.is_none() {
+            // What the last one wrote is known until it has been waited for, which one that ends only now is later.
+            if i + 1 == self.children.len() {
+                if !self.output.has_writer_ended() {
+                    return None;
+                }
+                self.output.look();
+            }
+            let before = cpu_of_ended_children_us();
+            *known = self.children.get_mut(i)?.try_wait().ok().flatten();
+            if known.is_some() {
+                self.ended_cpu_us += cpu_of_ended_children_us().saturating_sub(before);
+            }
+        }
+        *known
+    }
+
+    /// CPU of the group so far, microseconds. Without a control group, what a child used that its own
+    /// parent has reaped is missed.
+    pub fn cpu_us(&self) -> u64 {
+        if let Some(used_us) = self.cgroup.as_deref().and_then(cgroup::cpu_us) {
+            return used_us;
+        }
+        let living = if self.pgid == 0 { 0 } else { proctree::cpu_of_group_us(self.pgid) };
+        living + self.ended_cpu_us
+    }
+
+    /// Asks the tool for its counters by a signal and waits a moment for its answer.
+    pub fn probe(&mut self, signal: Signal) -> Option<PacketCounts> {
+        if self.status_of(0).is_some() {
+            return None;
+        }
+        let before = self.said();
+        let first = self.children.first()?.id();
+        // A wrapper such as `timeout` would die of the signal: only the leaf is the tool.
+        let tool = *proctree::descendants(first).last()?;
+        #[allow(clippy::disallowed_methods)] // below a child that was just seen to live
+        kill(Pid::from_raw(tool as i32), signal).ok()?;
+        let begun = Instant::now();
+        while begun.elapsed() < PROBE_WITHIN {
+            let said = self.said();
+            if said.len() > before.len() && said.ends_with('\n') {
+                return packet_counts(&said);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
+    }
+
+    /// Sends the group the signal that ends its tool. A group that is gone already gets none: its number
+    /// may be another's by now.
+    #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
+    pub fn ask_to_end(&mut self) {
+        self.look();
+        if self.pgid == 0 || self.gone_within(Duration::ZERO) {
+            return;
+        }
+        let pgid = Pid::from_raw(self.pgid);
+        // The first process's own children (the tool below `timeout`) hear it too; a pipeline's
+        // later stages do not: they end when their input does, having passed on what is left.
+        let _ = if self.children.len() == 1 { killpg(pgid, self.stop) } else { kill(pgid, self.stop) };
+    }
+
+    /// Waits until the group has ended, now that it was asked; then TERM, then KILL to all.
+    #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
+    pub fn finish(&mut self, journal: &Journal, load: Option<Pausable>) -> StopReport {
+        let begun = Instant::now();
+        let mut report = StopReport { name: self.name.clone(), ..StopReport::default() };
+        if self.pgid == 0 {
+            // Nothing was started in it, or it was ended before.
+            if let Some(cgroup) = self.cgroup.take() {
+                let _ = cgroup::remove(&cgroup);
+            }
+            return report;
+        }
+        let pgid = Pid::from_raw(self.pgid);
+        let mut ended = self.gone_within(UNAIDED);
+        let _paused = if ended { None } else { load.map(Pausable::pause) };
+        ended = ended || self.gone_within(PATIENCE);
+        if !ended {
+            let steps = [(Signal::SIGTERM, PATIENCE), (Signal::SIGKILL, LAST_PATIENCE)];
+            let send = |signal| {
+                let _ = killpg(pgid, signal);
+            };
+            (report.escalated_to, ended) =
+                process::escalate(&steps, send, |patience| self.gone_within(patience));
+        }
+        self.ended_us.get_or_insert_with(clock::mono_us);
+        report.waited = begun.elapsed();
+        let used_us = self.cpu_us();
+        if let Some(cgroup) = self.cgroup.take() {
+            self.figures = cgroup::figures(&cgroup);
+            self.ended_cpu_us = used_us;
+            match cgroup::remove(&cgroup) {
+                Ok(strays) => report.strays = if ended { strays.unwrap_or(0) } else { 0 },
+                Err(_) => ended = false,
+            }
+        }
+        report.survived = !ended;
+        if ended {
+            // A journal that cannot be written keeps the entry; undoing it finds nothing to do.
+            if let Some(undo) = self.undo.take() {
+                let _ = journal.done(undo);
+            }
+            self.pgid = 0;
+        }
+        report
+    }
+
+    fn gone_within(&mut self, patience: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            let ours_ended = (0..self.children.len()).all(|i| self.status_of(i).is_some());
+            if ours_ended && process::members(self.pgid).is_empty() {
+                return true;
+            }
+            let waited = begun.elapsed();
+            let closing = waited < CLOSING_PATIENCE && process::waits_in_kernel(self.pgid);
+            if waited > patience && !closing {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn tail(&self) -> String {
+        let said = self.said();
+        let lines: Vec<_> = said.lines().rev().filter(|l| !l.trim().is_empty()).take(3).collect();
+        if lines.is_empty() {
+            return "(nothing)".into();
+        }
+        let mut tail = secrets::hide(&lines.into_iter().rev().collect::<Vec<_>>().join(" / "));
+        for secret in &self.secrets {
+            tail = tail.replace(secret.as_str(), "***");
+        }
+        tail
+    }
+}
+
+/// What this process's children used that have ended and been waited for, theirs included.
+fn cpu_of_ended_children_us() -> u64 {
+    let micros = |t: TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |u| micros(u.user_time()) + micros(u.system_time()))
+}
+
+/// At most `cap` bytes of a file as text; unreadable words are no words.
+fn words_in(path: &Path, cap: u64) -> String {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(cap).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+impl StopReport {
+    /// What was out of the ordinary, one line each.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let Some(signal) = self.escalated_to {
+            let waited = self.waited.as_secs_f64();
+            notes.push(if self.survived {
+                format!("{} survived {signal} for {waited:.1} s: see `toll clean`", self.name)
+            } else {
+                format!("{} ignored its signal and was ended by {signal} after {waited:.1} s", self.name)
+            });
+        }
+        if self.strays > 0 {
+            notes.push(format!(
+                "{} left {} processes behind that had gone their own way: they were killed",
+                self.name, self.strays
+            ));
+        }
+        notes
+    }
+}

@@ -1,0 +1,304 @@
+//! How are server settings switched on for an arm and put back afterwards?
+//!
+//! Old values are read, and written to the undo journal, before anything is set.
+
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
+use toll_model::fill::Fill;
+use toll_mysql::{Connection, Error, Target};
+use toll_record::{Arm, RowUpdate};
+use toll_sys::say::TellIfSlow;
+
+/// toll's own session with the server, for settings and counters; reconnects when it was lost.
+#[derive(Debug)]
+pub struct Admin {
+    target: Target,
+    /// How to put settings back after a kill; absent for a sandbox, which goes with the run.
+    server: Option<ServerRef>,
+    connection: Option<Connection>,
+}
+
+/// Settings that are in force for an arm.
+#[derive(Debug)]
+pub struct Switched {
+    back: Vec<String>,
+    undo: Option<UndoId>,
+}
+
+/// Settings that could not be put back.
+#[derive(Debug, thiserror::Error)]
+#[error("could not put the server's settings back: {cause:#}")]
+pub struct NotPutBack {
+    pub switched: Switched,
+    cause: anyhow::Error,
+}
+
+/// A statement that a server does not answer within this is given up: a hung server must not hold
+/// toll, and what toll has switched on waits in the journal.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// A server that does not even greet within this will not do a statement.
+const GREET_WITHIN: Duration = Duration::from_secs(5);
+/// Silence that a user who waits should know of.
+const SILENCE: Duration = Duration::from_secs(1);
+/// ER_OPTION_PREVENTS_STATEMENT: with skip_grant_tables there are no grants, and everybody may do anything.
+const WITHOUT_GRANT_TABLES: u16 = 1290;
+
+impl Admin {
+    pub fn new(target: Target, server: Option<ServerRef>) -> Self {
+        Self { target, server, connection: None }
+    }
+
+    /// Another session with the same server, for another thread.
+    pub fn sibling(&self) -> Self {
+        Self { target: self.target.clone(), server: self.server.clone(), connection: None }
+    }
+
+    /// Does `work` in the session. One that went silent is not used again: its answer may still come,
+    /// and would be taken for the next statement's.
+    fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Error>) -> anyhow::Result<T> {
+        let mut connection = match self.connection.take() {
+            Some(mut kept) => {
+                kept.set_read_timeout(Some(GREET_WITHIN))?;
+                // Closed by the server or a restart; one that hangs would not answer another session either.
+                match kept.ping() {
+                    Ok(()) => kept,
+                    Err(error) if error.is_silence() => return Err(error.into()),
+                    Err(_) => self.connect()?,
+                }
+            }
+            None => self.connect()?,
+        };
+        connection.set_read_timeout(Some(ANSWER_WITHIN))?;
+        let done = work(&mut connection);
+        if !matches!(done, Err(Error::Lost { .. })) {
+            self.connection = Some(connection);
+        }
+        Ok(done?)
+    }
+
+    fn connect(&self) -> anyhow::Result<Connection> {
+        let target =
+            Target { connect_timeout: GREET_WITHIN.min(self.target.connect_timeout), ..self.target.clone() };
+        Connection::connect(&target)
+            .with_context(|| format!("cannot reach the server at {}", self.target.address))
+    }
+
+    pub fn run(&mut self, sql: &str) -> anyhow::Result<()> {
+        self.with(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
+    }
+
+    /// May this account change global variables? Asked of its grants: to try would be a change that no
+    /// journal knows of.
+    pub fn may_set_global(&mut self) -> bool {
+        let mut grants = match self.rows("SHOW GRANTS") {
+            Ok(grants) => grants,
+            Err(error) => {
+                let code = error.downcast_ref::<Error>().map(Error::code);
+                return code == Some(WITHOUT_GRANT_TABLES);
+            }
+        };
+        // MariaDB has told of the current role already; MySQL only does when its roles are named.
+        let role =
+            self.rows("SELECT CURRENT_ROLE()").ok().and_then(|rows| rows.into_iter().flatten().next()?);
+        if let Some(roles) = role {
+            grants.extend(
+                self.rows(&format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}")).unwrap_or_default(),
+            );
+        }
+        grants.iter().flatten().flatten().any(|grant| allows_set_global(grant))
+    }
+
+    /// Global variables whose names match a LIKE pattern.
+    pub fn variables(&mut self, like: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let sql = format!("SHOW GLOBAL VARIABLES LIKE {}", quoted(like));
+        self.pairs(&sql)
+    }
+
+    /// Rows of two columns, as a map.
+    pub fn pairs(&mut self, sql: &str) -> anyhow::Result<BTreeMap<String, String>> {
+        let pairs = self.rows(sql)?.into_iter().filter_map(|row| {
+            let mut cells = row.into_iter();
+            Some((cells.next()??, cells.next()?.unwrap_or_default()))
+        });
+        Ok(pairs.collect())
+    }
+
+    fn rows(&mut self, sql: &str) -> anyhow::Result<Vec<Vec<Option<String>>>> {
+        let rows = self.with(|c| c.query(sql)).with_context(|| format!("the server did not do `{sql}`"))?;
+        Ok(rows.rows)
+    }
+
+    /// The one number that a query answers with.
+    pub fn number(&mut self, sql: &str) -> Option<u64> {
+        self.rows(sql).ok()?.first()?.first()?.as_deref()?.parse().ok()
+    }
+
+    /// Puts an arm's settings in force.
+    pub fn switch_on(&mut self, arm: &Arm, fill: &Fill, journal: &Journal) -> anyhow::Result<Switched> {
+        let treatment = &arm.treatment;
+        let settings = self.settings(&treatment.settings, fill)?;
+        let updates = treatment.updates.iter().map(|update| self.row_changes(update));
+        let updates = updates.collect::<Result<Vec<_>, _>>()?;
+        let forward: Vec<String> = (settings.iter().map(|s| s.forward.clone()))
+            .chain(updates.iter().map(|u| u.forward.clone()))
+            .chain(treatment.on.iter().cloned())
+            .collect();
+        let back: Vec<String> = (treatment.off.iter().cloned())
+            .chain(updates.into_iter().rev().flat_map(|u| u.back))
+            .chain(settings.into_iter().rev().map(|s| s.back))
+            .collect();
+        let undo = match &self.server {
+            Some(server) => Some(journal.record(Undo::Settings {
+                server: server.clone(),
+                statements: back.clone(),
+                what: format!("settings that arm {} had changed", arm.name),
+            })?),
+            None => None,
+        };
+        let switched = Switched { back, undo };
+        for sql in &forward {
+            if let Err(error) = self.run(sql) {
+                self.switch_off(switched, journal)?;
+                return Err(error);
+            }
+        }
+        Ok(switched)
+    }
+
+    /// The variables that an arm sets, with what they were.
+    fn settings(&mut self, wished: &[toll_record::Setting], fill: &Fill) -> anyhow::Result<Vec<Setting>> {
+        let mut settings = Vec::new();
+        for toll_record::Setting { name, value, if_known } in wished {
+            let Some(old) = self.variables(name)?.remove(name.as_str()) else {
+                if !if_known {
+                    bail!("the server does not know the variable {name}");
+                }
+                continue;
+            };
+            settings.push(Setting {
+                forward: format!("SET GLOBAL {name} = {}", literal(&fill.apply(value)?)),
+                back: format!("SET GLOBAL {name} = {}", literal(&old)),
+            });
+        }
+        Ok(settings)
+    }
+
+    /// One statement that changes the rows, and those that give each row that differs its own
+    /// values back.
+    fn row_changes(&mut self, update: &RowUpdate) -> anyhow::Result<RowChanges> {
+        let table = update.table.split('.').map(quoted_name).collect::<Vec<_>>().join(".");
+        let columns: Vec<String> =
+            update.key.iter().chain(update.set.keys()).map(|c| quoted_name(c)).collect();
+        let which = update.which.as_deref().map_or_else(String::new, |which| format!(" WHERE {which}"));
+        let rows = self.rows(&format!("SELECT {} FROM {table}{which}", columns.join(", ")))?;
+        let mut keys_by_old: BTreeMap<Vec<Option<String>>, Vec<String>> = BTreeMap::new();
+        for mut row in rows {
+            let old = row.split_off(update.key.len());
+            if old.iter().zip(update.set.values()).any(|(old, new)| old.as_ref() != Some(new)) {
+                let key: Vec<String> = row.iter().map(|cell| or_null(cell.as_deref())).collect();
+                keys_by_old.entry(old).or_default().push(format!("({})", key.join(", ")));
+            }
+        }
+        let assign = |values: &mut dyn Iterator<Item = String>| {
+            let pairs = update.set.keys().zip(values).map(|(c, v)| format!("{} = {v}", quoted_name(c)));
+            pairs.collect::<Vec<_>>().join(", ")
+        };
+        let keys = columns[..update.key.len()].join(", ");
+        let back = keys_by_old.into_iter().map(|(old, rows)| {
+            let old = assign(&mut old.iter().map(|value| or_null(value.as_deref())));
+            format!("UPDATE {table} SET {old} WHERE ({keys}) IN ({})", rows.join(", "))
+        });
+        let new = assign(&mut update.set.values().map(|value| quoted(value)));
+        Ok(RowChanges { forward: format!("UPDATE {table} SET {new}{which}"), back: back.collect() })
+    }
+
+    /// Puts back what was there before; goes on past a failure and reports the first.
+    pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> Result<(), NotPutBack> {
+        let _slow = TellIfSlow::after(
+            SILENCE,
+            format!(
+                "toll: the server at {} does not answer; waiting; `toll clean` puts its settings right \
+                 if it does not come back",
+                self.target.address
+            ),
+        );
+        let mut first_error = None;
+        for sql in &switched.back {
+            if let Err(error) = self.run(sql) {
+                let lost = self.connection.is_none();
+                first_error.get_or_insert(error);
+                if lost {
+                    // It would say the same of every statement, each after its own time.
+                    break;
+                }
+            }
+        }
+        let put_back = match first_error {
+            Some(error) => Err(error),
+            None => switched.undo.map_or(Ok(()), |undo| journal.done(undo)),
+        };
+        put_back.map_err(|cause| NotPutBack { switched, cause })
+    }
+}
+
+struct Setting {
+    forward: String,
+    back: String,
+}
+
+struct RowChanges {
+    forward: String,
+    back: Vec<String>,
+}
+
+/// A line of SHOW GRANTS.
+fn allows_set_global(grant: &str) -> bool {
+    let privileges = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "));
+    privileges.is_some_and(|(privileges, _)| {
+        privileges
+            .split(", ")
+            .any(|name| ["ALL PRIVILEGES", "SUPER", "SYSTEM_VARIABLES_ADMIN"].contains(&name))
+    })
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+fn or_null(value: Option<&str>) -> String {
+    value.map_or_else(|| "NULL".into(), quoted)
+}
+
+/// Numbers stay bare: the server refuses a quoted one for a numeric variable.
+fn literal(value: &str) -> String {
+    if value.parse::<f64>().is_ok_and(f64::is_finite) { value.to_owned() } else { quoted(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{allows_set_global, literal, quoted};
+
+    #[test]
+    fn only_a_grant_for_the_whole_server_allows_to_set_its_variables() {
+        for (grant, allows) in [
+            ("GRANT ALL PRIVILEGES ON *.* TO `root`@`localhost` WITH GRANT OPTION", true),
+            ("GRANT PROCESS, SUPER ON *.* TO `a`@`%` IDENTIFIED BY PASSWORD '*X'", true),
+            ("GRANT SYSTEM_VARIABLES_ADMIN ON *.* TO `a`@`%`", true),
+            ("GRANT SELECT, PROCESS ON *.* TO `SUPER`@`%`", false),
+            ("GRANT ALL PRIVILEGES ON `shop`.* TO `a`@`%`", false),
+            ("GRANT `SUPER`@`%` TO `a`@`%`", false),
+        ] {
+            assert_eq!(allows_set_global(grant), allows, "{grant}");
+        }
+    }
+
+    #[test]
+    fn values_travel_as_the_server_wants_them() {
+        assert_eq!(literal("0.000000"), "0.000000");
+        assert_eq!(literal("FILE"), "'FILE'");
+        assert_eq!(literal(""), "''");
+        assert_eq!(quoted("a'b\\c"), "'a''b\\\\c'");
+    }
+}

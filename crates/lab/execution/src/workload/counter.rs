@@ -1,0 +1,114 @@
+//! How much work was done where no driver of toll's says so: by a counter that is read ten times a second.
+//!
+//! The server's own count of statements, or a network device's of packets, as bins like a driver's. They
+//! know no response times.
+
+use super::feed::{Bins, Feed, Reported};
+use crate::recorder::Recorder;
+use crate::treatment::Admin;
+use anyhow::Context;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use toll_record::{Bin, Meter};
+use toll_sys::clock;
+
+/// A counter that is being read.
+#[derive(Debug)]
+pub struct Counter {
+    pub meter: Meter,
+    pub feed: Feed,
+    stop: Arc<AtomicBool>,
+}
+
+/// What a counter stands at; `None`: it cannot be read (any more).
+type Read = Box<dyn FnMut() -> Option<u64> + Send>;
+
+const WIDTH_US: u64 = 100_000;
+
+impl Counter {
+    /// # Errors
+    /// The counter cannot be read.
+    pub fn start(meter: &Meter, admin: Option<Admin>, recorder: &Recorder) -> anyhow::Result<Self> {
+        let mut read = match meter {
+            Meter::Server => statements(admin.context("the meter `server` needs a server")?),
+            Meter::Link(device) => packets(device)?,
+            Meter::Driver | Meter::None => anyhow::bail!("this meter is no counter"),
+        };
+        let first = read().with_context(|| format!("{} cannot be read", what(meter)))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let feed = Feed::start(bins(read, first, stop.clone()), 0, recorder.clone());
+        // The next edge is known once there is a bin.
+        while feed.live().is_none() && !feed.ended() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        Ok(Self { meter: meter.clone(), feed, stop })
+    }
+
+    /// An error once the counter is silent.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.feed.ended(), "{} cannot be read any more", what(&self.meter));
+        Ok(())
+    }
+
+    pub fn stop(mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.feed.finish();
+    }
+}
+
+fn what(meter: &Meter) -> String {
+    match meter {
+        Meter::Link(device) => format!("the packet counter of {device}"),
+        _ => "the server's count of statements".to_owned(),
+    }
+}
+
+/// One a tenth of a second, at absolute times.
+fn bins(mut read: Read, first: u64, stop: Arc<AtomicBool>) -> Bins {
+    let mut last = first;
+    let mut edge_us = clock::mono_us();
+    Box::new(std::iter::from_fn(move || {
+        let begun_us = edge_us;
+        edge_us += WIDTH_US;
+        clock::sleep_until(edge_us);
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let now = read()?;
+        // A server or a device that was restarted begins anew.
+        let counted = now.checked_sub(last).unwrap_or(now);
+        last = now;
+        let bin = Bin {
+            mono_us: edge_us,
+            width_us: edge_us - begun_us,
+            statements: counted,
+            events: 0,
+            errors: 0,
+            latency_us_sum: 0,
+            latency_us_max: None,
+            in_flight: 0,
+            oldest_us: 0,
+            errors_by_code: BTreeMap::new(),
+        };
+        Some(Reported { bin, histogram: Vec::new(), p99_us: None, beat_us: WIDTH_US })
+    }))
+}
+
+/// `Questions` without those that read it.
+fn statements(mut admin: Admin) -> Read {
+    let mut own = 0;
+    Box::new(move || {
+        own += 1;
+        let status = admin.pairs("SHOW GLOBAL STATUS LIKE 'Questions'").ok()?;
+        status.into_values().next()?.parse::<u64>().ok()?.checked_sub(own)
+    })
+}
+
+/// Packets that a device received. It must be there.
+fn packets(device: &str) -> anyhow::Result<Read> {
+    let path = format!("/sys/class/net/{device}/statistics/rx_packets");
+    std::fs::metadata(&path)
+        .with_context(|| format!("there is no network device {device}: see `ip link`"))?;
+    Ok(Box::new(move || std::fs::read_to_string(&path).ok()?.trim().parse().ok()))
+}

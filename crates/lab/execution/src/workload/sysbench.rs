@@ -1,0 +1,116 @@
+//! How is real sysbench started as a driver, and what it reports each second read?
+//!
+//! sysbench reports no histogram and no maximum: one percentile (p99) each second is all there is.
+
+use super::Ground;
+use super::feed::{BinReader, Reported};
+use anyhow::Context;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+use toll_load::mix::Profile;
+use toll_mysql::{Address, Compression, Target, Tls};
+use toll_record::{Bin, Workload};
+use toll_sys::{child, clock};
+
+const SCRIPT: &str = include_str!("bins.lua");
+
+/// How often it reports.
+const BEAT_US: u64 = 1_000_000;
+
+#[derive(Debug, Deserialize)]
+struct Line {
+    seconds: f64,
+    events: u64,
+    statements: u64,
+    errors: u64,
+    p99_s: f64,
+}
+
+pub fn command(
+    workload: &Workload,
+    target: &Target,
+    ground: &Ground<'_>,
+) -> anyhow::Result<(Command, BinReader)> {
+    let profile = Profile::named(&workload.profile)
+        .with_context(|| format!("sysbench has no profile `{}`: see `toll list`", workload.profile))?;
+    let script = ground.dir.join("bins.lua");
+    std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    let settings = ground.dir.join("sysbench.conf");
+    write_settings(workload, target, ground.seed, &settings)?;
+    let mut command = child::command("sysbench");
+    command
+        .arg(format!("--config-file={}", settings.display()))
+        .arg(&script)
+        .arg("run")
+        .env("TOLL_SYSBENCH_PROFILE", profile.sysbench_name())
+        .env("TOLL_SYSBENCH_RECONNECT", workload.reconnect_every.to_string());
+    let threads = u64::from(workload.threads);
+    let mut edge_us = None;
+    let read = move |line: &str| {
+        let line: Line = serde_json::from_str(line).ok()?;
+        let width_us = (line.seconds * 1e6).round().max(1.0) as u64;
+        // sysbench keeps its beat by absolute times: an edge is the first one plus whole seconds,
+        // whatever the line took to arrive.
+        let edge = edge_us.map_or_else(clock::mono_us, |edge: u64| edge + BEAT_US);
+        edge_us = Some(edge);
+        Some(Reported {
+            bin: Bin {
+                mono_us: edge,
+                width_us: BEAT_US,
+                statements: line.statements,
+                events: line.events,
+                errors: line.errors,
+                errors_by_code: BTreeMap::new(),
+                // A closed loop's threads are always in a request: Little's law gives the sum.
+                latency_us_sum: if line.events > 0 { threads * width_us } else { 0 },
+                latency_us_max: None,
+                in_flight: threads,
+                oldest_us: 0,
+            },
+            histogram: Vec::new(),
+            p99_us: Some((line.p99_s * 1e6).round() as u64),
+            beat_us: BEAT_US,
+        })
+    };
+    Ok((command, Box::new(read)))
+}
+
+/// All settings, the password among them, go through a file that only its owner may read.
+fn write_settings(
+    workload: &Workload,
+    target: &Target,
+    seed: u64,
+    path: &std::path::Path,
+) -> anyhow::Result<()> {
+    let mut text = String::new();
+    match &target.address {
+        Address::Tcp { host, port } => writeln!(text, "mysql-host={host}\nmysql-port={port}")?,
+        Address::Unix(socket) => writeln!(text, "mysql-socket={}", socket.display())?,
+    }
+    if target.tls != Tls::Off {
+        writeln!(text, "mysql-ssl=on")?;
+    }
+    if target.compress != Compression::Off {
+        writeln!(text, "mysql-compression=on")?;
+    }
+    writeln!(text, "mysql-user={}", target.user)?;
+    if !target.password.is_empty() {
+        writeln!(text, "mysql-password={}", target.password.expose())?;
+    }
+    writeln!(text, "mysql-db={}", target.db.as_deref().unwrap_or("sbtest"))?;
+    let mode = if workload.prepared { "auto" } else { "disable" };
+    writeln!(text, "db-ps-mode={mode}\ntables={}\ntable-size={}", workload.tables, workload.rows)?;
+    writeln!(text, "threads={}\ntime=0\nevents=0\nreport-interval=1", workload.threads)?;
+    writeln!(text, "percentile=99\nrand-seed={}", seed % i32::MAX as u64)?;
+    if let Some(rate) = workload.rate_per_s {
+        writeln!(text, "rate={}", rate.round() as u64)?;
+    }
+    // An old file, perhaps readable by others, must not lend its permissions.
+    let _ = std::fs::remove_file(path);
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    file.and_then(|mut f| std::io::Write::write_all(&mut f, text.as_bytes()))
+        .with_context(|| format!("cannot write {}", path.display()))
+}

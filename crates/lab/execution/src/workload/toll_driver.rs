@@ -1,0 +1,72 @@
+//! How is toll's own load generator started as a driver, and its bins read?
+
+use super::Ground;
+use super::feed::{BinReader, Reported};
+use anyhow::Context;
+use std::process::Command;
+use toll_load::bins::BinLine;
+use toll_mysql::{Address, Compression, Target, Tls};
+use toll_record::Workload;
+use toll_sys::child;
+
+/// Width of its bins.
+const BEAT_US: u64 = 100_000;
+
+pub fn command(
+    workload: &Workload,
+    target: &Target,
+    ground: &Ground<'_>,
+) -> anyhow::Result<(Command, BinReader)> {
+    let program = std::env::current_exe().context("cannot find the toll binary itself")?;
+    let mut command = child::command(program);
+    command.arg("load").arg(&workload.profile).args(["--time", "0"]);
+    command.args(["--bins", &format!("{}ms", BEAT_US / 1000)]);
+    match &target.address {
+        Address::Tcp { host, port } => {
+            command.args(["--host", host, "--port", &port.to_string()]);
+        }
+        Address::Unix(path) => {
+            command.arg("--socket").arg(path);
+        }
+    }
+    command.args(["--user", &target.user]).env("MYSQL_PWD", target.password.expose());
+    if let Some(schema) = &target.db {
+        command.args(["--db", schema]);
+    }
+    for (name, value) in [
+        ("--threads", u64::from(workload.threads)),
+        ("--tables", u64::from(workload.tables)),
+        ("--rows", workload.rows),
+        ("--seed", ground.seed),
+        ("--reconnect", workload.reconnect_every),
+    ] {
+        command.args([name, &value.to_string()]);
+    }
+    if let Some(workers) = workload.workers {
+        command.args(["--workers", &workers.to_string()]);
+    }
+    if let Some(percent) = workload.delay_pct {
+        command.args(["--delay", &format!("{percent}%")]);
+    }
+    if let Some(rate) = workload.rate_per_s {
+        command.args(["--rate", &rate.to_string()]);
+    }
+    if target.tls != Tls::Off {
+        command.arg("--tls");
+    }
+    if target.compress != Compression::Off {
+        command.arg("--compress");
+    }
+    if !target.session.is_empty() {
+        command.arg("--no-binlog");
+    }
+    if !workload.prepared {
+        command.arg("--text");
+    }
+    Ok((command, Box::new(read)))
+}
+
+fn read(line: &str) -> Option<Reported> {
+    let line: BinLine = serde_json::from_str(line).ok()?;
+    Some(Reported { bin: line.bin, histogram: line.hist, p99_us: None, beat_us: BEAT_US })
+}

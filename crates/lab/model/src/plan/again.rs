@@ -1,0 +1,43 @@
+//! Which command line carries the same run out again?
+
+use toll_sys::secrets;
+
+/// The words with the run's seed and without its directory, which exists by then; what a command that is
+/// priced says after `--` is its own. Secrets are `***`.
+pub fn again(command: &[String], seed: u64) -> Vec<String> {
+    let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
+    let (ours, theirs) = command.split_at(end);
+    let mut words: Vec<String> = Vec::with_capacity(command.len() + 2);
+    let mut skip = false;
+    for word in ours {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        if word == "--out" || word == "--seed" {
+            skip = true;
+        } else if !word.starts_with("--out=") && !word.starts_with("--seed=") {
+            words.push(word.clone());
+        }
+    }
+    words.extend(["--seed".to_owned(), seed.to_string()]);
+    words.extend_from_slice(theirs);
+    secrets::hide_words(&words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::again;
+
+    #[test]
+    fn a_repeated_run_has_the_seed_of_the_first_and_a_directory_of_its_own() {
+        for (given, expected) in [
+            ("toll run x --out r --rounds 6", "toll run x --rounds 6 --seed 7"),
+            ("toll run --seed=3 --out=r x", "toll run x --seed 7"),
+            ("toll cost --out r --seed 3 -- tar --out y", "toll cost --seed 7 -- tar --out y"),
+            ("toll cost -- mysqldump -phunter2", "toll cost --seed 7 -- mysqldump -p***"),
+        ] {
+            let words: Vec<String> = given.split(' ').map(str::to_owned).collect();
+            assert_eq!(again(&words, 7).join(" "), expected);
+        }
+    }
+}

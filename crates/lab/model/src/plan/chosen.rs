@@ -1,0 +1,181 @@
+//! How does what the pilot found become a plan of windows and rounds?
+
+use super::choice::{Choice, Question, Slot, round_s, spread};
+use super::times::Times;
+use toll_record::{Arm, Compare, Definition, Long, Meter, Plan, Role, Source, Window, catalogue};
+
+/// Switching an arm where nobody has tried it: load, start, stop, and the wait for an edge between bins, as measured
+/// with tcpdump and the slow log.
+const AROUND_S: f64 = 0.35;
+/// Events that a mean of a window rests on.
+const FEWEST_EVENTS: f64 = 100.0;
+/// Longer windows are not made for the sake of events.
+const LONGEST_FOR_EVENTS_S: f64 = 30.0;
+/// Rounds beyond those that are foretold to fit, so that trials that are quicker than foretold leave no time unused.
+const SPARE: f64 = 0.15;
+
+/// What each arm of a round takes beside its window, as far as it is known.
+fn slots(plan: &Plan) -> Vec<Slot> {
+    let Some(names) = plan.order.first() else { return Vec::new() };
+    let arms = names.iter().filter_map(|name| plan.arms.iter().find(|arm| arm.name == *name));
+    arms.map(|arm| {
+        let known = plan.pilot.as_ref().and_then(|pilot| pilot.arms.get(&arm.name));
+        let done_s = known.and_then(|known| known.done_s);
+        Slot {
+            name: arm.name.clone(),
+            settle_s: arm.settle_s,
+            around_s: known.map_or(AROUND_S, |known| known.around_s),
+            count_s_per_s: known.map_or(0.0, |known| known.count_s_per_s),
+            lasts_s: match arm.window {
+                Window::Time { .. } => None,
+                // Its bound says nothing where it was not tried: it is taken to be done within a usual window.
+                Window::Done { at_most_s } => Some(done_s.unwrap_or(at_most_s.min(plan.window_s))),
+                Window::Count { at_most_s, .. } => Some(at_most_s.min(plan.window_s)),
+            },
+        }
+    })
+    .collect()
+}
+
+/// Seconds that this round of a plan takes, as far as is known.
+pub fn expected_round_s(plan: &Plan, round: u32) -> f64 {
+    round_s(&slots(plan), plan.gap_s, plan.jitter, plan.window_of(round), plan.counts(round))
+}
+
+/// Seconds that all trials of a plan take, as far as is known; no more than they are given.
+pub fn expected_s(plan: &Plan) -> f64 {
+    let [short, long] = [false, true].map(|is_long| {
+        let round = (0..plan.order.len() as u32).find(|round| plan.is_long(*round) == is_long);
+        round.map_or(0.0, |round| expected_round_s(plan, round))
+    });
+    let longs = plan.long.as_ref().map_or(0, |long| long.rounds.len());
+    let all = (plan.order.len() - longs) as f64 * short + longs as f64 * long;
+    plan.time_s.map_or(all, |given| all.min(given))
+}
+
+/// Whether noise of a load's bins is noise of the outcome that verdicts are drawn from.
+pub fn noise_tells(plan: &Plan) -> Option<super::noise::Outcome> {
+    let primary = catalogue::definition(&plan.outcomes, &plan.primary)?;
+    match (primary.compare, &primary.source) {
+        (Compare::LogRatio, Source::Latency) => Some(super::noise::Outcome::Latency),
+        (Compare::LogRatio, Source::Load { .. }) => Some(super::noise::Outcome::Count),
+        _ => None,
+    }
+}
+
+/// What is to be chosen for a plan whose pilot is over, or (with what is usual) before it.
+pub fn question(plan: &Plan, times: &Times) -> Question {
+    let in_rounds = |arm: &&Arm| arm.unavailable.is_none();
+    let pilot = plan.pilot.as_ref();
+    let events_per_s = pilot.and_then(|pilot| pilot.events_per_s).filter(|per_s| *per_s > 0.0);
+    let treatments = plan.arms.iter().filter(in_rounds).filter(|arm| arm.role == Role::Treatment).count();
+    // A command that is run again until the window is over: several times at least.
+    let again_s = plan.arms.iter().filter(in_rounds).filter(|arm| arm.treatment.again).filter_map(|arm| {
+        const RUNS: f64 = 3.0;
+        Some(RUNS * pilot?.arms.get(&arm.name)?.done_s?)
+    });
+    let for_events_s = events_per_s.map_or(0.0, |per_s| (FEWEST_EVENTS / per_s).min(LONGEST_FOR_EVENTS_S));
+    Question {
+        slots: slots(plan),
+        gap_s: plan.gap_s,
+        jitter: plan.jitter,
+        noise: pilot.and_then(|pilot| pilot.noise.clone()),
+        bin_s: bin_s(plan),
+        least_window_s: again_s.fold(for_events_s, f64::max),
+        alpha: plan.alpha,
+        treatments: treatments as u32,
+        window_s: times.window_s,
+        rounds: times.rounds,
+        wants_long: shown(plan).any(|outcome| outcome.long_windows),
+    }
+}
+
+/// Of the slowest meter among the arms.
+fn bin_s(plan: &Plan) -> f64 {
+    let slow = |arm: &Arm| arm.meter == Meter::Driver && arm.workload.driver == "sysbench";
+    if plan.arms.iter().any(slow) { 1.0 } else { 0.1 }
+}
+
+/// The outcomes of table and page that some arm can have.
+fn shown(plan: &Plan) -> impl Iterator<Item = &Definition> {
+    let names = plan.columns.iter().chain(&plan.panels);
+    names.filter_map(|name| catalogue::definition(&plan.outcomes, name))
+}
+
+/// Titles of what is shown and needs long windows.
+pub fn long_titles(plan: &Plan) -> Vec<&str> {
+    let mut titles: Vec<&str> =
+        shown(plan).filter(|outcome| outcome.long_windows).map(|outcome| outcome.title.as_str()).collect();
+    titles.sort_unstable();
+    titles.dedup();
+    titles
+}
+
+/// Settling as the pilot found it, never below what was asked for.
+pub fn settle(plan: &mut Plan, times: &Times) {
+    let Some(pilot) = plan.pilot.as_ref().filter(|_| !times.settle_is_asked) else { return };
+    for arm in &mut plan.arms {
+        let found = pilot.arms.get(&arm.name).and_then(|found| found.settle_s);
+        arm.settle_s = found.map_or(arm.settle_s, |found| arm.settle_s.max(found));
+    }
+}
+
+fn with_spare(rounds: u32) -> u32 {
+    rounds + (f64::from(rounds) * SPARE).ceil() as u32
+}
+
+fn without_spare(rounds: u32) -> u32 {
+    (0..=rounds).rev().find(|few| with_spare(*few) <= rounds).unwrap_or(rounds)
+}
+
+/// Rounds that a plan is likely to get through: of one with a time not the spare ones.
+pub fn likely_rounds(plan: &Plan) -> u32 {
+    let all = plan.order.len() as u32;
+    if plan.time_s.is_some() { without_spare(all) } else { all }
+}
+
+/// Puts what was chosen into the plan. `time_s`: what all trials are given; absent where rounds are as the user says.
+pub fn apply(plan: &mut Plan, choice: &Choice, time_s: Option<f64>) {
+    let all = choice.all_rounds();
+    let rounds = if time_s.is_some() { with_spare(all) } else { all };
+    plan.rounds = rounds.min(crate::scenario::MOST_ROUNDS);
+    plan.time_s = time_s;
+    plan.window_s = choice.window_s;
+    for arm in &mut plan.arms {
+        if let Window::Time { s } = &mut arm.window {
+            *s = choice.window_s;
+        }
+    }
+    plan.long =
+        choice.long.map(|long| Long { window_s: long.window_s, rounds: spread(plan.seed, long.rounds, all) });
+    plan.order = super::order(plan, plan.rounds);
+    plan.planned_mde_pct = choice.finds.map(toll_stats::toll_pct);
+}
+
+/// What a pilot may take of the time that is given: the baseline alone, then its arms, seconds.
+pub fn pilot_s(plan: &Plan, times: &Times) -> (f64, f64) {
+    const SHARE: f64 = 0.1;
+    const LEAST_S: f64 = 5.0;
+    const OF_BASELINE: f64 = 0.3;
+    const MOST_OF_BASELINE_S: f64 = 60.0;
+    /// Without a time that is given.
+    const USUAL_S: f64 = 60.0;
+    // Bins of a second are few.
+    let least = if bin_s(plan) >= 1.0 { 2.5 * LEAST_S } else { LEAST_S };
+    let all = times.time_s.map_or(USUAL_S, |time_s| time_s * SHARE).max(least);
+    let baseline = (all * OF_BASELINE).clamp(least, MOST_OF_BASELINE_S.max(least));
+    (baseline, all - baseline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spare_rounds_are_not_counted_on() {
+        for rounds in 1..=500 {
+            assert!(with_spare(rounds) > rounds);
+            assert_eq!(without_spare(with_spare(rounds)), rounds);
+        }
+    }
+}

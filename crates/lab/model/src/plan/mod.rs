@@ -1,0 +1,498 @@
+//! How does a scenario as written become a plan in which nothing is left open?
+//!
+//! Flags and the profile are settled before a server exists; what depends on the server (which
+//! arms can run, what commands say) once it is there. All randomness comes from the seed.
+
+mod again;
+mod arm;
+mod available;
+pub mod choice;
+mod chosen;
+mod hidden;
+pub mod noise;
+mod spread;
+mod sweep;
+mod times;
+mod wishes;
+
+pub use again::again;
+pub use available::{Facts, ServerFacts, unavailable, unfit};
+pub use chosen::{
+    apply, expected_round_s, expected_s, likely_rounds, long_titles, noise_tells, pilot_s, question, settle,
+};
+pub use hidden::{check_whole, hidden};
+pub use spread::spread;
+pub use times::{LONGEST_CHOSEN_S, Times};
+pub use wishes::Wishes;
+
+use crate::fill::{Definitions, Fill};
+use crate::rig::Need;
+use crate::scenario::{
+    Arm, Ends, Profile, Rate, Scenario, Subject, Sweep, Workload as Written, check_load, check_rate,
+};
+use anyhow::{Context, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use toll_record::catalogue::CATALOGUE;
+use toll_record::{Contrast, FORMAT, Plan, Workload};
+use toll_sys::clock;
+use toll_sys::units::Percent;
+
+/// All that can be settled without a server.
+#[derive(Debug, Clone)]
+pub struct Settled {
+    pub scenario: Scenario,
+    pub profile_name: String,
+    pub profile: Profile,
+    pub times: Times,
+    pub workload: Workload,
+    pub arms: Vec<Arm>,
+    pub seed: u64,
+    pub early_stop: bool,
+}
+
+/// Windows begin up to this fraction of their length late, at random, so that nothing periodic
+/// on the host can keep step with them (statistics notes: U(0, 0.2 W)).
+const JITTER: f64 = 0.2;
+
+impl Settled {
+    pub fn new(mut scenario: Scenario, wishes: &Wishes) -> anyhow::Result<Self> {
+        if let Some(device) = &wishes.receive_on {
+            scenario.receive_on(device, wishes.arms.as_deref())?;
+        }
+        let profile_name = wishes.profile.clone().unwrap_or_else(|| default_profile(&scenario));
+        let mut profile = scenario.profile.get(&profile_name).cloned().with_context(|| {
+            let known: Vec<_> = scenario.profile.keys().map(String::as_str).collect();
+            format!("{} has no profile `{profile_name}`: it has {}", scenario.name, known.join(", "))
+        })?;
+        let times = Times::of(&profile, wishes);
+        profile.time = wishes.time.or(profile.time);
+        profile.rounds = wishes.rounds.or(profile.rounds);
+        profile.window = wishes.window.or(profile.window);
+        profile.settle = wishes.settle.or(profile.settle);
+        profile.gap = wishes.gap.unwrap_or(profile.gap);
+        profile.table_rows = wishes.table_rows.or(profile.table_rows);
+        profile.scale = wishes.scale.or(profile.scale);
+        profile.check().with_context(|| format!("profile `{profile_name}`, as asked for"))?;
+        for rate in &wishes.rates {
+            check_rate(*rate)?;
+        }
+        if let Some((over, time_s)) = wishes.spread.zip(times.time_s) {
+            spread::check(over.0, time_s)?;
+        }
+        if scenario.subject == Subject::Host && (wishes.driver.is_some() || wishes.sweep.is_some()) {
+            bail!(
+                "{} is about the host alone, and a load needs a server: leave out --driver and --sweep",
+                scenario.name
+            );
+        }
+        let rows = wishes.rows.or(profile.rows);
+        let workload = resolve_workload(&scenario, wishes, rows);
+        if let Some(window_s) = times.window_s.filter(|s| workload.driver == "sysbench" && *s < 2.0) {
+            bail!(
+                "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
+            );
+        }
+        check_load(&workload.profile)?;
+        ensure!(
+            workload.threads > 0 && workload.tables > 0 && workload.rows > 0,
+            "{} threads, {} tables and {} rows make no load: one of each is the least",
+            workload.threads,
+            workload.tables,
+            workload.rows
+        );
+        let mut arms = choose_arms(&scenario, &profile, wishes)?;
+        for arm in &mut arms {
+            inherit_rate(arm, &scenario.workload);
+        }
+        if let Some(sweep) = sweep_of(&scenario, wishes) {
+            arms = sweep::swept(arms, &sweep, &scenario.baseline);
+        }
+        // The seed of a run that names none is the time: written down, so that it can be repeated.
+        let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
+        Ok(Self {
+            scenario,
+            profile_name,
+            profile,
+            times,
+            workload,
+            arms,
+            seed,
+            early_stop: wishes.early_stop,
+        })
+    }
+
+    /// The kinds of step that an arm cannot do without.
+    pub fn needs(&self, arm: &Arm) -> impl Iterator<Item = &'static str> {
+        let load = self.arm_workload(arm);
+        let need = Need { arm, transport: &load.transport, define: &self.scenario.define };
+        need.kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The scenario's load with what this arm says of its own.
+    pub fn arm_workload(&self, arm: &Arm) -> Workload {
+        overlay(&self.workload, &arm.workload)
+    }
+
+    /// Arms whose capacity must be known before rates can be, each once.
+    pub fn capacities_wanted(&self) -> Vec<String> {
+        let mut wanted: Vec<String> = Vec::new();
+        for arm in &self.arms {
+            if let Some(Rate::Share { of, .. }) = &arm.workload.rate
+                && !wanted.contains(of)
+            {
+                wanted.push(of.clone());
+            }
+        }
+        wanted
+    }
+
+    /// Puts numbers in the place of shares. `rates`, where the user gave some, stand for the
+    /// shares in rising order.
+    pub fn settle_rates(&mut self, capacities: &BTreeMap<String, f64>, rates: &[f64]) -> anyhow::Result<()> {
+        let share_of = |arm: &Arm| match &arm.workload.rate {
+            Some(Rate::Share { share, of }) => Some((*share, of.clone())),
+            _ => None,
+        };
+        let mut shares: Vec<f64> = self.arms.iter().filter_map(|a| Some(share_of(a)?.0)).collect();
+        shares.sort_by(f64::total_cmp);
+        shares.dedup();
+        if !rates.is_empty() && rates.len() != shares.len() {
+            bail!("--rates takes {} rates for this scenario, in rising order", shares.len());
+        }
+        for arm in &mut self.arms {
+            let Some((share, of)) = share_of(arm) else { continue };
+            let rate = match shares.iter().position(|s| *s == share).and_then(|i| rates.get(i)) {
+                Some(rate) => *rate,
+                None => share * capacities.get(&of).context("a capacity was not measured")?,
+            };
+            arm.workload.rate = Some(Rate::PerSecond(rate.round().max(1.0)));
+        }
+        Ok(())
+    }
+
+    /// Those of which all arms are in this run.
+    fn contrasts(&self, arms: &[toll_record::Arm]) -> Vec<Contrast> {
+        let runs = |name: &String| arms.iter().any(|arm| arm.name == *name && arm.unavailable.is_none());
+        let all = |contrast: &&Contrast| {
+            runs(&contrast.of) && runs(&contrast.over) && contrast.beyond.as_ref().is_none_or(runs)
+        };
+        self.scenario.contrasts.iter().filter(all).cloned().collect()
+    }
+
+    /// What it means when an arm's commands end by themselves.
+    pub fn ends(&self, name: &str) -> Ends {
+        self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
+    }
+
+    /// An arm of the scenario, among those of this run or not.
+    pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
+        let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
+        Ok(self.resolved_arm(written, facts))
+    }
+
+    fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
+        let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
+        let definitions = Definitions::new(&self.scenario.define, flavour);
+        let mut arm = arm::resolved(written, self.arm_workload(written), &self.times, &definitions);
+        arm.needs.rig = self.needs(written).map(str::to_owned).collect();
+        arm.server_options = written.server.of(flavour);
+        arm
+    }
+
+    /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
+    pub fn plan(
+        &self,
+        facts: &Facts,
+        fill_of: &dyn Fn(&str) -> Fill,
+        command: Vec<String>,
+    ) -> anyhow::Result<Plan> {
+        let mut arms: Vec<toll_record::Arm> = Vec::with_capacity(self.arms.len());
+        for written in &self.arms {
+            let fill = &fill_of(&written.name);
+            let mut arm = self.resolved_arm(written, facts);
+            arm.command = arm::shown(&arm, fill);
+            arm.unavailable =
+                arm.unavailable.take().or_else(|| unavailable(&arm, facts)).or_else(|| unfit(&arm, fill));
+            arms.push(arm);
+        }
+        without_reference(&mut arms);
+        let baseline = arms.iter().find(|arm| arm.name == self.scenario.baseline);
+        if let Some(why) = baseline.and_then(|arm| arm.unavailable.as_ref()) {
+            bail!("the baseline `{}` cannot run here: {why}", self.scenario.baseline);
+        }
+        let mut plan = Plan {
+            format: FORMAT,
+            toll_version: env!("CARGO_PKG_VERSION").to_owned(),
+            command: again(&command, self.seed),
+            scenario: self.scenario.name.clone(),
+            question: self.scenario.question.clone(),
+            profile: self.profile_name.clone(),
+            seed: self.seed,
+            baseline: self.scenario.baseline.clone(),
+            primary: self.scenario.primary.clone(),
+            outcomes: self.scenario.definitions(),
+            columns: self.scenario.columns.clone().unwrap_or_else(|| CATALOGUE.columns.clone()),
+            panels: self.scenario.panels.clone().unwrap_or_else(|| CATALOGUE.panels.clone()),
+            contrasts: self.contrasts(&arms),
+            limits: self.scenario.limits.clone(),
+            pareto: self.scenario.pareto.clone(),
+            charts: self.scenario.charts.clone(),
+            margin_pct: self.scenario.margin_pct,
+            alpha: self.scenario.alpha,
+            rounds: self.times.rounds.unwrap_or(1),
+            time_s: None,
+            window_s: self.times.draft_window_s(),
+            long: None,
+            settle_s: self.times.settle_s,
+            gap_s: self.times.gap_s,
+            pilot_s: self.times.pilot_s,
+            early_stop: self.early_stop,
+            server: facts.first().map(|server| server.server.clone()),
+            setup: facts.setup.clone(),
+            arms,
+            order: Vec::new(),
+            jitter: JITTER,
+            started_wall_us: clock::wall_us(),
+            held_in: Some(facts.held_in),
+            planned_mde_pct: None,
+            spread: None,
+            pilot: None,
+        };
+        plan.order = order(&plan, plan.rounds);
+        Ok(plan)
+    }
+}
+
+/// So many rounds of the arms that can run, drawn from the plan's seed: more of them begin with those that fewer
+/// would have had.
+fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
+    let runnable: Vec<&String> =
+        plan.arms.iter().filter(|a| a.unavailable.is_none()).map(|a| &a.name).collect();
+    toll_stats::rounds(plan.seed, runnable.len(), rounds as usize)
+        .into_iter()
+        .map(|round| round.into_iter().map(|i| runnable[i].clone()).collect())
+        .collect()
+}
+
+/// The one that the scenario names, else the first: a scenario with a single profile has no choice.
+fn default_profile(scenario: &Scenario) -> String {
+    let first = || scenario.profile.keys().next().cloned().unwrap_or_default();
+    scenario.default_profile.clone().unwrap_or_else(first)
+}
+
+fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
+    let driver = match scenario.subject {
+        Subject::Server => "toll",
+        Subject::Host => "none",
+    };
+    let base = Workload {
+        driver: driver.into(),
+        profile: "read-only".into(),
+        transport: "tcp".into(),
+        threads: 8,
+        tables: 8,
+        rows: 100_000,
+        prepared: true,
+        reconnect_every: 0,
+        workers: None,
+        delay_pct: None,
+        rate_per_s: None,
+    };
+    let mut workload = overlay(&base, &scenario.workload);
+    if let Some(driver) = &wishes.driver {
+        workload.driver.clone_from(driver);
+    }
+    workload.rows = rows.unwrap_or(workload.rows);
+    workload.threads = wishes.threads.unwrap_or(workload.threads);
+    workload.tables = wishes.tables.unwrap_or(workload.tables);
+    workload
+}
+
+fn overlay(base: &Workload, over: &Written) -> Workload {
+    let text = |over: &Option<String>, base: &String| over.clone().unwrap_or_else(|| base.clone());
+    Workload {
+        driver: text(&over.driver, &base.driver),
+        profile: text(&over.profile, &base.profile),
+        transport: text(&over.transport, &base.transport),
+        threads: over.threads.unwrap_or(base.threads),
+        tables: over.tables.unwrap_or(base.tables),
+        rows: over.rows.unwrap_or(base.rows),
+        prepared: over.prepared.unwrap_or(base.prepared),
+        reconnect_every: over.reconnect.unwrap_or(base.reconnect_every),
+        workers: over.workers.or(base.workers),
+        delay_pct: over.delay.map(|Percent(percent)| percent).or(base.delay_pct),
+        rate_per_s: match over.rate {
+            Some(Rate::PerSecond(rate)) => Some(rate),
+            _ => base.rate_per_s,
+        },
+    }
+}
+
+/// The scenario's rate is every arm's that has none of its own, but for the one whose capacity it is a share
+/// of.
+fn inherit_rate(arm: &mut Arm, scenario: &Written) {
+    let is_itself = matches!(&scenario.rate, Some(Rate::Share { of, .. }) if *of == arm.name);
+    let has_load = arm.workload.driver.as_ref().or(scenario.driver.as_ref()).is_none_or(|d| d != "none");
+    if arm.workload.rate.is_none() && has_load && !is_itself {
+        arm.workload.rate.clone_from(&scenario.rate);
+    }
+}
+
+/// The scenario's sweep, at the percents that the user asks for, if any.
+fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
+    let Some(percents) = &wishes.sweep else { return scenario.sweep.clone() };
+    let percents = percents.iter().copied().collect::<BTreeSet<u32>>().into_iter().collect();
+    Some(Sweep { of: scenario.sweep.as_ref().and_then(|sweep| sweep.of.clone()), percents })
+}
+
+fn choose_arms(scenario: &Scenario, profile: &Profile, wishes: &Wishes) -> anyhow::Result<Vec<Arm>> {
+    let Some(names) = wishes.arms.as_ref().or(profile.arms.as_ref()) else {
+        return Ok(scenario.arms.clone());
+    };
+    for name in names {
+        if !scenario.arms.iter().any(|a| a.name == *name) {
+            bail!("{} has no arm `{name}`: it has {}", scenario.name, some(&scenario.arms));
+        }
+    }
+    let chosen = |arm: &Arm| names.contains(&arm.name);
+    let needed = |arm: &Arm| {
+        let by = |other: &Arm| chosen(other) && other.against.as_ref() == Some(&arm.name);
+        arm.name == scenario.baseline || scenario.arms.iter().any(by)
+    };
+    Ok(scenario.arms.iter().filter(|arm| chosen(arm) || needed(arm)).cloned().collect())
+}
+
+/// Their names, so far as one reads on.
+fn some(arms: &[Arm]) -> String {
+    const MOST: usize = 30;
+    let names: Vec<_> = arms.iter().take(MOST).map(|arm| arm.name.as_str()).collect();
+    match arms.len().saturating_sub(MOST) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more (`toll list arms` has them all)", names.join(", ")),
+    }
+}
+
+/// An arm whose counterpart cannot run here has nothing to be compared with.
+fn without_reference(arms: &mut [toll_record::Arm]) {
+    loop {
+        let gone: Vec<String> =
+            arms.iter().filter(|arm| arm.unavailable.is_some()).map(|arm| arm.name.clone()).collect();
+        let mut orphans = arms.iter_mut().filter(|arm| {
+            arm.unavailable.is_none() && arm.against.as_ref().is_some_and(|other| gone.contains(other))
+        });
+        let Some(arm) = orphans.next() else { return };
+        let other = arm.against.clone().unwrap_or_default();
+        arm.unavailable = Some(format!("it is compared with {other}, which cannot run here"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use toll_sys::units::Seconds;
+
+    fn scenario() -> Scenario {
+        Scenario::load("tcpdump-impact").unwrap().0
+    }
+
+    #[test]
+    fn flags_win_over_the_profile_and_the_profile_over_the_scenario() {
+        let wishes = Wishes { profile: Some("quick".into()), rounds: Some(3), ..Wishes::default() };
+        let settled = Settled::new(scenario(), &wishes).unwrap();
+        assert_eq!((settled.times.rounds, settled.workload.rows), (Some(3), 10_000));
+        let wishes = Wishes { profile: Some("quick".into()), rows: Some(77), ..Wishes::default() };
+        assert_eq!(Settled::new(scenario(), &wishes).unwrap().workload.rows, 77);
+    }
+
+    #[test]
+    fn the_baseline_comes_with_whatever_arms_are_chosen() {
+        let wishes = Wishes { arms: Some(vec!["B".into()]), ..Wishes::default() };
+        let names: Vec<_> =
+            Settled::new(scenario(), &wishes).unwrap().arms.into_iter().map(|a| a.name).collect();
+        assert_eq!(names, ["none", "B"]);
+    }
+
+    #[test]
+    fn a_run_is_spread_over_more_than_it_takes() {
+        let wishes = |over_s| Wishes {
+            time: Some(Seconds(600.0)),
+            spread: Some(Seconds(over_s)),
+            ..Wishes::default()
+        };
+        let said = Settled::new(scenario(), &wishes(600.0)).unwrap_err().to_string();
+        assert!(said.contains("--spread over 10 min 00 s leaves no pause"), "{said}");
+        assert!(Settled::new(scenario(), &wishes(7_200.0)).is_ok());
+    }
+
+    #[test]
+    fn a_length_or_a_load_from_the_command_line_is_checked_like_one_from_the_file() {
+        for (wishes, expected) in [
+            (Wishes { rounds: Some(0), ..Wishes::default() }, "rounds = 0"),
+            (Wishes { window: Some(Seconds(0.0)), ..Wishes::default() }, "window = 0 s"),
+            (Wishes { threads: Some(0), ..Wishes::default() }, "0 threads"),
+            (Wishes { rates: vec![f64::NAN], ..Wishes::default() }, "a rate of NaN"),
+        ] {
+            let said = format!("{:#}", Settled::new(scenario(), &wishes).unwrap_err());
+            assert!(said.contains(expected), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_arm_whose_counterpart_cannot_run_cannot_run_either() {
+        let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
+        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let mut arms: Vec<toll_record::Arm> =
+            settled.arms.iter().map(|arm| resolved(settled.scenario.clone(), &arm.name)).collect();
+        arms.iter_mut().find(|arm| arm.name == "tcp-64").unwrap().unavailable = Some("no TCP".into());
+        without_reference(&mut arms);
+        let why = |name: &str| arms.iter().find(|arm| arm.name == name).unwrap().unavailable.clone();
+        assert_eq!(why("ssh-tcp-64").as_deref(), Some("it is compared with tcp-64, which cannot run here"));
+        assert_eq!(
+            why("ssh-unix-64").as_deref(),
+            Some("it is compared with ssh-tcp-64, which cannot run here")
+        );
+        assert_eq!(why("text-64"), None);
+    }
+
+    fn resolved(scenario: Scenario, name: &str) -> toll_record::Arm {
+        let settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        let definitions = Definitions::new(&settled.scenario.define, "mariadb");
+        let written = settled.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
+        arm::resolved(written, settled.arm_workload(written), &settled.times, &definitions)
+    }
+
+    #[test]
+    fn a_shown_command_has_its_definitions_and_no_secret() {
+        let mut fill = Fill::default();
+        fill.set("port", "33002".into());
+        assert_eq!(
+            arm::shown(&resolved(scenario(), "B"), &fill),
+            "tcpdump -s 65535 -x -nn -q -tttt -i any -G DURATION_S -W 1 -Z root -w ARTEFACT 'port 33002'"
+        );
+        let mut with_secret = scenario();
+        let arm = with_secret.arms.iter_mut().find(|arm| arm.name == "B").unwrap();
+        arm.command = Some("sh -c 'mysqldump -phunter2 | gzip'".into());
+        let arm = resolved(with_secret, "B");
+        assert_eq!(arm::shown(&arm, &fill), "sh -c 'mysqldump -p*** | gzip'");
+    }
+
+    #[test]
+    fn a_rate_of_the_scenario_is_that_of_every_arm_with_a_load() {
+        let (scenario, _) = Scenario::load("backup-users").unwrap();
+        let mut settled = Settled::new(scenario, &Wishes::default()).unwrap();
+        assert_eq!(settled.capacities_wanted(), ["all-out"]);
+        settled.settle_rates(&BTreeMap::from([("all-out".to_owned(), 900.0)]), &[]).unwrap();
+        for arm in &settled.arms {
+            assert_eq!(settled.arm_workload(arm).rate_per_s, Some(450.0), "{}", arm.name);
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named_with_what_does() {
+        let wishes = Wishes { arms: Some(vec!["Z".into()]), ..Wishes::default() };
+        let error = Settled::new(scenario(), &wishes).unwrap_err().to_string();
+        assert!(error.contains("no arm `Z`") && error.contains("burn"), "{error}");
+        let wishes = Wishes { profile: Some("slow".into()), ..Wishes::default() };
+        assert!(Settled::new(scenario(), &wishes).unwrap_err().to_string().contains("faithful"));
+    }
+}

@@ -1,0 +1,128 @@
+//! How long may a run take, and what of its windows did the user say?
+//!
+//! What flags and profile say becomes one of two things: rounds and windows that are given, or a time (or an effect
+//! to be found) for which they are chosen once the pilot has looked.
+
+use super::Wishes;
+use crate::scenario::Profile;
+use toll_sys::units::Seconds;
+
+/// Longest time that is chosen for an effect to be found.
+pub const LONGEST_CHOSEN_S: f64 = 4.0 * 3600.0;
+/// Between an arm's being on and its window where nobody says otherwise: what starts within the first bins is over.
+const USUAL_SETTLE_S: f64 = 0.3;
+/// A command that ends by itself, where neither it nor the user says how long it may take: this share of the time.
+const DONE_SHARE: f64 = 0.1;
+
+/// What was asked for, flags before the profile.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Times {
+    /// From the pilot's begin to the last window's end; absent: as many rounds as are said, or as find the effect.
+    pub time_s: Option<f64>,
+    /// By a flag: what does not fit is an error.
+    pub time_is_asked: bool,
+    /// An effect that is to be found, percent.
+    pub find_pct: Option<f64>,
+    pub rounds: Option<u32>,
+    pub window_s: Option<f64>,
+    pub settle_s: f64,
+    /// By a flag: then all arms settle alike.
+    pub settle_is_asked: bool,
+    pub gap_s: f64,
+    /// Of the baseline alone, where nothing is to be chosen.
+    pub pilot_s: f64,
+}
+
+impl Times {
+    pub fn of(profile: &Profile, wishes: &Wishes) -> Self {
+        let seconds = |seconds: Option<Seconds>| seconds.map(|seconds| seconds.0);
+        // A time, or an effect, from the command line stands in the place of the profile's lengths.
+        let is_asked = wishes.time.is_some() || wishes.find_pct.is_some();
+        let of_profile = |seconds: Option<Seconds>| seconds.filter(|_| !is_asked);
+        let rounds = wishes.rounds.or(profile.rounds.filter(|_| !is_asked));
+        let window = wishes.window.or(of_profile(profile.window));
+        // Nothing is left to choose.
+        let is_said = rounds.is_some() && window.is_some();
+        Self {
+            time_s: seconds(wishes.time.or(of_profile(profile.time))).filter(|_| !is_said),
+            time_is_asked: wishes.time.is_some(),
+            find_pct: wishes.find_pct.filter(|_| !is_said),
+            rounds,
+            window_s: seconds(window),
+            settle_s: seconds(wishes.settle.or(profile.settle)).unwrap_or(USUAL_SETTLE_S),
+            settle_is_asked: wishes.settle.is_some(),
+            gap_s: wishes.gap.unwrap_or(profile.gap).0,
+            pilot_s: pilot_s(profile, rounds, seconds(window)),
+        }
+    }
+
+    /// Whether windows and rounds are yet to be chosen.
+    pub fn is_open(&self) -> bool {
+        self.time_s.is_some() || self.find_pct.is_some()
+    }
+
+    /// Of a plan whose windows are yet to be chosen.
+    pub fn draft_window_s(&self) -> f64 {
+        const DRAFT_S: f64 = 1.0;
+        self.window_s.unwrap_or(DRAFT_S)
+    }
+
+    /// How long a window lasts at most that something else than time ends, where its arm does not say.
+    pub fn done_at_most_s(&self) -> f64 {
+        self.window_s.unwrap_or_else(|| self.time_s.unwrap_or(LONGEST_CHOSEN_S) * DONE_SHARE)
+    }
+}
+
+/// Of the baseline alone, where windows and rounds are given: a profile that is a time says nothing of it, and what calm
+/// is must be known all the same.
+fn pilot_s(profile: &Profile, rounds: Option<u32>, window_s: Option<f64>) -> f64 {
+    const MOST_S: f64 = 5.0;
+    match (profile.time, rounds, window_s) {
+        (Some(_), Some(rounds), Some(window_s)) if profile.pilot.0 == 0.0 => {
+            (2.0 * f64::from(rounds) * window_s).min(MOST_S)
+        }
+        _ => profile.pilot.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn times(profile: &str, wishes: Wishes) -> Times {
+        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        Times::of(&scenario.profile[profile], &wishes)
+    }
+
+    #[test]
+    fn a_time_stands_in_the_place_of_a_profiles_lengths_and_rounds_with_a_window_in_that_of_a_time() {
+        let asked = Wishes { time: Some(Seconds(600.0)), ..Wishes::default() };
+        let faithful = times("faithful", asked);
+        assert_eq!((faithful.time_s, faithful.rounds, faithful.window_s), (Some(600.0), None, None));
+        assert!(faithful.time_is_asked && faithful.is_open());
+
+        let standard = times("standard", Wishes::default());
+        assert!(standard.time_s == Some(1_800.0) && !standard.time_is_asked);
+        let said = Wishes {
+            rounds: Some(3),
+            window: Some(Seconds(2.0)),
+            time: Some(Seconds(9.0)),
+            ..Wishes::default()
+        };
+        let said = times("standard", said);
+        assert_eq!((said.time_s, said.rounds, said.window_s), (None, Some(3), Some(2.0)));
+        assert!(!said.is_open() && said.pilot_s == 5.0);
+        assert_eq!(times("faithful", Wishes::default()).pilot_s, 30.0);
+    }
+
+    #[test]
+    fn an_effect_to_be_found_chooses_its_time() {
+        let found = times("standard", Wishes { find_pct: Some(2.0), ..Wishes::default() });
+        assert_eq!((found.time_s, found.find_pct), (None, Some(2.0)));
+        let settle = Wishes { settle: Some(Seconds(0.0)), ..Wishes::default() };
+        let settle = times("standard", settle);
+        assert!(settle.settle_is_asked && settle.settle_s == 0.0);
+        assert_eq!(times("standard", Wishes::default()).settle_s, USUAL_SETTLE_S);
+    }
+}

@@ -1,0 +1,186 @@
+//! Kinds of step of a rig, as scenarios name them: keys, transports, placeholders. Never makes one.
+
+use crate::scenario::{Arm, Define};
+use anyhow::{Context, bail, ensure};
+use std::collections::BTreeMap;
+use toll_record::RigStep;
+
+/// One kind of step. How it is made is a row of the same name in the table of whoever carries out a plan.
+pub struct Kind {
+    /// As scenarios call it.
+    pub name: &'static str,
+    /// What may be chosen, and what holds where it is not.
+    pub keys: &'static [(&'static str, &'static str)],
+    /// Transports that it gives to loads.
+    pub transports: &'static [&'static str],
+    pub needs_server: bool,
+    /// Whether an arm cannot do without it.
+    serves: fn(&Need<'_>) -> bool,
+}
+
+pub static KINDS: [Kind; 4] = [
+    Kind {
+        name: "far-end",
+        // The link that the documents assume. A token bucket wants at least rate / HZ: 1.25 MB of 1 Gb/s at
+        // HZ 100.
+        keys: &[("rate", "1gbit"), ("burst", "1300kb")],
+        transports: &[],
+        needs_server: false,
+        serves: |need| {
+            let arm = need.arm;
+            let asks = arm.remote_port.is_some() || arm.far_rate.is_some();
+            asks || need.mentions(&[FAR_IP, STREAM_KEY]) || arm.members().iter().any(|member| member.far)
+        },
+    },
+    Kind {
+        name: "link",
+        keys: &[("receive_cpu", ""), (RECEIVE_ON, "")],
+        transports: &[],
+        needs_server: false,
+        serves: |need| need.mentions(&["link_device", "link_receive", "link_send"]),
+    },
+    Kind {
+        name: "packets",
+        keys: &[("sets", "http,flash,skype,mixed"), ("seconds", "20"), ("mbps", "20"), ("seed", "1")],
+        transports: &[],
+        needs_server: false,
+        serves: |need| need.mentions(&[PACKETS]),
+    },
+    Kind {
+        name: "ssh",
+        keys: &[],
+        transports: &[SSH_TO_TCP, SSH_TO_UNIX],
+        needs_server: true,
+        serves: |need| {
+            let by_transport = [SSH_TO_TCP, SSH_TO_UNIX].contains(&need.transport);
+            by_transport || need.mentions(&[SSH_PORT, SSH_COMPRESSED_PORT])
+        },
+    },
+];
+
+/// Transports and placeholders that steps give.
+pub const SSH_TO_TCP: &str = "ssh-tcp";
+pub const SSH_TO_UNIX: &str = "ssh-unix";
+pub const SSH_PORT: &str = "ssh_port";
+pub const SSH_COMPRESSED_PORT: &str = "ssh_compressed_port";
+pub const FAR_IP: &str = "far_ip";
+pub const STREAM_KEY: &str = "stream_key";
+pub const PACKETS: &str = "packets";
+/// Key of the step `link`: the device of this host on which another one's packets come in.
+pub const RECEIVE_ON: &str = "receive_on";
+
+/// The ways to a server that arms can name wherever there is one; steps of a rig give more.
+pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
+
+/// What an arm asks of the rig.
+pub struct Need<'a> {
+    pub arm: &'a Arm,
+    /// Of its load.
+    pub transport: &'a str,
+    /// The scenario's definitions, through which it may ask.
+    pub define: &'a BTreeMap<String, Define>,
+}
+
+impl Need<'_> {
+    /// Whether a command or setting of the arm has one of these placeholders, by itself or in a definition.
+    pub fn mentions(&self, placeholders: &[&str]) -> bool {
+        let texts = self.arm.texts();
+        let mut open: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let mut seen: Vec<&str> = Vec::new();
+        while let Some(text) = open.pop() {
+            let has = |name: &str| text.contains(&format!("{{{name}}}"));
+            if placeholders.iter().any(|name| has(name)) {
+                return true;
+            }
+            for (name, value) in self.define {
+                if has(name) && !seen.contains(&name.as_str()) {
+                    seen.push(name);
+                    match value {
+                        Define::Text(text) => open.push(text),
+                        Define::ByFlavour(by) => open.extend(by.values().map(String::as_str)),
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// The kinds of step that the arm cannot do without.
+    pub fn kinds(&self) -> impl Iterator<Item = &'static Kind> + '_ {
+        KINDS.iter().filter(|kind| (kind.serves)(self))
+    }
+}
+
+impl Kind {
+    pub fn named(name: &str) -> anyhow::Result<&'static Self> {
+        KINDS.iter().find(|kind| kind.name == name).with_context(|| {
+            let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+            format!("kind = {name:?} is no step of a rig: use {}", known.join(", "))
+        })
+    }
+
+    /// The step with every default spelled out; an error where it says what its kind does not know.
+    pub fn resolved(&self, step: &RigStep) -> anyhow::Result<RigStep> {
+        for key in step.keys.keys() {
+            let known: Vec<_> = self.keys.iter().map(|(name, _)| *name).collect();
+            ensure!(
+                known.contains(&key.as_str()),
+                "a step of kind {:?} knows no `{key}`: it {}",
+                self.name,
+                if known.is_empty() {
+                    "has no keys".to_owned()
+                } else {
+                    format!("takes {}", known.join(", "))
+                }
+            );
+        }
+        let value = |(name, default): &(&str, &str)| {
+            let given = step.keys.get(*name).cloned();
+            ((*name).to_owned(), given.unwrap_or_else(|| (*default).to_owned()))
+        };
+        Ok(RigStep { kind: step.kind.clone(), keys: self.keys.iter().map(value).collect() })
+    }
+}
+
+/// All ways to a server that arms may name.
+pub fn transports() -> Vec<&'static str> {
+    let given = KINDS.iter().flat_map(|kind| kind.transports);
+    TRANSPORTS.into_iter().chain(given.copied()).collect()
+}
+
+/// Bits a second of a rate as `tc` writes it.
+///
+/// # Errors
+/// Says how one is written.
+pub fn link_bits_per_s(rate: &str) -> anyhow::Result<u64> {
+    let (digits, unit) = rate.split_at(rate.find(|c: char| !c.is_ascii_digit()).unwrap_or(rate.len()));
+    let times = match unit {
+        "kbit" => 1_000,
+        "mbit" => 1_000_000,
+        "gbit" => 1_000_000_000,
+        _ => bail!("a rate is written as 100mbit: kbit, mbit or gbit"),
+    };
+    let bits =
+        digits.parse::<u64>().ok().and_then(|number| number.checked_mul(times)).filter(|bits| *bits > 0);
+    bits.context("a rate is a whole number above 0, such as 100mbit")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_says_every_default_and_refuses_what_it_does_not_know() {
+        let far_end = Kind::named("far-end").unwrap();
+        let slow = BTreeMap::from([("rate".to_owned(), "100mbit".to_owned())]);
+        let step = far_end.resolved(&RigStep { kind: "far-end".into(), keys: slow }).unwrap();
+        assert_eq!(step.keys["rate"], "100mbit");
+        assert_eq!(step.keys.len(), far_end.keys.len());
+        let odd = BTreeMap::from([("colour".to_owned(), "red".to_owned())]);
+        let refused = far_end.resolved(&RigStep { kind: "far-end".into(), keys: odd }).unwrap_err();
+        assert!(refused.to_string().contains("knows no `colour`: it takes rate, burst"), "{refused}");
+        assert!(
+            Kind::named("moon").is_err_and(|error| error.to_string().contains("far-end, link, packets, ssh"))
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Which pages are there to try the viewer on, without a server and without waiting for a run?
+//!
+//! `cargo run -p toll --example fixture_pages -- DIR` writes run directories in the real format and the page
+//! of each: same seed, same bytes. The figures are invented, and each page says so.
+
+mod analysis;
+mod loss;
+mod recording;
+mod scene;
+
+use scene::Shape;
+use std::path::{Path, PathBuf};
+use toll_net::pcap::profile::json::document;
+use toll_record::RunDir;
+
+/// An arm name that would run if any of it were taken for markup.
+const HOSTILE: &str = "<img src=x onerror=\"document.title='broken in'\">";
+
+fn main() -> anyhow::Result<()> {
+    let Some(out) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        anyhow::bail!("where to? Give a directory: cargo run -p toll --example fixture_pages -- DIR");
+    };
+    let quick = Shape { rounds: 6, window_s: 1.2, settle_s: 0.3, gap_s: 0.0, ..Shape::default() };
+    let standard = Shape { rounds: 12, window_s: 6.0, settle_s: 2.5, ..quick.clone() };
+    let faithful = Shape { rounds: 1, window_s: 300.0, settle_s: 5.0, gap_s: 60.0, ..quick.clone() };
+    let hostile = Shape { hostile: Some(HOSTILE), rounds: 3, ..quick.clone() };
+    let other = Shape { seed: 8, host: "8-core aarch64 server", cpus: 8, effect: 0.6, ..quick.clone() };
+    let died = Shape { dies_after_s: Some(35.0), ..quick.clone() };
+
+    let quick = write(&out, "quick", &quick)?;
+    page(&out, "quick", &[&quick])?;
+    let standard = write(&out, "standard", &standard)?;
+    page(&out, "standard", &[&standard])?;
+    let faithful = write(&out, "faithful", &faithful)?;
+    page(&out, "faithful", &[&faithful])?;
+    let hostile = write(&out, "hostile", &hostile)?;
+    page(&out, "hostile", &[&hostile])?;
+    let crashed = write(&out, "crashed", &died)?;
+    page(&out, "crashed", &[&crashed])?;
+    let broken = write(&out, "broken", &died)?;
+    std::fs::write(broken.join("trials.ndjson"), "{\"mono_us\":1,\n")?;
+    page(&out, "broken", &[&broken])?;
+    let other = write(&out, "other-host", &other)?;
+    page(&out, "two-hosts", &[&quick, &other])?;
+
+    let old = loss::Platform { kernel: "6.1.0", libpcap: "1.10.3", ring: "2048", times: 1.0 };
+    let new = loss::Platform { kernel: "6.18.1", libpcap: "1.10.5", ring: "65536", times: 0.3 };
+    let runs = [("loss", old), ("loss-new", new)].map(|(name, platform)| (out.join(name), platform));
+    for (root, platform) in &runs {
+        loss::write(root, platform)?;
+    }
+    page(&out, "loss", &[&runs[0].0])?;
+    page(&out, "platforms", &[&runs[0].0, &runs[1].0])?;
+    let captures = [loss::capture("http.pcap", 90), loss::capture(HOSTILE, 5)];
+    let html = toll_report::html::captures(&document(&captures))?;
+    Ok(std::fs::write(out.join("captures.html"), html)?)
+}
+
+fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<PathBuf> {
+    let root = out.join(name);
+    if root.exists() {
+        std::fs::remove_dir_all(&root)?;
+    }
+    let recorded = recording::write(&root, shape)?;
+    if shape.dies_after_s.is_none() {
+        analysis::write(&root, shape, &recorded)?;
+    }
+    Ok(root)
+}
+
+fn page(out: &Path, name: &str, roots: &[&PathBuf]) -> anyhow::Result<()> {
+    let runs = roots.iter().map(|root| RunDir::open(root.as_path())).collect::<Result<Vec<_>, _>>()?;
+    let html = toll_report::html::html(&runs)?;
+    let path = out.join(format!("{name}.html"));
+    std::fs::write(&path, &html)?;
+    println!("{} {} bytes", path.display(), html.len());
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! What was given as doses of known size, and what was found?
+//!
+//! One line a dose, for text and Markdown alike; a single dose of its kind is a control, which Trust speaks of.
+
+use toll_analysis::summary;
+use toll_record::{Dose, DoseKind, RunResult};
+
+/// (arm, what of it), the last line of each kind with the slope.
+pub fn lines(run: &RunResult) -> Vec<(&str, String)> {
+    let mut lines = Vec::new();
+    for line in run.doses.iter().filter(|line| line.doses.len() > 1) {
+        for dose in &line.doses {
+            lines.push((dose.arm.as_str(), told(line.kind, &line.outcome, dose)));
+        }
+        lines.push((kind(line.kind), summary(line)));
+    }
+    lines
+}
+
+fn kind(kind: DoseKind) -> &'static str {
+    match kind {
+        DoseKind::Cpu => "cpu",
+        DoseKind::Delay => "delay",
+    }
+}
+
+fn told(kind: DoseKind, outcome: &str, dose: &Dose) -> String {
+    let percent = |of: Option<f64>| of.map_or_else(|| "?".to_owned(), |pct| format!("{pct:.1}%"));
+    let took = match kind {
+        DoseKind::Cpu => {
+            format!("told {}, took {} of the host", percent(dose.told_pct), percent(dose.took_pct))
+        }
+        DoseKind::Delay => format!("told {} of the response time", percent(dose.told_pct)),
+    };
+    let found = match (dose.found_pct, dose.ci95_pct) {
+        (Some(found), Some([low, high])) => format!("{found:+.1}% [{low:+.1}, {high:+.1}]"),
+        (Some(found), None) => format!("{found:+.1}% (no interval)"),
+        (None, _) => "nothing".to_owned(),
+    };
+    format!("{took}: {outcome} given {:+.1}%, found {found}", dose.given_pct)
+}

@@ -1,0 +1,85 @@
+//! How do runs, or captures, become one HTML file that opens anywhere, offline?
+//!
+//! `page.html` beside this file is built from `viewer/`; it is kept with the sources so that building toll
+//! needs no node. Data goes in here; what is drawn from it is decided in the page, never here.
+
+use super::page::Page;
+use anyhow::Context;
+use toll_net::pcap::profile::json::Document;
+use toll_record::RunDir;
+
+const TEMPLATE: &str = include_str!("page.html");
+
+/// Where the page expects its data: text of a script block that the browser does not run.
+const SLOT: &str = "{{toll-data}}";
+
+/// One page that shows `runs` side by side, in the order given.
+///
+/// Missing or unreadable parts of a run are named on the page. Fails only where a run cannot be shown at
+/// all: no runs, or one written by a newer toll.
+pub fn html(runs: &[RunDir]) -> anyhow::Result<String> {
+    anyhow::ensure!(!runs.is_empty(), "no run to show: name at least one run directory");
+    filled(&Page::of(runs)?)
+}
+
+/// One page that shows what captures are made of: their shares side by side, then each by itself.
+pub fn captures(document: &Document) -> anyhow::Result<String> {
+    filled(&Page::of_captures(document))
+}
+
+fn filled(page: &Page) -> anyhow::Result<String> {
+    let data = serde_json::to_string(page).context("cannot write the page's data as JSON")?;
+    let (before, after) = TEMPLATE
+        .split_once(SLOT)
+        .context("this toll was built with a page that has no place for data: run `make viewer`, rebuild")?;
+    Ok([before, &inert(&data), after].concat())
+}
+
+/// JSON that cannot end the script block it stands in, nor begin a comment or an entity there.
+/// In JSON these characters occur inside strings only, where their escapes mean the same.
+fn inert(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() + json.len() / 64);
+    for c in json.chars() {
+        match c {
+            '<' => out.push_str("\\u003c"),
+            '>' => out.push_str("\\u003e"),
+            '&' => out.push_str("\\u0026"),
+            '\u{2028}' => out.push_str("\\u2028"),
+            '\u{2029}' => out.push_str("\\u2029"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_template_has_one_place_for_data() {
+        assert_eq!(TEMPLATE.matches(SLOT).count(), 1);
+    }
+
+    #[test]
+    fn the_template_forbids_every_request() {
+        assert!(TEMPLATE.contains("default-src 'none'"));
+        for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+            assert!(!TEMPLATE.contains(outside), "{outside} in the page");
+        }
+    }
+
+    #[test]
+    fn the_template_stays_below_its_size() {
+        assert!(TEMPLATE.len() <= 1_200_000, "{} bytes", TEMPLATE.len());
+    }
+
+    #[test]
+    fn strings_of_a_run_cannot_leave_the_data_block() {
+        let hostile = r#"{"a":"</script><script>alert(1)</script><!-- &lt; \u2028"}"#;
+        let inert = inert(hostile);
+        assert!(!inert.contains(['<', '>', '&']));
+        let back: serde_json::Value = serde_json::from_str(&inert).unwrap();
+        assert_eq!(back, serde_json::from_str::<serde_json::Value>(hostile).unwrap());
+    }
+}

@@ -1,0 +1,23 @@
+//! In which forms is a run shown?
+
+// A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
+// workspace's `clippy.toml` names the calls that one place alone may make.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+
+pub mod bound;
+mod charted;
+mod command;
+mod doses;
+mod findings;
+pub mod html;
+pub mod json;
+pub mod markdown;
+pub mod names;
+mod notes;
+pub mod overlay;
+mod page;
+mod pooled;
+mod table;
+pub mod text;
+mod trust;

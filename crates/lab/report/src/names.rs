@@ -1,0 +1,60 @@
+//! What are several runs called, so that no two have one name?
+//!
+//! By the least that tells them apart: the host, else one more fact, else the directory.
+
+use std::collections::BTreeSet;
+use toll_analysis::{Made, facts};
+use toll_record::{Host, RunDir, Server};
+
+/// The last part of a run directory's path; the rest is nobody's business.
+pub fn directory(run: &RunDir) -> String {
+    let whole = run.root().canonicalize().unwrap_or_else(|_| run.root().to_owned());
+    whole.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// One of several runs, as far as it can be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Unnamed<'a> {
+    pub directory: &'a str,
+    pub host: Option<&'a Host>,
+    pub server: Option<&'a Server>,
+    /// Absent where the run has no plan or no result.
+    pub made: Option<Made<'a>>,
+}
+
+impl Unnamed<'_> {
+    fn label(&self) -> &str {
+        self.host.map(|host| host.label.as_str()).filter(|label| !label.is_empty()).unwrap_or(self.directory)
+    }
+
+    fn with_server(&self) -> String {
+        match self.server {
+            Some(server) => [self.label(), ", ", &server.flavour, " ", &server.version].concat(),
+            None => self.label().to_owned(),
+        }
+    }
+}
+
+/// A name for each, in their order.
+pub fn apart(runs: &[Unnamed]) -> Vec<String> {
+    let labels: Vec<String> = runs.iter().map(|run| run.label().to_owned()).collect();
+    let mut candidates = vec![labels.clone()];
+    if let Some(made) = runs.iter().map(|run| run.made).collect::<Option<Vec<Made>>>() {
+        let facts = facts(&made);
+        for at in 0..facts.first().map_or(0, Vec::len) {
+            let with_fact = |(label, facts): (&String, &Vec<(String, String)>)| match &facts[at] {
+                (_, which) if which.is_empty() => label.clone(),
+                (what, which) => format!("{label}, {what} {which}"),
+            };
+            candidates.push(labels.iter().zip(&facts).map(with_fact).collect());
+        }
+    }
+    candidates.push(runs.iter().map(Unnamed::with_server).collect());
+    candidates.push(runs.iter().map(|run| format!("{} ({})", run.with_server(), run.directory)).collect());
+    let tells_apart = |names: &Vec<String>| names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    if let Some(names) = candidates.iter().find(|names| tells_apart(names)) {
+        return names.clone();
+    }
+    let last = candidates.pop().unwrap_or_default();
+    (1..).zip(last).map(|(number, name)| format!("{name} #{number}")).collect()
+}

@@ -1,0 +1,58 @@
+//! What should be known beside single arms' figures?
+//!
+//! A note that several arms share is said once; so is the advice of a warning.
+
+use super::table;
+use toll_record::{RunResult, Warning};
+use toll_sys::counted::counted;
+
+/// (arms, note), in the order in which they first occur.
+pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
+    let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
+    for arm in &run.arms {
+        for note in &arm.notes {
+            match notes.iter_mut().find(|(_, known)| known == note) {
+                Some((arms, _)) => arms.push(&arm.name),
+                None => notes.push((vec![&arm.name], note)),
+            }
+        }
+    }
+    let measured = run.arms.iter().filter(|arm| arm.windows > 0).count();
+    let name = |arms: Vec<&str>| if arms.len() == measured { "all".to_owned() } else { arms.join(" ") };
+    notes.into_iter().map(|(arms, note)| (name(arms), note)).collect()
+}
+
+/// From which windows the table's figures come, where a run has two kinds.
+pub fn long_windows(run: &RunResult) -> Option<String> {
+    let long = run.long.as_ref()?;
+    let heads: Vec<&str> = table::columns(run)
+        .into_iter()
+        .filter(|column| column.long_windows)
+        .map(|column| column.head())
+        .collect();
+    let rounds = counted(run.rounds_done.into(), "round");
+    if heads.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "From the {} with windows of {:.1} s: {}; all else from all {rounds}, most of them of {:.1} s.",
+        counted(long.rounds_done.into(), "round"),
+        long.window_s,
+        heads.join(", "),
+        run.window_s
+    ))
+}
+
+/// Warnings of one code and advice together, in the order in which they first occur.
+pub fn warnings(run: &RunResult) -> Vec<Vec<&Warning>> {
+    let mut groups: Vec<Vec<&Warning>> = Vec::new();
+    for warning in &run.warnings {
+        let same =
+            |group: &&mut Vec<&Warning>| group[0].code == warning.code && group[0].advice == warning.advice;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(warning),
+            None => groups.push(vec![warning]),
+        }
+    }
+    groups
+}

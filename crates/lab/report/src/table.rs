@@ -1,0 +1,111 @@
+//! Which rows and columns does a run's table have?
+//!
+//! Baseline first, then from the least costly to the most; the forms (text, Markdown) only draw it.
+
+use toll_analysis::{estimates, harm, judged, judged_by};
+use toll_record::{ArmResult, Definition, Outcome, Role, RunResult, Verdict, catalogue};
+
+/// Columns before the outcomes: an arm's name, and what it is, which gives way when room is short.
+pub const LEADING: usize = 2;
+/// So many outcomes have their interval and verdict beside the estimate; the others the estimate alone.
+pub const WHOLE: usize = 2;
+
+pub struct Table {
+    pub head: Vec<String>,
+    pub rows: Vec<Row>,
+}
+
+/// One arm.
+pub struct Row {
+    pub cells: Vec<String>,
+    /// Of each outcome's cell, for whoever paints.
+    pub verdicts: Vec<Verdict>,
+    /// The baseline and controls stand beside what is asked.
+    pub asked: bool,
+}
+
+impl Table {
+    pub fn of(run: &RunResult) -> Self {
+        let columns = columns(run);
+        let mut arms: Vec<&ArmResult> = run.arms.iter().filter(|arm| arm.windows > 0).collect();
+        // A stable sort: equals stay in the order of the plan.
+        arms.sort_by(|a, b| {
+            let ((group_a, harm_a), (group_b, harm_b)) = (rank(run, a), rank(run, b));
+            group_a.cmp(&group_b).then(harm_a.total_cmp(&harm_b))
+        });
+        let heads = columns.iter().map(|column| column.head().to_owned());
+        Table {
+            head: ["arm".to_owned(), "what it is".to_owned()].into_iter().chain(heads).collect(),
+            rows: arms.into_iter().map(|arm| row(run, arm, &columns)).collect(),
+        }
+    }
+}
+
+/// The outcomes that the run asks to be shown and some arm has, the primary one among them in any case.
+pub fn columns(run: &RunResult) -> Vec<&Definition> {
+    let primary = Some(&run.primary).filter(|primary| !run.columns.contains(primary));
+    let has = |name: &&String| run.arms.iter().any(|arm| shown(run, arm, name).is_some());
+    let names = primary.into_iter().chain(&run.columns).filter(has);
+    names.filter_map(|name| catalogue::definition(&run.definitions, name)).collect()
+}
+
+/// What an arm shows in a column: where that is the primary outcome's, what the arm is judged by.
+fn shown<'a>(run: &RunResult, arm: &'a ArmResult, column: &'a str) -> Option<(&'a str, &'a Outcome)> {
+    let name = match &arm.judged_by {
+        Some(own) if column == run.primary && !arm.outcomes.contains_key(column) => own,
+        _ => column,
+    };
+    Some((name, arm.outcomes.get(name)?))
+}
+
+/// Arms stand behind what they are compared with, by what they cost.
+fn rank(run: &RunResult, arm: &ArmResult) -> (usize, f64) {
+    let position = |name: &str| match name {
+        name if name == run.baseline => 0,
+        name => run.arms.iter().position(|a| a.name == name).map_or(usize::MAX, |i| i + 1),
+    };
+    match &arm.against {
+        None if arm.role == Role::Baseline => (position(&arm.name), f64::NEG_INFINITY),
+        against => {
+            let group = position(against.as_deref().unwrap_or(&run.baseline));
+            (group, judged(run, arm).map_or(f64::INFINITY, harm))
+        }
+    }
+}
+
+/// What to add to the name of the baseline where some arms are compared with another arm.
+pub fn or_another(run: &RunResult) -> &'static str {
+    let another = |arm: &ArmResult| arm.windows > 0 && other_reference(run, arm).is_some();
+    if run.arms.iter().any(another) { ", or the arm that a row names," } else { "" }
+}
+
+fn other_reference<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a str> {
+    arm.against.as_deref().filter(|name| *name != run.baseline)
+}
+
+fn row(run: &RunResult, arm: &ArmResult, columns: &[&Definition]) -> Row {
+    let mut title = match arm.role {
+        Role::Aa if !arm.title.contains("A/A") => format!("A/A: {}", arm.title),
+        _ => arm.title.clone(),
+    };
+    if let Some(reference) = other_reference(run, arm) {
+        title = format!("vs {reference}: {title}");
+    }
+    let mut cells = vec![arm.name.clone(), title];
+    let mut verdicts = Vec::with_capacity(columns.len());
+    for (i, column) in columns.iter().enumerate() {
+        let Some((name, outcome)) = shown(run, arm, &column.name) else {
+            cells.push("-".to_owned());
+            verdicts.push(Verdict::NoInterval);
+            continue;
+        };
+        let mut cell = if i < WHOLE { estimates::cell(outcome) } else { estimates::brief(outcome) };
+        if name != column.name {
+            let own = catalogue::definition(&run.definitions, judged_by(run, arm));
+            cell = format!("{cell} {}", own.map_or(name, Definition::head));
+        }
+        cells.push(cell);
+        verdicts.push(outcome.verdict);
+    }
+    Row { cells, verdicts, asked: arm.role == Role::Treatment }
+}

@@ -1,0 +1,175 @@
+//! What should a reader know before believing a run's table?
+//!
+//! One line a fact, for text and Markdown alike.
+
+use super::command::pasteable;
+use toll_analysis::{estimates, judged, judged_by, margin};
+use toll_record::catalogue::{definition, is_duration};
+use toll_record::{HeldIn, Role, RunResult};
+use toll_sys::counted::counted;
+use toll_sys::figures;
+
+/// (what, the fact), in the order of use.
+pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    facts.push(("A/A", aa(run)));
+    if run.controls.is_empty() {
+        facts.push(("control", no_control(run)));
+    }
+    facts.extend(run.controls.iter().map(|control| ("control", control.text.clone())));
+    facts.push((
+        "measured",
+        format!(
+            "{} of {}, {}, {}; seed {}",
+            run.rounds_done,
+            counted(run.rounds_planned.into(), "round"),
+            windows(run),
+            figures::duration_s(run.duration_s),
+            run.seed
+        ),
+    ));
+    facts.push(("on", host(run)));
+    facts.push(("load", load(run)));
+    facts.extend(run.held_in.map(|held_in| ("treatments", held(held_in).to_owned())));
+    let cost = &run.self_cost;
+    facts.push((
+        "toll itself",
+        format!(
+            "{:.2}% of one core inside windows, {} MB of memory, {} MB written",
+            cost.cpu_pct_of_one_core,
+            figures::megabytes(cost.memory_peak_bytes as f64),
+            figures::megabytes(cost.written_bytes as f64)
+        ),
+    ));
+    facts.push(("again", pasteable(run.command.iter().map(String::as_str))));
+    facts
+}
+
+fn aa(run: &RunResult) -> String {
+    let Some(aa) = &run.aa else { return "none in this run: add a second baseline".to_owned() };
+    let word = match (aa.ci95_pct.or(aa.ci95), aa.ok) {
+        (None, _) => "too few rounds to decide",
+        (Some(_), true) => "no difference, as it should be",
+        (Some(_), false) => "a difference where there is none",
+    };
+    let arm = run.arms.iter().find(|arm| arm.name == aa.arm);
+    let toll = match arm.and_then(|arm| judged(run, arm)) {
+        Some(outcome) if word.starts_with("too few") => estimates::estimated(outcome),
+        Some(outcome) => Some(estimates::told(outcome)),
+        None => None,
+    };
+    let toll = toll.unwrap_or_else(|| "not measured".to_owned());
+    let outcome = arm.map_or(run.primary.as_str(), |arm| judged_by(run, arm));
+    format!("{}, the baseline again: {outcome} {toll}: {word}", aa.arm)
+}
+
+/// Names the arms where the run has some that gave nothing.
+fn no_control(run: &RunResult) -> String {
+    let is_control = |role| matches!(role, Role::Placebo | Role::PositiveControl);
+    let arms = run.arms.iter().filter(|arm| is_control(arm.role)).map(|arm| arm.name.as_str());
+    match arms.collect::<Vec<_>>()[..] {
+        [] => "none in this run: add a placebo and a positive control".to_owned(),
+        ref arms => format!("none was measured in this run: see {}", arms.join(", ")),
+    }
+}
+
+/// How long windows were: some last as the plan says, those of a dump until it is done.
+fn windows(run: &RunResult) -> String {
+    let duration = run.definitions.iter().find(|outcome| is_duration(outcome)).map_or("", |o| &o.name);
+    let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(duration));
+    let lasted = || until_done().flat_map(|outcome| outcome.values.iter().copied());
+    let planned = match &run.long {
+        Some(long) => format!(
+            "{:.1} s, {} of {} with {:.1} s",
+            run.window_s,
+            long.rounds_done,
+            counted(run.rounds_done.into(), "round"),
+            long.window_s
+        ),
+        None => format!("{:.1} s", run.window_s),
+    };
+    let (Some(shortest), Some(longest)) = (lasted().reduce(f64::min), lasted().reduce(f64::max)) else {
+        return format!("windows of {planned}");
+    };
+    let lasted = format!("{shortest:.1} to {longest:.1} s");
+    if run.arms.iter().any(|arm| arm.windows > 0 && !arm.outcomes.contains_key(duration)) {
+        format!("windows of {planned}, those until done {lasted}")
+    } else {
+        format!("windows until done, {lasted}")
+    }
+}
+
+/// How small an effect this run finds, a sentence.
+pub fn resolution(run: &RunResult) -> String {
+    let Some(mde) = &run.mde else {
+        return "How small an effect this run finds cannot be said: too few rounds.".to_owned();
+    };
+    let unit = definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
+    let achieved = mde.achieved_pct.map(|pct| format!("{pct:.1}%"));
+    let mut text = match achieved.or_else(|| Some(figures::absolute(mde.achieved?, unit))) {
+        Some(size) => {
+            let outcome = definition(&run.definitions, &run.primary);
+            let title = outcome.map_or(run.primary.as_str(), |outcome| &outcome.title);
+            format!("This run finds effects of {size} and more on {title}, four times in five")
+        }
+        None => "How small an effect this run finds cannot be said: too few rounds".to_owned(),
+    };
+    if let Some(planned) = mde.planned_pct {
+        text += &format!(" (foretold: {planned:.1}%)");
+    }
+    if let Some(rounds) = mde.rounds_for_margin {
+        text += &format!("; {} would take {}", margin(run), counted(rounds.into(), "round"));
+    }
+    text + "."
+}
+
+fn host(run: &RunResult) -> String {
+    let host = &run.host;
+    let kernel = format!("kernel {}", host.kernel);
+    let known: Vec<&str> = [(&host.label, &host.label), (&host.os, &host.os), (&host.kernel, &kernel)]
+        .into_iter()
+        .filter(|(recorded, _)| !recorded.is_empty())
+        .map(|(_, said)| said.as_str())
+        .collect();
+    let host =
+        if known.is_empty() { "a host that the run does not describe".into() } else { known.join(", ") };
+    match &run.server {
+        Some(server) => format!("{host}; {} {} ({})", server.flavour, server.version, server.kind),
+        None => format!("{host}; no server"),
+    }
+}
+
+fn held(held_in: HeldIn) -> &'static str {
+    match held_in {
+        HeldIn::ControlGroup => "each process in a control group: its children are counted, ended or not",
+        HeldIn::ProcessGroup => {
+            "in process groups, no control group could be had: what a child used that has ended may be missed"
+        }
+    }
+}
+
+fn load(run: &RunResult) -> String {
+    let w = &run.workload;
+    if w.driver == "none" {
+        return "none of toll's".to_owned();
+    }
+    let loop_ = match w.rate_per_s {
+        Some(rate) => format!("{} events/s", figures::grouped(rate)),
+        None => "as fast as it goes".to_owned(),
+    };
+    let connections = match w.reconnect_every {
+        0 => String::new(),
+        1 => ", a connection for each event".to_owned(),
+        every => format!(", a new connection after {every} events"),
+    };
+    format!(
+        "{} {}, {} over {}, {} of {} rows, {}{connections}, {loop_}",
+        w.driver,
+        w.profile,
+        counted(w.threads.into(), "thread"),
+        w.transport,
+        counted(w.tables.into(), "table"),
+        figures::grouped(w.rows as f64),
+        if w.prepared { "prepared" } else { "text" },
+    )
+}

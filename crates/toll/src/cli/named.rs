@@ -1,0 +1,14 @@
+//! Options of a few named values, for clap.
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use toll_sys::named::Named;
+
+/// Takes the names of [`Named::CHOICES`]; `--help` lists them with their lines.
+pub fn named<T: Named>() -> impl TypedValueParser<Value = T> {
+    let values = T::CHOICES.iter().map(|(name, _, help)| {
+        let value = PossibleValue::new(*name);
+        if help.is_empty() { value } else { value.help(*help) }
+    });
+    PossibleValuesParser::new(values)
+        .try_map(|name| T::named(&name).ok_or_else(|| format!("{name} is not one of the names listed")))
+}
