@@ -46,7 +46,7 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     let mariadb = greeting.mariadb & MARIADB_CLIENT_CACHE_METADATA;
     if target.tls != Tls::Off {
         wire.send_reply(&opening(capabilities, mariadb)).map_err(lost)?;
-        wire = wire.encrypt(|stream| stream.encrypted(target))?;
+        wire = wire.encrypt(|stream| stream.encrypted(target, &greeting.version))?;
     }
     let mut login = opening(capabilities, mariadb);
     login.extend_from_slice(target.user.as_bytes());

@@ -5,7 +5,6 @@
 
 mod auth;
 mod compress;
-mod dhe;
 mod error;
 mod handshake;
 mod rows;
