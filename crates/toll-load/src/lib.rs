@@ -8,6 +8,7 @@ pub mod bins;
 pub mod clock;
 pub mod connection;
 pub mod engine;
+mod error;
 pub mod mix;
 mod option_file;
 pub mod schedule;
@@ -16,4 +17,5 @@ pub mod tables;
 pub mod target;
 
 pub use connection::{Connection, Error, Rows, ServerError};
-pub use target::{Address, Compression, NO_BINLOG, Secret, Target, TargetError, Tls};
+pub use error::TargetError;
+pub use target::{Address, Compression, NO_BINLOG, Secret, Target, Tls};

@@ -1,6 +1,7 @@
 //! What does a second, or a whole run, look like to those who read it as JSON?
 
 use crate::bins::BinLine;
+pub use crate::connection::codes_in_words;
 use crate::engine::{Bin, Counts, Totals};
 use hdrhistogram::{Counter, Histogram};
 use serde::{Deserialize, Serialize};
@@ -85,22 +86,6 @@ pub enum Kind {
 
 /// A run that was shorter has no rate.
 const SHORTEST_RATE_S: f64 = 0.1;
-
-/// More codes than this are a crowd, of which the commonest are named.
-const CODES_NAMED: usize = 5;
-
-/// `1205 (12 times), 1213 (3)`: the commonest first.
-pub fn codes_in_words(errors_by_code: &BTreeMap<u16, u64>) -> String {
-    let mut codes: Vec<(u16, u64)> = errors_by_code.iter().map(|(code, n)| (*code, *n)).collect();
-    codes.sort_by_key(|(code, n)| (std::cmp::Reverse(*n), *code));
-    let times = |i: usize| if i == 0 { " times" } else { "" };
-    let named = codes.iter().take(CODES_NAMED).enumerate();
-    let mut words: Vec<String> = named.map(|(i, (code, n))| format!("{code} ({n}{})", times(i))).collect();
-    if codes.len() > CODES_NAMED {
-        words.push(format!("{} other codes", codes.len() - CODES_NAMED));
-    }
-    words.join(", ")
-}
 
 /// Any line of `toll load --bins`: bins, and the summary that ends them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -240,19 +225,5 @@ impl BinLine {
             },
             hist: Self::buckets(&tally.latency),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_are_named_with_the_commonest_first_and_few_of_many() {
-        let words = |codes: &[(u16, u64)]| codes_in_words(&codes.iter().copied().collect());
-        assert_eq!(words(&[(1205, 3), (1213, 12)]), "1213 (12 times), 1205 (3)");
-        assert_eq!(words(&[]), "");
-        let many: Vec<(u16, u64)> = (1..=8).map(|n| (1000 + n, u64::from(n))).collect();
-        assert!(words(&many).ends_with("1004 (4), 3 other codes"), "{}", words(&many));
     }
 }

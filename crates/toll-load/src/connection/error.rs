@@ -1,5 +1,6 @@
 //! What can go wrong between us and a server, and under which MySQL code is it counted?
 
+use std::collections::BTreeMap;
 use std::io;
 
 /// An ERR packet.
@@ -70,5 +71,35 @@ fn why(cause: &io::Error) -> String {
     match cause.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         _ => cause.to_string(),
+    }
+}
+
+/// More codes than this are a crowd, of which the commonest are named.
+const CODES_NAMED: usize = 5;
+
+/// `1205 (12 times), 1213 (3)`: the commonest first.
+pub fn codes_in_words(errors_by_code: &BTreeMap<u16, u64>) -> String {
+    let mut codes: Vec<(u16, u64)> = errors_by_code.iter().map(|(code, n)| (*code, *n)).collect();
+    codes.sort_by_key(|(code, n)| (std::cmp::Reverse(*n), *code));
+    let times = |i: usize| if i == 0 { " times" } else { "" };
+    let named = codes.iter().take(CODES_NAMED).enumerate();
+    let mut words: Vec<String> = named.map(|(i, (code, n))| format!("{code} ({n}{})", times(i))).collect();
+    if codes.len() > CODES_NAMED {
+        words.push(format!("{} other codes", codes.len() - CODES_NAMED));
+    }
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_named_with_the_commonest_first_and_few_of_many() {
+        let words = |codes: &[(u16, u64)]| codes_in_words(&codes.iter().copied().collect());
+        assert_eq!(words(&[(1205, 3), (1213, 12)]), "1213 (12 times), 1205 (3)");
+        assert_eq!(words(&[]), "");
+        let many: Vec<(u16, u64)> = (1..=8).map(|n| (1000 + n, u64::from(n))).collect();
+        assert!(words(&many).ends_with("1004 (4), 3 other codes"), "{}", words(&many));
     }
 }

@@ -12,7 +12,7 @@ mod scan;
 mod stream;
 mod wire;
 
-pub use error::{Error, ServerError};
+pub use error::{Error, ServerError, codes_in_words};
 pub use rows::Rows;
 pub(crate) use scan::{Scan, Scanner};
 pub(crate) use stream::Cutter;
