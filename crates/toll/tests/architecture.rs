@@ -13,12 +13,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("record", &[]),
     ("input", &["sys", "wire"]),
-    ("mysql", &["sys"]),
+    ("mysql", &["sys", "wire"]),
     // host: change or watch a host
     ("taps", &[]),
     ("journal", &["mysql", "sys"]),
     ("server", &["journal", "mysql", "record", "sys"]),
-    ("load", &["mysql", "record", "stats", "sys"]),
+    ("load", &["mysql", "record", "stats", "sys", "wire"]),
     // instruments: one each
     ("digest", &["input", "stats", "sys", "wire"]),
     ("net", &["input", "stats", "sys", "taps", "wire"]),

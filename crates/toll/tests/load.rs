@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toll_journal::Journal;
 use toll_load::bins::BinLine;
-use toll_load::summary::{Kind, MachineLine, Summary};
+use toll_load::summary::{Kind, Summary};
 use toll_mysql::{Address, Secret, Target};
 use toll_server::{Sandbox, SandboxSpec, ServerProgram};
 
@@ -107,7 +107,7 @@ fn a_signal_ends_a_run_with_whole_bins_and_a_final_line() {
         assert!(child.wait().expect("an end").success());
         let last = seen.pop().expect("a line");
         let bins: Vec<BinLine> = seen.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
-        let MachineLine::Final(summary) = serde_json::from_str(&last).expect(&last) else { panic!("{last}") };
+        let summary: Summary = serde_json::from_str(&last).expect(&last);
         assert_eq!(summary.statements, bins.iter().map(|b| b.bin.statements).sum::<u64>());
         assert_eq!(summary.events, bins.iter().flat_map(|b| &b.hist).map(|(_, n)| n).sum::<u64>());
         assert!(bins.iter().rev().skip(1).all(|b| b.bin.mono_us % 50_000 == 0));

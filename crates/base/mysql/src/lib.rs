@@ -5,8 +5,10 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr, clippy::disallowed_methods))]
 
 pub mod connection;
+mod error;
 mod option_file;
 pub mod target;
 
 pub use connection::{Connection, Error, Rows, ServerError};
-pub use target::{Address, Compression, NO_BINLOG, Secret, Target, TargetError, Tls};
+pub use error::TargetError;
+pub use target::{Address, Compression, NO_BINLOG, Secret, Target, Tls};

@@ -3,7 +3,7 @@
 //! Read as mysys/my_default.c reads it: comments, quotes, escapes, `!include` and `!includedir`. Never
 //! knows what an option means.
 
-use crate::target::TargetError;
+use crate::error::TargetError;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! Which server is meant, and as whom? Never opens a connection.
 
+use crate::error::TargetError;
 use crate::option_file;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -84,23 +85,6 @@ pub struct Target {
 /// What a session runs so that nothing it writes reaches the binary log and the replicas. It needs
 /// SUPER, BINLOG ADMIN (MariaDB) or SESSION_VARIABLES_ADMIN (MySQL).
 pub const NO_BINLOG: &str = "SET SESSION sql_log_bin = 0";
-
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum TargetError {
-    #[error("{0:?} is no server address: write mysql://user@host:port/schema or add ?socket=/path")]
-    NotADsn(String),
-    #[error("{value:?} in the server address is no {what}")]
-    BadPart { what: &'static str, value: String },
-    #[error("cannot use the option file {path} ({reason}): check what was given as --defaults-file")]
-    Unreadable { path: String, reason: String },
-    #[error("{path}, line {line}: {reason}")]
-    BadDefaults { path: String, line: usize, reason: String },
-    #[error(
-        "{path} has no section for clients: write a line [client], and below it user=..., password=..., and \
-         socket=... or host=... and port=..."
-    )]
-    NoSection { path: String },
-}
 
 impl Default for Target {
     /// root at 127.0.0.1:3306 without a password, TLS or compression; 10 s to connect.

@@ -17,6 +17,7 @@ mod mysql;
 pub mod packet;
 pub mod pcap;
 pub mod profile;
+pub mod protocol;
 pub mod queries;
 mod room;
 mod side;

@@ -86,14 +86,6 @@ pub enum Kind {
 /// A run that was shorter has no rate.
 const SHORTEST_RATE_S: f64 = 0.1;
 
-/// Any line of `toll load --bins`: bins, and the summary that ends them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum MachineLine {
-    Final(Box<Summary>),
-    Bin(BinLine),
-}
-
 struct Percentiles {
     mean: Option<f64>,
     p50: Option<f64>,

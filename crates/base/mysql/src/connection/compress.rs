@@ -3,10 +3,10 @@
 //! A frame is 7 bytes (compressed length, sequence, length before compression) and a body; a length
 //! of 0 before compression means that the body is stored as it is.
 
-use super::packet::MAX_PAYLOAD;
 use crate::target::Compression;
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 use std::io::{self, Read};
+use toll_wire::protocol::MAX_PAYLOAD;
 
 /// Shorter bodies are stored: the servers' own limit (MIN_COMPRESS_LENGTH).
 const STORED_BELOW: usize = 50;

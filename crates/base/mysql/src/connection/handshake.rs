@@ -6,31 +6,12 @@
 use super::auth;
 use super::compress::Frames;
 use super::error::Error;
-use super::packet::{Reader, put_lenenc};
 use super::rows::{Form, error_of};
 use super::stream::Channel;
 use super::wire::Wire;
 use crate::target::{Compression, Target, Tls};
-
-const LONG_PASSWORD: u32 = 1;
-const LONG_FLAG: u32 = 1 << 2;
-const CONNECT_WITH_DB: u32 = 1 << 3;
-const COMPRESS: u32 = 1 << 5;
-const PROTOCOL_41: u32 = 1 << 9;
-const SSL: u32 = 1 << 11;
-const TRANSACTIONS: u32 = 1 << 13;
-const SECURE_CONNECTION: u32 = 1 << 15;
-const MULTI_STATEMENTS: u32 = 1 << 16;
-const MULTI_RESULTS: u32 = 1 << 17;
-const PS_MULTI_RESULTS: u32 = 1 << 18;
-const PLUGIN_AUTH: u32 = 1 << 19;
-const CONNECT_ATTRS: u32 = 1 << 20;
-const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
-const DEPRECATE_EOF: u32 = 1 << 24;
-const ZSTD: u32 = 1 << 26;
-/// MariaDB's own capabilities begin at bit 32 and travel apart: columns that the client knows from the
-/// last time are not described again.
-const MARIADB_CACHE_METADATA: u32 = 1 << 4;
+use toll_wire::protocol::capability::*;
+use toll_wire::protocol::{Fields, put_lenenc};
 
 /// utf8mb4_general_ci: the one 4-byte collation that every server since 5.5 knows.
 const CHARSET: u8 = 45;
@@ -62,10 +43,10 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     read(&mut wire, &mut payload)?;
     let greeting = parse_greeting(&payload)?;
     let capabilities = negotiate(&greeting, target)?;
-    let mariadb = greeting.mariadb & MARIADB_CACHE_METADATA;
+    let mariadb = greeting.mariadb & MARIADB_CLIENT_CACHE_METADATA;
     if target.tls != Tls::Off {
         wire.send_reply(&opening(capabilities, mariadb)).map_err(lost)?;
-        wire = wire.encrypt(|stream| stream.encrypted(target))?;
+        wire = wire.encrypt(|stream| stream.encrypted(target, &greeting.version))?;
     }
     let mut login = opening(capabilities, mariadb);
     login.extend_from_slice(target.user.as_bytes());
@@ -81,7 +62,7 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     }
     login.extend_from_slice(greeting.plugin.as_bytes());
     login.push(0);
-    if capabilities & CONNECT_ATTRS != 0 {
+    if capabilities & CLIENT_CONNECT_ATTRS != 0 {
         let mut attributes = Vec::new();
         for text in ["program_name", "toll", "_client_name", "toll"] {
             put_lenenc(&mut attributes, text.len() as u64);
@@ -90,7 +71,7 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
         put_lenenc(&mut login, attributes.len() as u64);
         login.extend_from_slice(&attributes);
     }
-    if capabilities & ZSTD != 0 {
+    if capabilities & CLIENT_ZSTD_COMPRESSION_ALGORITHM != 0 {
         login.push(3);
     }
     wire.send_reply(&login).map_err(lost)?;
@@ -98,7 +79,7 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     if target.compress != Compression::Off {
         wire.compress(Frames::new(target.compress).map_err(lost)?);
     }
-    let form = Form { deprecate_eof: capabilities & DEPRECATE_EOF != 0, cached_columns: mariadb != 0 };
+    let form = Form { deprecate_eof: capabilities & CLIENT_DEPRECATE_EOF != 0, cached_columns: mariadb != 0 };
     Ok((wire, Session { server_version: greeting.version, connection_id: greeting.connection_id, form }))
 }
 
@@ -117,27 +98,27 @@ fn read(wire: &mut Wire, payload: &mut Vec<u8>) -> Result<(), Error> {
 
 fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     let cut = || Error::protocol(DOING, "the greeting is cut short");
-    let mut r = Reader::new(payload);
-    let protocol = r.u8().ok_or_else(cut)?;
+    let mut fields = Fields(payload);
+    let protocol = fields.u8().ok_or_else(cut)?;
     if protocol != 10 {
         return Err(Error::protocol(DOING, format!("the greeting has protocol {protocol}, not 10")));
     }
-    let version = String::from_utf8_lossy(r.until_nul()).into_owned();
-    let connection_id = r.u32().ok_or_else(cut)?;
-    let mut challenge = r.bytes(8).ok_or_else(cut)?.to_vec();
-    r.u8().ok_or_else(cut)?;
-    let low = r.u16().ok_or_else(cut)?;
-    r.bytes(3).ok_or_else(cut)?; // character set and status
-    let high = r.u16().ok_or_else(cut)?;
-    let length = usize::from(r.u8().ok_or_else(cut)?);
-    r.bytes(6).ok_or_else(cut)?;
-    let extended = r.u32().ok_or_else(cut)?;
-    let second = r.bytes(length.saturating_sub(8).max(13)).ok_or_else(cut)?;
+    let version = String::from_utf8_lossy(fields.until_nul()).into_owned();
+    let connection_id = fields.u32().ok_or_else(cut)?;
+    let mut challenge = fields.bytes(8).ok_or_else(cut)?.to_vec();
+    fields.u8().ok_or_else(cut)?;
+    let low = fields.u16().ok_or_else(cut)?;
+    fields.bytes(3).ok_or_else(cut)?; // character set and status
+    let high = fields.u16().ok_or_else(cut)?;
+    let length = usize::from(fields.u8().ok_or_else(cut)?);
+    fields.bytes(6).ok_or_else(cut)?;
+    let extended = fields.u32().ok_or_else(cut)?;
+    let second = fields.bytes(length.saturating_sub(8).max(13)).ok_or_else(cut)?;
     challenge.extend_from_slice(second.strip_suffix(&[0]).unwrap_or(second));
-    let plugin = String::from_utf8_lossy(r.until_nul()).into_owned();
+    let plugin = String::from_utf8_lossy(fields.until_nul()).into_owned();
     let plugin = if plugin.is_empty() { "mysql_native_password".into() } else { plugin };
     let capabilities = u32::from(low) | u32::from(high) << 16;
-    let mariadb = if capabilities & LONG_PASSWORD == 0 { extended } else { 0 };
+    let mariadb = if capabilities & CLIENT_LONG_PASSWORD == 0 { extended } else { 0 };
     // MariaDB up to 10 hides behind an old version so that old replicas talk to it.
     let version = version.strip_prefix("5.5.5-").unwrap_or(&version).to_owned();
     Ok(Greeting { version, connection_id, capabilities, mariadb, challenge, plugin })
@@ -145,17 +126,20 @@ fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
 
 fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
     let offered = greeting.capabilities;
-    let needed = PROTOCOL_41 | SECURE_CONNECTION | PLUGIN_AUTH | PLUGIN_AUTH_LENENC;
+    let needed = CLIENT_PROTOCOL_41
+        | CLIENT_SECURE_CONNECTION
+        | CLIENT_PLUGIN_AUTH
+        | CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA;
     let wanted = needed
-        | LONG_FLAG
-        | TRANSACTIONS
-        | MULTI_STATEMENTS
-        | MULTI_RESULTS
-        | PS_MULTI_RESULTS
-        | CONNECT_ATTRS
-        | DEPRECATE_EOF;
-    // MariaDB leaves LONG_PASSWORD out to say that it has capabilities beyond 32 bits; so do we, to it.
-    let mut capabilities = offered & (wanted | LONG_PASSWORD);
+        | CLIENT_LONG_FLAG
+        | CLIENT_TRANSACTIONS
+        | CLIENT_MULTI_STATEMENTS
+        | CLIENT_MULTI_RESULTS
+        | CLIENT_PS_MULTI_RESULTS
+        | CLIENT_CONNECT_ATTRS
+        | CLIENT_DEPRECATE_EOF;
+    // MariaDB leaves CLIENT_LONG_PASSWORD out to say that it has capabilities beyond 32 bits; so do we, to it.
+    let mut capabilities = offered & (wanted | CLIENT_LONG_PASSWORD);
     if capabilities & needed != needed {
         return Err(Error::Unsupported(format!(
             "server {} is too old: toll needs MySQL or MariaDB 5.5.7 or later",
@@ -163,7 +147,7 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
         )));
     }
     if target.db.is_some() {
-        capabilities |= CONNECT_WITH_DB;
+        capabilities |= CLIENT_CONNECT_WITH_DB;
     }
     let mut require = |flag: u32, what: &str, advice: &str| {
         if offered & flag == 0 {
@@ -176,14 +160,16 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
         Ok(())
     };
     if target.tls != Tls::Off {
-        require(SSL, "TLS", "give it a certificate (ssl_cert, ssl_key) or connect without --tls")?;
+        require(CLIENT_SSL, "TLS", "give it a certificate (ssl_cert, ssl_key) or connect without --tls")?;
     }
     match target.compress {
         Compression::Off => {}
-        Compression::Zlib => require(COMPRESS, "zlib compression", "connect without --compress")?,
-        Compression::Zstd => {
-            require(ZSTD, "zstd compression", "use --compress=zlib; zstd needs MySQL 8.0.18")?
-        }
+        Compression::Zlib => require(CLIENT_COMPRESS, "zlib compression", "connect without --compress")?,
+        Compression::Zstd => require(
+            CLIENT_ZSTD_COMPRESSION_ALGORITHM,
+            "zstd compression",
+            "use --compress=zlib; zstd needs MySQL 8.0.18",
+        )?,
     }
     Ok(capabilities)
 }
@@ -228,16 +214,16 @@ fn authenticate(
     // A server needs at most switch, fast-path answer, key, result: more is a server gone mad.
     for _ in 0..8 {
         read(wire, &mut payload)?;
-        let mut r = Reader::new(&payload);
-        match r.u8() {
+        let mut fields = Fields(&payload);
+        match fields.u8() {
             Some(0x00) => return Ok(()),
             Some(0xfe) => {
-                if r.rest().is_empty() {
+                if fields.0.is_empty() {
                     plugin = "mysql_old_password".into();
                 } else {
-                    plugin = String::from_utf8_lossy(r.until_nul()).into_owned();
+                    plugin = String::from_utf8_lossy(fields.until_nul()).into_owned();
                 }
-                challenge = r.rest().strip_suffix(&[0]).unwrap_or(r.rest()).to_vec();
+                challenge = fields.0.strip_suffix(&[0]).unwrap_or(fields.0).to_vec();
                 let answer = first_answer(&plugin, password, &challenge, channel).ok_or_else(|| {
                     Error::Unsupported(match plugin.as_str() {
                         "mysql_clear_password" | "dialog" => {
@@ -252,7 +238,7 @@ fn authenticate(
                 wire.send_reply(&answer).map_err(lost)?;
             }
             Some(0x01) => {
-                let asked = match (plugin.as_str(), r.rest()) {
+                let asked = match (plugin.as_str(), fields.0) {
                     ("caching_sha2_password", [3]) => continue, // the fast path: the result follows
                     ("caching_sha2_password", [4]) if channel != Channel::Open => {
                         Some([password, &[0]].concat())

@@ -5,10 +5,8 @@
 
 mod auth;
 mod compress;
-mod dhe;
 mod error;
 mod handshake;
-pub mod packet;
 mod rows;
 mod scan;
 mod stream;
@@ -24,11 +22,7 @@ use crate::target::Target;
 use handshake::Session;
 use std::time::Duration;
 use stream::{Socket, Stream};
-
-const COM_QUIT: u8 = 0x01;
-const COM_QUERY: u8 = 0x03;
-const COM_PING: u8 = 0x0e;
-const COM_STMT_PREPARE: u8 = 0x16;
+use toll_wire::protocol::command::{COM_PING, COM_QUERY, COM_QUIT, COM_STMT_PREPARE};
 
 /// After a goodbye a server closes at once; one that does not is left behind.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);

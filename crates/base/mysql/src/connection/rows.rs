@@ -1,8 +1,9 @@
 //! What did a statement answer, held as text? For small results only; the hot path scans instead.
 
 use super::error::{Error, ServerError};
-use super::packet::Reader;
 use super::wire::{RESULT_LIMIT, Wire};
+use toll_wire::protocol::status::SERVER_MORE_RESULTS_EXISTS;
+use toll_wire::protocol::{Fields, MAX_PAYLOAD};
 
 /// A result set, or what an OK packet says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,13 +36,11 @@ impl Rows {
     }
 }
 
-const MORE_RESULTS: u16 = 8;
-
 /// Reads an ERR packet's payload; never fails, since an error about an error helps nobody.
 pub fn error_of(payload: &[u8]) -> ServerError {
-    let mut r = Reader::new(payload.get(1..).unwrap_or_default());
-    let code = r.u16().unwrap_or(0);
-    let mut rest = r.rest();
+    let mut fields = Fields(payload.get(1..).unwrap_or_default());
+    let code = fields.u16().unwrap_or(0);
+    let mut rest = fields.0;
     let mut state = "HY000".to_owned();
     if let Some((marked, tail)) = rest.split_at_checked(6)
         && marked[0] == b'#'
@@ -63,16 +62,16 @@ pub struct Done {
 
 /// Reads an OK packet, or an EOF packet as they were before MySQL 5.7.5.
 pub fn done_of(payload: &[u8], deprecate_eof: bool) -> Option<Done> {
-    let mut r = Reader::new(payload);
-    if r.u8()? == 0xfe && !deprecate_eof {
-        let warnings = r.u16()?;
-        return Some(Done { warnings, status: r.u16()?, ..Done::default() });
+    let mut fields = Fields(payload);
+    if fields.u8()? == 0xfe && !deprecate_eof {
+        let warnings = fields.u16()?;
+        return Some(Done { warnings, status: fields.u16()?, ..Done::default() });
     }
     Some(Done {
-        affected_rows: r.lenenc()?,
-        last_insert_id: r.lenenc()?,
-        status: r.u16()?,
-        warnings: r.u16()?,
+        affected_rows: fields.lenenc()?,
+        last_insert_id: fields.lenenc()?,
+        status: fields.u16()?,
+        warnings: fields.u16()?,
     })
 }
 
@@ -87,9 +86,9 @@ pub struct Form {
 
 /// A column count, and whether descriptions follow it.
 pub fn columns_of(payload: &[u8], form: Form) -> Option<(u64, bool)> {
-    let mut r = Reader::new(payload);
-    let count = r.lenenc()?;
-    Some((count, !form.cached_columns || r.u8()? != 0))
+    let mut fields = Fields(payload);
+    let count = fields.lenenc()?;
+    Some((count, !form.cached_columns || fields.u8()? != 0))
 }
 
 /// Reads every result of one command; the first is kept, the others only drained.
@@ -98,7 +97,7 @@ pub fn read_results(wire: &mut Wire, form: Form) -> Result<Rows, Error> {
     loop {
         let (rows, status) = read_result(wire, form)?;
         let kept = first.get_or_insert(rows);
-        if status & MORE_RESULTS == 0 {
+        if status & SERVER_MORE_RESULTS_EXISTS == 0 {
             return Ok(std::mem::take(kept));
         }
     }
@@ -128,10 +127,13 @@ fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
     let mut rows = Rows::default();
     for _ in 0..if described { count } else { 0 } {
         next(&mut payload)?;
-        let mut r = Reader::new(&payload);
+        let mut fields = Fields(&payload);
         // catalog, schema, table, original table; then the name as it was asked for.
-        let name =
-            (0..5).map(|_| r.lenenc_bytes()).last().flatten().ok_or_else(|| bad("a column cut short"))?;
+        let name = (0..5)
+            .map(|_| fields.lenenc_bytes())
+            .last()
+            .flatten()
+            .ok_or_else(|| bad("a column cut short"))?;
         rows.columns.push(String::from_utf8_lossy(name).into_owned());
     }
     if !deprecate_eof {
@@ -142,7 +144,7 @@ fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
         next(&mut payload)?;
         match payload.first() {
             Some(0xff) => return Err(error_of(&payload).into()),
-            Some(0xfe) if payload.len() < if deprecate_eof { 0xff_ffff } else { 9 } => {
+            Some(0xfe) if payload.len() < if deprecate_eof { MAX_PAYLOAD } else { 9 } => {
                 let done = done_of(&payload, deprecate_eof).ok_or_else(|| bad("an end of rows cut short"))?;
                 let status = done.status;
                 return Ok((Rows { columns: rows.columns, rows: rows.rows, ..rows_of(done) }, status));
@@ -153,14 +155,14 @@ fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
         if held > RESULT_LIMIT {
             return Err(Error::Unsupported("a result is larger than 256 MiB: ask for fewer rows".into()));
         }
-        let mut r = Reader::new(&payload);
+        let mut fields = Fields(&payload);
         let mut row = Vec::with_capacity(rows.columns.len());
         for _ in 0..count {
-            if r.rest().first() == Some(&0xfb) {
-                r.u8();
+            if fields.0.first() == Some(&0xfb) {
+                fields.u8();
                 row.push(None);
             } else {
-                let value = r.lenenc_bytes().ok_or_else(|| bad("a row cut short"))?;
+                let value = fields.lenenc_bytes().ok_or_else(|| bad("a row cut short"))?;
                 row.push(Some(String::from_utf8_lossy(value).into_owned()));
             }
         }
@@ -179,8 +181,8 @@ pub fn read_prepared(wire: &mut Wire, form: Form) -> Result<u32, Error> {
     if payload.first() == Some(&0xff) {
         return Err(error_of(&payload).into());
     }
-    let mut r = Reader::new(&payload);
-    let head = (|| Some((r.u8()?, r.u32()?, r.u16()?, r.u16()?)))();
+    let mut fields = Fields(&payload);
+    let head = (|| Some((fields.u8()?, fields.u32()?, fields.u16()?, fields.u16()?)))();
     let Some((0, id, columns, params)) = head else {
         return Err(Error::protocol(DOING, "an answer cut short"));
     };

@@ -4,12 +4,12 @@
 //! Bad bytes are answered with [`Scan::Corrupt`], never with a panic.
 
 use super::error::ServerError;
-use super::packet::MAX_PAYLOAD;
 use super::rows::{Form, columns_of, done_of, error_of};
+use toll_wire::protocol::MAX_PAYLOAD;
+use toll_wire::protocol::status::SERVER_MORE_RESULTS_EXISTS;
 
 /// Longest OK, EOF or ERR packet that is believed: their texts are short.
 const SMALL_PACKET: usize = 1 << 16;
-const MORE_RESULTS: u16 = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scan {
@@ -148,7 +148,7 @@ impl Scanner {
                 // In the first packet an OK is never in the old EOF form.
                 let as_ok = self.form.deprecate_eof || self.phase == Phase::First;
                 match done_of(payload, as_ok) {
-                    Some(done) if done.status & MORE_RESULTS != 0 => {
+                    Some(done) if done.status & SERVER_MORE_RESULTS_EXISTS != 0 => {
                         self.phase = Phase::First;
                         Scan::Incomplete
                     }
@@ -164,8 +164,8 @@ impl Scanner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::packet::put_packets;
     use proptest::prelude::*;
+    use toll_wire::protocol::put_packets;
 
     const OK: &[u8] = &[0, 0, 0, 2, 0, 0, 0];
     const OK_MORE: &[u8] = &[0, 0, 0, 10, 0, 0, 0];

@@ -7,7 +7,9 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{
+    AlertDescription, ClientConfig, ClientConnection, PeerIncompatible, RootCertStore, StreamOwned,
+};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -180,8 +182,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Turns a plain stream into an encrypted one, handshake included.
-    pub fn encrypted(self, target: &Target) -> Result<Self, Error> {
+    /// Turns a plain stream into an encrypted one, handshake included. `server_version` is for the error.
+    pub fn encrypted(self, target: &Target, server_version: &str) -> Result<Self, Error> {
         let Self::Plain(socket) = self else {
             return Err(Error::Tls("the stream is encrypted already".into()));
         };
@@ -195,14 +197,40 @@ impl Stream {
             ClientConnection::new(config(&target.tls)?, name).map_err(|e| Error::Tls(e.to_string()))?;
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
-            stream.conn.complete_io(&mut stream.sock).map_err(|e| Error::Tls(tls_reason(&e)))?;
+            let step = stream.conn.complete_io(&mut stream.sock);
+            step.map_err(|e| Error::Tls(tls_reason(&e, server_version)))?;
         }
         Ok(Self::Tls(Box::new(stream)))
     }
 }
 
-fn tls_reason(error: &io::Error) -> String {
-    format!("{error}; a server that offers only TLS 1.1 or older cannot be reached encrypted")
+/// An old server answers with one of two alerts, or hangs up; neither tells a user what to do.
+fn tls_reason(error: &io::Error, server_version: &str) -> String {
+    const ADVICE: &str = "Update the server, or connect without TLS over loopback or a Unix socket.";
+    match error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        Some(
+            rustls::Error::AlertReceived(AlertDescription::HandshakeFailure)
+            | rustls::Error::PeerIncompatible(
+                PeerIncompatible::NoCipherSuitesInCommon | PeerIncompatible::NoKxGroupsInCommon,
+            ),
+        ) => format!(
+            "server {server_version} offers no TLS cipher suite that toll has. toll needs ECDHE: MySQL 8.0.16 \
+             or later, or any supported MariaDB. {ADVICE}"
+        ),
+        Some(
+            rustls::Error::AlertReceived(AlertDescription::ProtocolVersion)
+            | rustls::Error::PeerIncompatible(
+                PeerIncompatible::ServerDoesNotSupportTls12Or13
+                | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
+            ),
+        ) => format!(
+            "server {server_version} offers no TLS version that toll has. toll needs TLS 1.2 or 1.3. {ADVICE}"
+        ),
+        _ if error.kind() == io::ErrorKind::UnexpectedEof => format!(
+            "server {server_version} ended the handshake. toll needs TLS 1.2 or 1.3 with ECDHE. {ADVICE}"
+        ),
+        _ => error.to_string(),
+    }
 }
 
 impl AsFd for Stream {
@@ -237,7 +265,7 @@ impl Write for Stream {
 }
 
 fn config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
-    let provider = Arc::new(super::dhe::provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|e| Error::Tls(e.to_string()))?;

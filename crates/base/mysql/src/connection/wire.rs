@@ -5,9 +5,9 @@
 
 use super::compress::Frames;
 use super::error::Error;
-use super::packet::{MAX_PAYLOAD, Reader, put_packets};
 use super::stream::Stream;
 use std::io::{self, Read, Write};
+use toll_wire::protocol::{Fields, MAX_PAYLOAD, put_packets};
 
 /// One read's worth: a point select answers in 300 bytes, a range of 100 rows in 13 kB.
 const READ_SIZE: usize = 32 * 1024;
@@ -165,7 +165,7 @@ impl Wire {
             while self.end - self.start < 4 {
                 self.fill_some()?;
             }
-            let mut header = Reader::new(self.pending());
+            let mut header = Fields(self.pending());
             let word = header.u32().unwrap_or_default();
             let mut left = (word & 0xff_ffff) as usize;
             self.sequence = ((word >> 24) as u8).wrapping_add(1);

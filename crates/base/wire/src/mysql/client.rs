@@ -1,14 +1,17 @@
 //! Which commands does a client send? Never looks at responses.
 
-use super::command::{self, is_command};
+use super::Context;
+use super::command::{Command, admin_text, is_command};
+use super::compression;
 use super::ending::End;
 use super::handshake::Capabilities;
+use super::kept::Scene;
 use super::packet::{Ended, FULL, HEADER, Want, header};
 use super::reply::Reply;
 use super::session::{Sends, Session};
-use super::statement::{LAST_PREPARED, Scene, after_attributes};
-use super::{Context, compression};
+use super::statement::{LAST_PREPARED, after_attributes};
 use crate::event::{CommandKind, Sink};
+use crate::protocol::command;
 use crate::side::{Hole, Side};
 
 /// Kept of a packet beyond the text: command byte, statement id, flags, attributes.
@@ -139,7 +142,7 @@ impl Session {
             return self.lose_client_step(context);
         }
         self.understand();
-        if code == command::STMT_SEND_LONG_DATA {
+        if code == command::COM_STMT_SEND_LONG_DATA {
             let room = &mut context.workspace.room;
             self.statements.long_data(&packet.payload[1..], packet.cut, room);
             return;
@@ -156,7 +159,7 @@ impl Session {
         let scene = &mut Scene { room, limit: limits.text };
         let argument = &packet.payload[1..];
         match code {
-            command::QUERY => {
+            command::COM_QUERY => {
                 let text = match self.query_attributes {
                     Some(false) => argument,
                     Some(true) => after_attributes(argument).unwrap_or_default(),
@@ -165,11 +168,11 @@ impl Session {
                 command.kind = CommandKind::Query;
                 command.set_text(text, scene);
             }
-            command::STMT_PREPARE => {
+            command::COM_STMT_PREPARE => {
                 command.kind = CommandKind::Prepare;
                 command.set_text(argument, scene);
             }
-            command::STMT_EXECUTE | command::STMT_BULK_EXECUTE => {
+            command::COM_STMT_EXECUTE | command::COM_STMT_BULK_EXECUTE => {
                 command.kind = CommandKind::Execute;
                 command.text_cut = 0;
                 // Refers to a PREPARE that is not answered yet.
@@ -179,19 +182,21 @@ impl Session {
                     self.bind(packet.payload, context);
                 }
             }
-            command::STMT_CLOSE | command::STMT_RESET => self.statement_command(code, argument, context),
-            command::INIT_DB | command::CHANGE_USER => {
+            command::COM_STMT_CLOSE | command::COM_STMT_RESET => {
+                self.statement_command(code, argument, context)
+            }
+            command::COM_INIT_DB | command::COM_CHANGE_USER => {
                 command.kind = CommandKind::Admin;
-                command.fixed_text = command::admin_text(code);
+                command.fixed_text = admin_text(code);
                 // Their argument becomes the schema (and user) if the server agrees.
                 command.kept.append(packet.payload, limits.text, scene.room);
-                if code == command::CHANGE_USER {
+                if code == command::COM_CHANGE_USER {
                     self.sends = Sends::Authentication;
                 }
             }
             _ => {
                 command.kind = CommandKind::Admin;
-                command.fixed_text = command::admin_text(code);
+                command.fixed_text = admin_text(code);
             }
         }
         match Reply::to(code) {
@@ -212,7 +217,7 @@ impl Session {
         let scene = &mut Scene { room: &mut context.workspace.room, limit: limits.text };
         let attributes = self.capabilities.map(Capabilities::has_query_attributes);
         if let Some(command) = self.queue.newest_mut() {
-            if command.code == command::STMT_BULK_EXECUTE {
+            if command.code == command::COM_STMT_BULK_EXECUTE {
                 self.statements.bulk_execute(payload, command, scene);
             } else {
                 self.statements.execute(payload, attributes, command, scene);
@@ -221,7 +226,7 @@ impl Session {
     }
 
     fn preparing(&self) -> bool {
-        self.queue.newest(|command| command.code == command::STMT_PREPARE).is_some()
+        self.queue.newest(|command| command.code == command::COM_STMT_PREPARE).is_some()
     }
 
     fn defer<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
@@ -237,7 +242,7 @@ impl Session {
         let limits = context.limits;
         let attributes = self.capabilities.map(Capabilities::has_query_attributes);
         let statements = &mut self.statements;
-        let prepare = |command: &command::Command| command.code == command::STMT_PREPARE;
+        let prepare = |command: &Command| command.code == command::COM_STMT_PREPARE;
         // Up to the next PREPARE, which those behind it refer to.
         for command in self.queue.iter_mut().skip(1).take_while(|command| !prepare(command)) {
             if !std::mem::take(&mut command.deferred) {
@@ -246,7 +251,7 @@ impl Session {
             let mut payload = std::mem::take(&mut command.kept);
             let room = &mut context.workspace.room;
             let scene = &mut Scene { room, limit: limits.text };
-            if command.code == command::STMT_BULK_EXECUTE {
+            if command.code == command::COM_STMT_BULK_EXECUTE {
                 statements.bulk_execute(payload.bytes(), command, scene);
             } else {
                 statements.execute(payload.bytes(), attributes, command, scene);
@@ -266,7 +271,7 @@ impl Session {
         let id = argument.first_chunk().map(|id| u32::from_le_bytes(*id)).unwrap_or_default();
         let Some(command) = self.queue.newest_mut() else { return };
         command.statement_id = Some(id);
-        let words: &[u8] = if code == command::STMT_CLOSE {
+        let words: &[u8] = if code == command::COM_STMT_CLOSE {
             self.statements.remove(id, room);
             command.kind = CommandKind::Close;
             b"DEALLOCATE PREPARE "
@@ -356,17 +361,17 @@ pub(super) fn is_plausible(bytes: &[u8]) -> bool {
         if seq != 0 || !is_command(code) || is_internal(code) || !length_fits(code, length) {
             return false;
         }
-        if matches!(code, command::QUERY | command::STMT_PREPARE) && !reads_as_text(&after[1..]) {
+        if matches!(code, command::COM_QUERY | command::COM_STMT_PREPARE) && !reads_as_text(&after[1..]) {
             return false;
         }
         if after.len() < length {
             return matches!(
                 code,
-                command::QUERY
-                    | command::STMT_PREPARE
-                    | command::STMT_EXECUTE
-                    | command::STMT_BULK_EXECUTE
-                    | command::STMT_SEND_LONG_DATA
+                command::COM_QUERY
+                    | command::COM_STMT_PREPARE
+                    | command::COM_STMT_EXECUTE
+                    | command::COM_STMT_BULK_EXECUTE
+                    | command::COM_STMT_SEND_LONG_DATA
             );
         }
         rest = &after[length..];
@@ -379,21 +384,30 @@ pub(super) fn is_plausible(bytes: &[u8]) -> bool {
 /// Commands of the server's own (Sleep, Connect, Time, Delayed insert, Connect out, Daemon): no client
 /// sends them, but the middle of an EXECUTE may look like them.
 fn is_internal(code: u8) -> bool {
-    matches!(code, 0x00 | 0x0b | 0x0f | 0x10 | 0x14 | 0x1d)
+    matches!(
+        code,
+        command::COM_SLEEP
+            | command::COM_CONNECT
+            | command::COM_TIME
+            | command::COM_DELAYED_INSERT
+            | command::COM_CONNECT_OUT
+            | command::COM_DAEMON
+    )
 }
 
 fn length_fits(code: u8, length: usize) -> bool {
     match code {
-        command::QUIT | command::STATISTICS | command::PROCESS_INFO | command::RESET_CONNECTION => {
-            length == 1
-        }
-        0x0d | 0x0e => length == 1,
-        command::STMT_CLOSE | command::STMT_RESET => length == 5,
-        command::STMT_FETCH => length == 9,
-        0x1b => length == 3,
-        command::QUERY | command::STMT_PREPARE | command::INIT_DB => length > 1,
-        command::STMT_EXECUTE => length >= 10,
-        command::STMT_SEND_LONG_DATA | command::STMT_BULK_EXECUTE => length >= 7,
+        command::COM_QUIT
+        | command::COM_STATISTICS
+        | command::COM_PROCESS_INFO
+        | command::COM_RESET_CONNECTION => length == 1,
+        command::COM_DEBUG | command::COM_PING => length == 1,
+        command::COM_STMT_CLOSE | command::COM_STMT_RESET => length == 5,
+        command::COM_STMT_FETCH => length == 9,
+        command::COM_SET_OPTION => length == 3,
+        command::COM_QUERY | command::COM_STMT_PREPARE | command::COM_INIT_DB => length > 1,
+        command::COM_STMT_EXECUTE => length >= 10,
+        command::COM_STMT_SEND_LONG_DATA | command::COM_STMT_BULK_EXECUTE => length >= 7,
         _ => length >= 1,
     }
 }

@@ -1,62 +1,43 @@
 //! What is known of a command while its response is awaited? Never parses packets.
 
-use super::kept::Kept;
+use super::kept::{Kept, Scene};
 use super::reply::{Error, Reply};
-use super::statement::Scene;
 use crate::event::CommandKind;
+use crate::protocol::command::*;
 use crate::room::Room;
-
-pub(super) const QUIT: u8 = 0x01;
-pub(super) const INIT_DB: u8 = 0x02;
-pub(super) const QUERY: u8 = 0x03;
-pub(super) const FIELD_LIST: u8 = 0x04;
-pub(super) const STATISTICS: u8 = 0x09;
-pub(super) const PROCESS_INFO: u8 = 0x0a;
-pub(super) const CHANGE_USER: u8 = 0x11;
-pub(super) const BINLOG_DUMP: u8 = 0x12;
-pub(super) const TABLE_DUMP: u8 = 0x13;
-pub(super) const STMT_PREPARE: u8 = 0x16;
-pub(super) const STMT_EXECUTE: u8 = 0x17;
-pub(super) const STMT_SEND_LONG_DATA: u8 = 0x18;
-pub(super) const STMT_CLOSE: u8 = 0x19;
-pub(super) const STMT_RESET: u8 = 0x1a;
-pub(super) const STMT_FETCH: u8 = 0x1c;
-pub(super) const BINLOG_DUMP_GTID: u8 = 0x1e;
-pub(super) const RESET_CONNECTION: u8 = 0x1f;
-pub(super) const STMT_BULK_EXECUTE: u8 = 0xfa;
 
 /// What an administrator command is called; the words are those of pt-query-digest, which
 /// people's notes and reviews hold.
 pub(super) fn admin_text(code: u8) -> Option<&'static str> {
     Some(match code {
-        0x00 => "administrator command: Sleep",
-        QUIT => "administrator command: Quit",
-        INIT_DB => "administrator command: Init_db",
-        FIELD_LIST => "administrator command: Field_list",
-        0x05 => "administrator command: Create_db",
-        0x06 => "administrator command: Drop_db",
-        0x07 => "administrator command: Refresh",
-        0x08 => "administrator command: Shutdown",
-        STATISTICS => "administrator command: Statistics",
-        PROCESS_INFO => "administrator command: Process_info",
-        0x0b => CONNECT_TEXT,
-        0x0c => "administrator command: Process_kill",
-        0x0d => "administrator command: Debug",
-        0x0e => "administrator command: Ping",
-        0x0f => "administrator command: Time",
-        0x10 => "administrator command: Delayed_insert",
-        CHANGE_USER => "administrator command: Change_user",
-        BINLOG_DUMP => "administrator command: Binlog_dump",
-        TABLE_DUMP => "administrator command: Table_dump",
-        0x14 => "administrator command: Connect_out",
-        0x15 => "administrator command: Register_slave",
-        0x1b => "administrator command: Set_option",
-        STMT_FETCH => "administrator command: Stmt_fetch",
-        0x1d => "administrator command: Daemon",
-        BINLOG_DUMP_GTID => "administrator command: Binlog_dump_gtid",
-        RESET_CONNECTION => "administrator command: Reset_connection",
-        0x20 => "administrator command: Clone",
-        0x21 => "administrator command: Subscribe_group_replication_stream",
+        COM_SLEEP => "administrator command: Sleep",
+        COM_QUIT => "administrator command: Quit",
+        COM_INIT_DB => "administrator command: Init_db",
+        COM_FIELD_LIST => "administrator command: Field_list",
+        COM_CREATE_DB => "administrator command: Create_db",
+        COM_DROP_DB => "administrator command: Drop_db",
+        COM_REFRESH => "administrator command: Refresh",
+        COM_SHUTDOWN => "administrator command: Shutdown",
+        COM_STATISTICS => "administrator command: Statistics",
+        COM_PROCESS_INFO => "administrator command: Process_info",
+        COM_CONNECT => CONNECT_TEXT,
+        COM_PROCESS_KILL => "administrator command: Process_kill",
+        COM_DEBUG => "administrator command: Debug",
+        COM_PING => "administrator command: Ping",
+        COM_TIME => "administrator command: Time",
+        COM_DELAYED_INSERT => "administrator command: Delayed_insert",
+        COM_CHANGE_USER => "administrator command: Change_user",
+        COM_BINLOG_DUMP => "administrator command: Binlog_dump",
+        COM_TABLE_DUMP => "administrator command: Table_dump",
+        COM_CONNECT_OUT => "administrator command: Connect_out",
+        COM_REGISTER_SLAVE => "administrator command: Register_slave",
+        COM_SET_OPTION => "administrator command: Set_option",
+        COM_STMT_FETCH => "administrator command: Stmt_fetch",
+        COM_DAEMON => "administrator command: Daemon",
+        COM_BINLOG_DUMP_GTID => "administrator command: Binlog_dump_gtid",
+        COM_RESET_CONNECTION => "administrator command: Reset_connection",
+        COM_CLONE => "administrator command: Clone",
+        COM_SUBSCRIBE_GROUP_REPLICATION_STREAM => "administrator command: Subscribe_group_replication_stream",
         _ => return None,
     })
 }
@@ -65,7 +46,8 @@ pub(super) const CONNECT_TEXT: &str = "administrator command: Connect";
 
 /// Whether a client may begin a packet with this byte.
 pub(super) fn is_command(code: u8) -> bool {
-    matches!(code, QUERY | STMT_PREPARE..=STMT_RESET | STMT_BULK_EXECUTE) || admin_text(code).is_some()
+    matches!(code, COM_QUERY | COM_STMT_PREPARE..=COM_STMT_RESET | COM_STMT_BULK_EXECUTE)
+        || admin_text(code).is_some()
 }
 
 /// A command in flight. Slots are reused: `begin` resets what a former command left.

@@ -2,9 +2,9 @@
 
 use super::Context;
 use super::command::Command;
-use super::reply::{NO_GOOD_INDEX, NO_INDEX};
 use super::session::Session;
 use crate::event::{ErrorInfo, Event, Flags, Sink};
+use crate::protocol::status::{SERVER_QUERY_NO_GOOD_INDEX_USED, SERVER_QUERY_NO_INDEX_USED};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +75,8 @@ impl Session {
                 message: command.message(),
             }),
             flags: Flags {
-                no_index_used: flag(NO_INDEX),
-                no_good_index_used: flag(NO_GOOD_INDEX),
+                no_index_used: flag(SERVER_QUERY_NO_INDEX_USED),
+                no_good_index_used: flag(SERVER_QUERY_NO_GOOD_INDEX_USED),
                 ..Flags::default()
             },
             tainted: command.tainted,

@@ -1,22 +1,7 @@
 //! What did client and server agree on when they met? Never sees a password in the clear, and keeps none.
 
-use super::fields::Fields;
-
-pub(super) const CLIENT_MYSQL: u32 = 1;
-const CONNECT_WITH_DB: u32 = 1 << 3;
-const COMPRESS: u32 = 1 << 5;
-const PROTOCOL_41: u32 = 1 << 9;
-const SSL: u32 = 1 << 11;
-const SECURE_CONNECTION: u32 = 1 << 15;
-const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
-const SESSION_TRACK: u32 = 1 << 23;
-const DEPRECATE_EOF: u32 = 1 << 24;
-const OPTIONAL_METADATA: u32 = 1 << 25;
-const ZSTD: u32 = 1 << 26;
-const QUERY_ATTRIBUTES: u32 = 1 << 27;
-
-/// MariaDB's own capabilities.
-const CACHE_METADATA: u32 = 1 << 4;
+use crate::protocol::Fields;
+use crate::protocol::capability::*;
 
 /// What both sides can do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,30 +12,30 @@ pub(super) struct Capabilities {
 
 impl Capabilities {
     pub fn tracks_session(self) -> bool {
-        self.common & SESSION_TRACK != 0
+        self.common & CLIENT_SESSION_TRACK != 0
     }
 
     pub fn deprecates_eof(self) -> bool {
-        self.common & DEPRECATE_EOF != 0
+        self.common & CLIENT_DEPRECATE_EOF != 0
     }
 
     pub fn has_query_attributes(self) -> bool {
-        self.common & QUERY_ATTRIBUTES != 0
+        self.common & CLIENT_QUERY_ATTRIBUTES != 0
     }
 
     /// MySQL: a byte before the column count tells whether definitions follow.
     pub fn optional_metadata(self) -> bool {
-        self.common & OPTIONAL_METADATA != 0
+        self.common & CLIENT_OPTIONAL_RESULTSET_METADATA != 0
     }
 
     /// MariaDB: a byte after the column count tells whether definitions follow.
     pub fn caches_metadata(self) -> bool {
-        self.mariadb & CACHE_METADATA != 0
+        self.mariadb & MARIADB_CLIENT_CACHE_METADATA != 0
     }
 
     /// zlib or zstd: which of them, each frame shows.
     pub fn compresses(self) -> bool {
-        self.common & (COMPRESS | ZSTD) != 0
+        self.common & (CLIENT_COMPRESS | CLIENT_ZSTD_COMPRESSION_ALGORITHM) != 0
     }
 }
 
@@ -80,7 +65,7 @@ impl Greeting {
         let (mut capabilities, mut mariadb) = (low, 0);
         if let Some(rest) = fields.bytes(16) {
             capabilities |= u32::from(u16::from_le_bytes([rest[3], rest[4]])) << 16;
-            if capabilities & CLIENT_MYSQL == 0 {
+            if capabilities & CLIENT_LONG_PASSWORD == 0 {
                 mariadb = u32::from_le_bytes([rest[12], rest[13], rest[14], rest[15]]);
             }
         }
@@ -114,7 +99,7 @@ impl<'a> Response<'a> {
     pub fn parse(payload: &'a [u8], greeting: &Greeting) -> Option<Self> {
         let mut fields = Fields(payload);
         let low = u32::from(fields.u16()?);
-        if low & PROTOCOL_41 == 0 {
+        if low & CLIENT_PROTOCOL_41 == 0 {
             return Self::parse_old(low, fields, greeting);
         }
         let client = low | u32::from(fields.u16()?) << 16;
@@ -122,22 +107,22 @@ impl<'a> Response<'a> {
         let _collation = fields.u8()?;
         fields.bytes(19)?;
         let mut mariadb = fields.u32()?;
-        if client & SSL != 0 && fields.is_empty() {
+        if client & CLIENT_SSL != 0 && fields.is_empty() {
             return Some(Response::StartTls);
         }
-        if greeting.capabilities & CLIENT_MYSQL != 0 {
+        if greeting.capabilities & CLIENT_LONG_PASSWORD != 0 {
             mariadb = 0;
         }
         let user = fields.until_nul();
-        if client & PLUGIN_AUTH_LENENC != 0 {
-            fields.string()?;
-        } else if client & SECURE_CONNECTION != 0 {
+        if client & CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA != 0 {
+            fields.lenenc_bytes()?;
+        } else if client & CLIENT_SECURE_CONNECTION != 0 {
             let length = fields.u8()?;
             fields.bytes(usize::from(length))?;
         } else {
             fields.until_nul();
         }
-        let schema = if client & CONNECT_WITH_DB != 0 { fields.until_nul() } else { &[] };
+        let schema = if client & CLIENT_CONNECT_WITH_DB != 0 { fields.until_nul() } else { &[] };
         let capabilities =
             Capabilities { common: client & greeting.capabilities, mariadb: mariadb & greeting.mariadb };
         Some(Response::Login { user, schema, capabilities })
@@ -145,12 +130,12 @@ impl<'a> Response<'a> {
 
     fn parse_old(client: u32, mut fields: Fields<'a>, greeting: &Greeting) -> Option<Self> {
         let _max_packet = fields.u24()?;
-        if client & SSL != 0 && fields.is_empty() {
+        if client & CLIENT_SSL != 0 && fields.is_empty() {
             return Some(Response::StartTls);
         }
         let user = fields.until_nul();
         let _password = fields.until_nul();
-        let schema = if client & CONNECT_WITH_DB != 0 { fields.until_nul() } else { &[] };
+        let schema = if client & CLIENT_CONNECT_WITH_DB != 0 { fields.until_nul() } else { &[] };
         let capabilities = Capabilities { common: client & greeting.capabilities, mariadb: 0 };
         Some(Response::Login { user, schema, capabilities })
     }

@@ -9,6 +9,12 @@ const SMALL: usize = 2048;
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Vec<u8>);
 
+/// Where bytes are kept, and how many of one command may be.
+pub(super) struct Scene<'a> {
+    pub room: &'a mut Room,
+    pub limit: usize,
+}
+
 impl Kept {
     /// Appends as much as `limit` (of this buffer) and the room allow; returns how many bytes were
     /// left out.

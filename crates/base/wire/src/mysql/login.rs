@@ -10,6 +10,7 @@ use super::session::{Phase, Session};
 use super::step::Adrift;
 use super::{Context, client};
 use crate::event::{CommandKind, Sink};
+use crate::protocol::command::COM_CONNECT;
 use crate::side::Side;
 
 /// Kept of a packet of the handshake; plugins with certificates stay below.
@@ -162,7 +163,7 @@ impl Session {
         context.ledger.commands.seen += 1;
         let begun_ns = if self.connecting_ns == 0 { time_ns } else { self.connecting_ns };
         let command = self.queue.push();
-        command.begin(0x0b, begun_ns, begun_ns, &mut context.workspace.room);
+        command.begin(COM_CONNECT, begun_ns, begun_ns, &mut context.workspace.room);
         command.kind = CommandKind::Admin;
         command.fixed_text = Some(CONNECT_TEXT);
         command.tainted = !self.dialled;

@@ -7,7 +7,6 @@ mod client;
 mod command;
 mod compression;
 mod ending;
-mod fields;
 mod handshake;
 mod kept;
 mod login;

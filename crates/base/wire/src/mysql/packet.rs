@@ -1,10 +1,11 @@
 //! Where do packets begin and end in a stream that arrives in pieces? Never looks at what they mean.
 
 use super::kept::Kept;
+use crate::protocol::MAX_PAYLOAD;
 use crate::room::Room;
 
 /// A packet of this length goes on in the next one.
-pub(super) const FULL: u32 = 0xff_ffff;
+pub(super) const FULL: u32 = MAX_PAYLOAD as u32;
 pub(super) const HEADER: usize = 4;
 
 /// Length and sequence number of a packet header.

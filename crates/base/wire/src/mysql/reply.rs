@@ -1,15 +1,7 @@
 //! What does an OK, EOF or error packet say, and what is expected next? Never keeps state.
 
-use super::command;
-use super::fields::Fields;
-
-/// Another result follows this one.
-pub(super) const MORE_RESULTS: u16 = 0x0008;
-pub(super) const NO_GOOD_INDEX: u16 = 0x0010;
-pub(super) const NO_INDEX: u16 = 0x0020;
-/// A cursor was opened: rows come with FETCH.
-pub(super) const CURSOR_EXISTS: u16 = 0x0040;
-const SESSION_STATE_CHANGED: u16 = 0x4000;
+use crate::protocol::status::SERVER_SESSION_STATE_CHANGED;
+use crate::protocol::{Fields, command};
 
 /// Where in the response of a command the server is.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -51,16 +43,19 @@ impl Reply {
     /// `None`: the server does not answer.
     pub fn to(code: u8) -> Option<Reply> {
         Some(match code {
-            command::QUERY | command::STMT_EXECUTE | command::STMT_BULK_EXECUTE | command::PROCESS_INFO => {
-                Reply::Start
+            command::COM_QUERY
+            | command::COM_STMT_EXECUTE
+            | command::COM_STMT_BULK_EXECUTE
+            | command::COM_PROCESS_INFO => Reply::Start,
+            command::COM_STMT_PREPARE => Reply::Prepare,
+            command::COM_STMT_FETCH => Reply::Rows,
+            command::COM_FIELD_LIST => Reply::FieldList,
+            command::COM_STATISTICS => Reply::Line,
+            command::COM_CHANGE_USER => Reply::Authentication,
+            command::COM_BINLOG_DUMP | command::COM_BINLOG_DUMP_GTID | command::COM_TABLE_DUMP => {
+                Reply::Replication
             }
-            command::STMT_PREPARE => Reply::Prepare,
-            command::STMT_FETCH => Reply::Rows,
-            command::FIELD_LIST => Reply::FieldList,
-            command::STATISTICS => Reply::Line,
-            command::CHANGE_USER => Reply::Authentication,
-            command::BINLOG_DUMP | command::BINLOG_DUMP_GTID | command::TABLE_DUMP => Reply::Replication,
-            command::QUIT | command::STMT_CLOSE | command::STMT_SEND_LONG_DATA => return None,
+            command::COM_QUIT | command::COM_STMT_CLOSE | command::COM_STMT_SEND_LONG_DATA => return None,
             _ => Reply::Verdict,
         })
     }
@@ -79,14 +74,14 @@ impl<'a> Ok<'a> {
     /// `payload` with its header byte. `tracks`: the client asked for session state changes.
     pub fn parse(payload: &'a [u8], tracks: bool) -> Option<Self> {
         let mut fields = Fields(payload.get(1..)?);
-        let affected = fields.length()?;
-        let _last_insert_id = fields.length()?;
+        let affected = fields.lenenc()?;
+        let _last_insert_id = fields.lenenc()?;
         let status = fields.u16()?;
         let warnings = fields.u16().unwrap_or_default();
         let mut schema = None;
-        if tracks && status & SESSION_STATE_CHANGED != 0 {
-            let _info = fields.string();
-            schema = fields.string().and_then(tracked_schema);
+        if tracks && status & SERVER_SESSION_STATE_CHANGED != 0 {
+            let _info = fields.lenenc_bytes();
+            schema = fields.lenenc_bytes().and_then(tracked_schema);
         }
         Some(Ok { affected, status, warnings, schema })
     }
@@ -97,9 +92,9 @@ fn tracked_schema(changes: &[u8]) -> Option<&[u8]> {
     let mut changes = Fields(changes);
     let mut schema = None;
     while let Some(kind) = changes.u8() {
-        let data = changes.string()?;
+        let data = changes.lenenc_bytes()?;
         if kind == SCHEMA {
-            schema = Fields(data).string();
+            schema = Fields(data).lenenc_bytes();
         }
     }
     schema

@@ -1,15 +1,16 @@
 //! How does a server answer? Passes over rows by their lengths; never looks at a value.
 
 use super::Context;
-use super::command::{self, Command};
+use super::command::Command;
 use super::ending::End;
-use super::fields::Fields;
 use super::handshake::{Capabilities, change_user};
 use super::packet::{Assembly, Ended, FULL, HEADER, Want, header};
-use super::reply::{CURSOR_EXISTS, Error, MORE_RESULTS, Ok, Prepared, Reply, parse_eof};
+use super::reply::{Error, Ok, Prepared, Reply, parse_eof};
 use super::session::{Sends, Session};
 use super::step::Adrift;
 use crate::event::{CommandKind, Sink};
+use crate::protocol::status::{SERVER_MORE_RESULTS_EXISTS, SERVER_STATUS_CURSOR_EXISTS};
+use crate::protocol::{Fields, command};
 use crate::side::Hole;
 
 /// Kept of a packet that ends a result: an OK with session state, an error message.
@@ -233,7 +234,7 @@ impl Session {
             front.affected = Some(front.affected.unwrap_or_default().saturating_add(ok.affected));
         }
         front.result_ends(ok.warnings, ok.status);
-        if ok.status & MORE_RESULTS != 0 && front.reply != Reply::Authentication {
+        if ok.status & SERVER_MORE_RESULTS_EXISTS != 0 && front.reply != Reply::Authentication {
             front.reply = Reply::Start;
             return;
         }
@@ -244,13 +245,13 @@ impl Session {
     fn eof<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
         let Some(front) = self.queue.front() else { return };
         let (warnings, status) = parse_eof(payload).unwrap_or_default();
-        if front.reply == Reply::AfterColumns && status & CURSOR_EXISTS == 0 {
+        if front.reply == Reply::AfterColumns && status & SERVER_STATUS_CURSOR_EXISTS == 0 {
             self.deprecates_eof = Some(false);
             front.reply = Reply::Rows;
             return;
         }
         front.result_ends(warnings, status);
-        if status & MORE_RESULTS != 0 {
+        if status & SERVER_MORE_RESULTS_EXISTS != 0 {
             front.reply = Reply::Start;
             return;
         }
@@ -269,7 +270,7 @@ impl Session {
             return;
         }
         front.fail(&error, &mut context.workspace.room);
-        let prepare = front.code == command::STMT_PREPARE;
+        let prepare = front.code == command::COM_STMT_PREPARE;
         self.sends = Sends::Commands;
         self.outbound.reset(&mut context.workspace.room);
         if prepare {
@@ -309,9 +310,9 @@ impl Session {
         let Some(front) = self.queue.front() else { return };
         let mut change = None;
         match (front.code, front.kind) {
-            (command::QUERY, _) => change = used_schema(front.text()).map(<[u8]>::to_vec),
-            (command::INIT_DB, _) => change = front.kept.bytes().get(1..).map(<[u8]>::to_vec),
-            (command::CHANGE_USER, _) => {
+            (command::COM_QUERY, _) => change = used_schema(front.text()).map(<[u8]>::to_vec),
+            (command::COM_INIT_DB, _) => change = front.kept.bytes().get(1..).map(<[u8]>::to_vec),
+            (command::COM_CHANGE_USER, _) => {
                 let login =
                     change_user(front.kept.bytes()).map(|(user, schema)| (user.to_vec(), schema.to_vec()));
                 self.sends = Sends::Commands;
@@ -323,7 +324,7 @@ impl Session {
                 }
                 return;
             }
-            (command::RESET_CONNECTION, CommandKind::Admin) => {
+            (command::COM_RESET_CONNECTION, CommandKind::Admin) => {
                 self.statements.clear(&mut context.workspace.room);
             }
             _ => {}
@@ -417,9 +418,9 @@ fn column_count(payload: &[u8], capabilities: Option<Capabilities>) -> Option<(u
     let mut fields = Fields(payload);
     if capabilities.is_some_and(Capabilities::optional_metadata) {
         let follows = fields.u8()? != 0;
-        return Some((fields.length()?, follows));
+        return Some((fields.lenenc()?, follows));
     }
-    let count = fields.length()?;
+    let count = fields.lenenc()?;
     // Where the capability is not known, the byte itself tells: nobody else sends one.
     let may_lack = capabilities.is_none_or(Capabilities::caches_metadata);
     let follows = fields.u8().is_none_or(|follows| follows != 0 || !may_lack);

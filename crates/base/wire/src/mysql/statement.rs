@@ -2,8 +2,9 @@
 //! Never guesses a type: what was not seen is said to be unknown.
 
 use super::command::Command;
-use super::fields::Fields;
+use super::kept::Scene;
 use super::value::{self, Rendered};
+use crate::protocol::Fields;
 use crate::room::Room;
 use std::collections::HashMap;
 
@@ -240,12 +241,6 @@ fn unseen(command: &mut Command, id: u32, scene: &mut Scene<'_>) {
     command.text_len = command.kept.len();
 }
 
-/// Where rendered text goes, and how much of it may.
-pub(super) struct Scene<'a> {
-    pub room: &'a mut Room,
-    pub limit: usize,
-}
-
 impl Scene<'_> {
     fn keep(&mut self, command: &mut Command, bytes: &[u8]) -> u64 {
         command.kept.append(bytes, self.limit, self.room)
@@ -282,7 +277,7 @@ impl Statement {
         let mut count = usize::from(self.params);
         let attributes = attributes.unwrap_or(false);
         if attributes && flags & PARAMETER_COUNT_AVAILABLE != 0 {
-            match fields.length() {
+            match fields.lenenc() {
                 Some(sent) if (count as u64..=0xffff).contains(&sent) => count = sent as usize,
                 _ => return,
             }
@@ -296,7 +291,7 @@ impl Statement {
             self.types.clear();
             for at in 0..count {
                 let Some(kind) = fields.u16() else { return };
-                if attributes && fields.string().is_none() {
+                if attributes && fields.lenenc_bytes().is_none() {
                     return;
                 }
                 if at < usize::from(self.params) {
@@ -335,8 +330,8 @@ impl Statement {
 /// The text of a QUERY behind its attributes; `None`: the packet ends within them.
 pub(super) fn after_attributes(payload: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields(payload);
-    let count = fields.length()? as usize;
-    let _sets = fields.length()?;
+    let count = fields.lenenc()? as usize;
+    let _sets = fields.lenenc()?;
     if count == 0 {
         return Some(fields.0);
     }
@@ -348,7 +343,7 @@ pub(super) fn after_attributes(payload: &[u8]) -> Option<&[u8]> {
     if fields.u8()? == 1 {
         for _ in 0..count {
             types.push(fields.u16()?);
-            fields.string()?;
+            fields.lenenc_bytes()?;
         }
     }
     let mut rendered = Rendered::default();

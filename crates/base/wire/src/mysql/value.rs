@@ -1,6 +1,6 @@
 //! How does a binary value read as SQL? Never allocates.
 
-use super::fields::Fields;
+use crate::protocol::Fields;
 use std::fmt::Write;
 
 /// Room for any value that is not a string: the longest is a double in full (`-1.7976931348623157e308`)
@@ -108,7 +108,7 @@ pub(super) fn render<'a>(kind: u16, fields: &mut Fields<'a>, out: &mut Rendered)
         7 | 10 | 12 | 14 | 17 | 18 => date(kind & 0xff == 10, fields, out)?,
         11 | 19 => time(fields, out)?,
         // DECIMAL, VARCHAR, BIT, JSON, NEWDECIMAL, ENUM, SET, BLOBs, strings, GEOMETRY, VECTOR
-        0 | 15 | 16 | 242 | 245..=255 => return Some(Some(fields.string()?)),
+        0 | 15 | 16 | 242 | 245..=255 => return Some(Some(fields.lenenc_bytes()?)),
         _ => return None,
     }
     Some(None)

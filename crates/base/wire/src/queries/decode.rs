@@ -3,7 +3,7 @@
 use super::interned::{Peer, Stretch};
 use super::record::{self, KINDS};
 use super::varint::Rest;
-use super::{ALL, ledger};
+use super::{ALL, ledger_record};
 use crate::event::{Asked, ErrorInfo, Event, Flags, Share, Sink};
 use crate::ledger::Ledger;
 
@@ -84,7 +84,7 @@ impl Decoder {
                 let asked = Asked { all: rest.number()?, kept: rest.number()? };
                 self.tell(*time_ns, share, Some(asked), sink);
             }
-            record::LEDGER => block.ledger = Some(ledger::read(rest)?),
+            record::LEDGER => block.ledger = Some(ledger_record::read(rest)?),
             _ => {
                 let event = event(bits, rest, plain, *time_ns, &mut self.said)?;
                 *time_ns = event.start_ns;

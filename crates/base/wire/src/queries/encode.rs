@@ -169,7 +169,7 @@ impl Encoder {
     pub fn ledger(&mut self, ledger: &Ledger, block: &mut Vec<u8>) {
         self.begin(self.time_ns, block);
         let mut numbers = Numbers::new();
-        let lines = super::ledger::lines(ledger);
+        let lines = super::ledger_record::lines(ledger);
         numbers.put(record::LEDGER);
         numbers.put(lines.len() as u64);
         block.extend_from_slice(numbers.bytes());

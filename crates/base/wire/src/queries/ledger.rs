@@ -1,7 +1,6 @@
 //! What became of every byte of files of query events, and are all events of a capture there?
 
-use super::varint::Rest;
-use crate::ledger::{Bytes, Commands, Frames, Ledger, Sessions};
+use crate::ledger::Ledger;
 
 /// Captures told apart in one reading; of those beyond it is not known what they saw, nor whether events are
 /// missing.
@@ -98,71 +97,4 @@ impl QueriesLedger {
             self.stretches.push(stretch);
         }
     }
-}
-
-/// Every line, in an order that later versions only append to.
-pub(super) fn lines(ledger: &Ledger) -> [u64; 27] {
-    let Ledger { frames, bytes, sessions, commands } = *ledger;
-    [
-        frames.read,
-        frames.parsed,
-        frames.duplicate,
-        frames.truncated,
-        frames.unsupported,
-        frames.malformed,
-        frames.not_ours,
-        bytes.frames,
-        bytes.from_client,
-        bytes.from_server,
-        bytes.lost_from_client,
-        bytes.lost_from_server,
-        bytes.cut_from_client,
-        bytes.cut_from_server,
-        sessions.seen,
-        sessions.plain,
-        sessions.compressed,
-        sessions.encrypted,
-        sessions.joined_midway,
-        sessions.not_understood,
-        sessions.silent,
-        commands.seen,
-        commands.complete,
-        commands.tainted,
-        commands.unfinished,
-        commands.orphaned_responses,
-        commands.desynchronised,
-    ]
-}
-
-/// A ledger record behind its first number; lines that this toll does not know are passed by.
-pub(super) fn read(rest: &mut Rest<'_>) -> Option<Ledger> {
-    let mut lines = [0; 27];
-    for at in 0..rest.number()? {
-        // More than any capture ever saw, and the sum over all that are added up still fits.
-        let line = rest.number().filter(|line| *line < 1 << 52)?;
-        if let Some(place) = usize::try_from(at).ok().and_then(|at| lines.get_mut(at)) {
-            *place = line;
-        }
-    }
-    let [read, parsed, duplicate, truncated, unsupported, malformed, not_ours, rest @ ..] = lines;
-    let [frames, from_client, from_server, lost_from_client, lost_from_server, rest @ ..] = rest;
-    let [cut_from_client, cut_from_server, rest @ ..] = rest;
-    let [seen, plain, compressed, encrypted, joined_midway, not_understood, silent, rest @ ..] = rest;
-    let sessions = Sessions { seen, plain, compressed, encrypted, joined_midway, not_understood, silent };
-    let [seen, complete, tainted, unfinished, orphaned_responses, desynchronised] = rest;
-    let ledger = Ledger {
-        frames: Frames { read, parsed, duplicate, truncated, unsupported, malformed, not_ours },
-        bytes: Bytes {
-            frames,
-            from_client,
-            from_server,
-            lost_from_client,
-            lost_from_server,
-            cut_from_client,
-            cut_from_server,
-        },
-        sessions,
-        commands: Commands { seen, complete, tainted, unfinished, orphaned_responses, desynchronised },
-    };
-    ledger.adds_up().then_some(ledger)
 }

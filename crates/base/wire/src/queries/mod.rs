@@ -8,6 +8,7 @@ mod decode;
 mod encode;
 mod interned;
 mod ledger;
+mod ledger_record;
 mod reader;
 mod varint;
 

@@ -1,97 +1,15 @@
 //! How do the workers' tallies become bins, and the bins a whole?
 
-use super::Plan;
+use super::bins::{Bin, Silence, Totals};
 use super::ledger::{Report, Times};
 use super::tally::{Counts, Tally};
 use hdrhistogram::Histogram;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use toll_stats::schedule::{Pace, Schedule};
 use toll_sys::clock::now_ns;
-use toll_sys::counted::codes_in_words;
-
-/// What all workers did in one bin.
-#[derive(Debug)]
-pub struct Bin {
-    /// CLOCK_MONOTONIC, as all times.
-    pub begin_ns: u64,
-    pub end_ns: u64,
-    /// When the load began, its warm-up included.
-    pub load_began_ns: u64,
-    /// As wide as asked for, and begun before the load's end: a rate may rest on it.
-    pub whole: bool,
-    /// Part of the warm-up: not in the totals.
-    pub warmup: bool,
-    pub tally: Tally,
-    /// Events due by the bin's end that have not begun.
-    pub backlog: u64,
-    /// The backlog has grown for [`GROWING_S`] and is more than a second's worth of events.
-    pub overloaded: bool,
-    /// CPU time of this process since the bin before, ns.
-    pub cpu_ns: u64,
-}
-
-/// What happened after the warm-up, all told.
-#[derive(Debug)]
-pub struct Totals {
-    pub begin_ns: u64,
-    pub end_ns: u64,
-    /// When the load began, its warm-up included.
-    pub load_began_ns: u64,
-    pub counts: Counts,
-    /// Exact where a bucket of the bins' 32-bit counts would overflow.
-    pub latency: Histogram<u64>,
-    pub service: Option<Histogram<u64>>,
-    pub lag: Option<Histogram<u64>>,
-    pub backlog: u64,
-    /// Was there a stretch in which the backlog grew without bound?
-    pub overloaded: bool,
-    /// Events that were due in an open loop, and how long they were due for, s.
-    pub due: Option<u64>,
-    pub due_for_s: f64,
-    /// CPU time of this process, user and system, ns.
-    pub cpu_ns: u64,
-    /// First message seen for each code of `tally.counts.errors_by_code`.
-    pub messages: BTreeMap<u16, String>,
-}
-
-/// A stretch at whose end the run was given up.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Silence {
-    /// How long no event has succeeded.
-    pub lasted_s: f64,
-    /// Since when, by the clock and after the load began; absent where none ever had.
-    pub since: Option<(jiff::Zoned, f64)>,
-    /// Failures in it by code.
-    pub errors: BTreeMap<u16, u64>,
-}
-
-impl Silence {
-    /// The code seen most.
-    pub fn commonest(&self) -> Option<u16> {
-        self.errors.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code)
-    }
-}
-
-impl fmt::Display for Silence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let errors = codes_in_words(&self.errors);
-        match &self.since {
-            None => write!(f, "no event has succeeded in {:.2} s of load; errors: {errors}", self.lasted_s),
-            // The server's error log has times of day.
-            Some((at, after_s)) => write!(
-                f,
-                "no event has succeeded for {:.1} s, since {}, {after_s:.1} s after the load began; \
-                 errors since then: {errors}",
-                self.lasted_s,
-                at.strftime("%H:%M:%S")
-            ),
-        }
-    }
-}
 
 /// A backlog that grows this long is called growing.
 const GROWING_S: f64 = 3.0;
@@ -152,14 +70,14 @@ fn cpu_ns() -> u64 {
 
 impl Collector {
     pub fn new(
-        plan: &Plan,
+        pace: &Pace,
         times: Times,
         warm_ns: u64,
         due: Option<Schedule>,
         workers: usize,
         open: bool,
     ) -> Self {
-        let rate_per_s = match &plan.pace {
+        let rate_per_s = match pace {
             Pace::Open { rate_per_s, .. } => *rate_per_s,
             _ => 0.0,
         };
@@ -358,30 +276,11 @@ fn widen(into: &mut Histogram<u64>, from: &Histogram<u32>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::BinGrid;
-    use crate::mix::{Distribution, Profile, Table};
-    use toll_mysql::target::Target;
 
     #[test]
     fn what_a_worker_left_under_way_counts_though_others_end_in_a_later_bin() {
-        let table = Table { tables: 1, rows: 10, distribution: Distribution::Uniform };
-        let plan = Plan {
-            target: Target::default(),
-            mix: Profile::PointSelect.mix(table).unwrap(),
-            pace: Pace::Closed,
-            connections: 4,
-            workers: 2,
-            prepared: true,
-            reconnect_every: 0,
-            delay: 0.0,
-            time: None,
-            warmup: Duration::ZERO,
-            bins: BinGrid::Clock(Duration::from_nanos(100)),
-            seed: 1,
-            give_up: Duration::from_secs(1),
-        };
         let times = Times { start_ns: 1000, end_ns: u64::MAX, bin_origin_ns: 0, bin_ns: 100 };
-        let mut collector = Collector::new(&plan, times, 1000, None, 2, false);
+        let mut collector = Collector::new(&Pace::Closed, times, 1000, None, 2, false);
         let report = |bin_end_ns, last, oldest_ns| {
             let mut tally = Tally::new(false);
             (tally.counts.in_flight, tally.counts.oldest_ns) = (2, oldest_ns);

@@ -1,6 +1,7 @@
 //! How is a whole run carried out: connections up, workers on, bins collected, a clear end?
 
 mod account;
+mod bins;
 mod collect;
 mod hold;
 mod ledger;
@@ -12,7 +13,7 @@ mod slot;
 mod tally;
 mod worker;
 
-pub use collect::{Bin, Silence, Totals};
+pub use bins::{Bin, Silence, Totals};
 pub use tally::{Counts, OpenTally, Tally};
 
 use crate::mix::Mix;
@@ -249,7 +250,7 @@ pub fn run(
     }
     drop((reports, reconnects));
 
-    let mut collector = Collector::new(&plan, times, warm_ns, schedule, shares.len(), open);
+    let mut collector = Collector::new(&plan.pace, times, warm_ns, schedule, shares.len(), open);
     let (mut failure, mut received) = (None, Vec::new());
     loop {
         match inbox.recv_timeout(Duration::from_millis(50)) {

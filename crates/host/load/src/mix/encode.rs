@@ -1,11 +1,10 @@
 //! How does a statement become the bytes of a request, with as little work as possible each time?
 
 use super::{Param, put_digits};
-use toll_mysql::connection::packet::put_lenenc;
 use toll_stats::random::Rng;
+use toll_wire::protocol::command::{COM_QUERY, COM_STMT_EXECUTE};
+use toll_wire::protocol::{MAX_PAYLOAD, put_lenenc, put_packets};
 
-const COM_QUERY: u8 = 0x03;
-const COM_STMT_EXECUTE: u8 = 0x17;
 const TYPE_LONG: u8 = 3;
 const TYPE_LONGLONG: u8 = 8;
 const TYPE_STRING: u8 = 254;
@@ -107,10 +106,10 @@ pub fn put_plain_query(out: &mut Vec<u8>, sql: &str) {
 #[inline]
 fn put_length(out: &mut Vec<u8>, begin: usize) {
     let length = out.len() - begin - 4;
-    if length >= toll_mysql::connection::packet::MAX_PAYLOAD {
+    if length >= MAX_PAYLOAD {
         let payload = out.split_off(begin + 4);
         out.truncate(begin);
-        toll_mysql::connection::packet::put_packets(out, 0, &payload);
+        put_packets(out, 0, &payload);
         return;
     }
     out[begin..begin + 3].copy_from_slice(&(length as u32).to_le_bytes()[..3]);

@@ -1,9 +1,12 @@
 //! Can toll log in the way each account asks, over each transport, and read what it is answered?
 
 use crate::server::{TestServer, as_user, make_certificates};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use toll_mysql::{Compression, Connection, Error, Target, Tls};
+use toll_mysql::{Address, Compression, Connection, Error, Target, Tls};
+use toll_wire::protocol::capability::*;
+use toll_wire::protocol::put_packets;
 
 fn logged_in_as(target: &Target) -> String {
     let mut connection = Connection::connect(target).unwrap();
@@ -73,6 +76,57 @@ fn a_server_without_tls_is_refused_in_words() {
     assert!(error.to_string().contains("--compress=zlib"), "{error}");
 }
 
+/// A server of which nothing is there but its greeting and its answer to a TLS client.
+fn server_that_refuses_tls(answer: &'static [u8]) -> (Target, std::thread::JoinHandle<()>) {
+    let mut greeting = b"\x0a8.0.15\0\x01\0\0\0abcdefgh\0".to_vec();
+    let capabilities = CLIENT_PROTOCOL_41
+        | CLIENT_SSL
+        | CLIENT_SECURE_CONNECTION
+        | CLIENT_PLUGIN_AUTH
+        | CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA;
+    let [a, b, c, d] = (capabilities | CLIENT_LONG_PASSWORD).to_le_bytes();
+    greeting.extend([a, b, 45, 2, 0, c, d, 21]);
+    greeting.extend([0; 10]);
+    greeting.extend(b"123456789012\0mysql_native_password\0");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let mut peer = listener.accept().unwrap().0;
+        let mut packet = Vec::new();
+        put_packets(&mut packet, 0, &greeting);
+        peer.write_all(&packet).unwrap();
+        let mut request = [0; 36];
+        peer.read_exact(&mut request).unwrap();
+        let mut head = [0; 5];
+        peer.read_exact(&mut head).unwrap();
+        let mut hello = vec![0; usize::from(u16::from_be_bytes([head[3], head[4]]))];
+        peer.read_exact(&mut hello).unwrap();
+        peer.write_all(answer).unwrap();
+    });
+    (Target { address: Address::Tcp { host: "127.0.0.1".into(), port }, ..Target::default() }, server)
+}
+
+#[test]
+fn an_old_server_that_shares_no_tls_with_toll_is_an_error_that_says_what_to_do() {
+    // TLS records: alert, version 1.2, 2 bytes; fatal, and which.
+    const HANDSHAKE_FAILURE: &[u8] = &[21, 3, 3, 0, 2, 2, 40];
+    const PROTOCOL_VERSION: &[u8] = &[21, 3, 3, 0, 2, 2, 70];
+    for (answer, lacks, needs) in [
+        (HANDSHAKE_FAILURE, "server 8.0.15 offers no TLS cipher suite", "MySQL 8.0.16"),
+        (PROTOCOL_VERSION, "server 8.0.15 offers no TLS version", "TLS 1.2"),
+        (&[], "server 8.0.15 ended the handshake", "TLS 1.2"),
+    ] {
+        let (target, server) = server_that_refuses_tls(answer);
+        let error = refused(&Target { tls: Tls::Required, ..target });
+        server.join().unwrap();
+        assert_eq!(error.code(), 2026, "{error}");
+        let text = error.to_string();
+        for words in [lacks, needs, "Update the server", "without TLS over loopback or a Unix socket"] {
+            assert!(text.contains(words), "{words:?} is not in {text:?}");
+        }
+    }
+}
+
 #[test]
 fn results_come_back_whole_whatever_their_size() {
     let Some(server) = TestServer::mariadb(&["--max-allowed-packet=64M"]) else { return };
@@ -139,7 +193,6 @@ fn what_is_no_mysql_server_is_an_error_in_words() {
     assert_eq!(refused(&server.unix()).code(), 2002);
     let listener = std::net::TcpListener::bind(("127.0.0.1", server.port())).unwrap();
     let talker = std::thread::spawn(move || {
-        use std::io::Write;
         let mut peer = listener.accept().unwrap().0;
         peer.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });

@@ -7,6 +7,12 @@ use super::traffic::{Script, Scripts, Sent};
 use super::wire::{Message, Road, Speaker, Wire};
 use std::net::{Ipv4Addr, SocketAddr};
 use toll_stats::random::Rng;
+use toll_wire::protocol::capability::{
+    CLIENT_CONNECT_WITH_DB, CLIENT_LONG_PASSWORD, CLIENT_PROTOCOL_41, CLIENT_SECURE_CONNECTION,
+};
+use toll_wire::protocol::command::{
+    COM_PING, COM_QUERY, COM_QUIT, COM_STMT_CLOSE, COM_STMT_EXECUTE, COM_STMT_PREPARE,
+};
 
 pub struct Mysql;
 
@@ -61,12 +67,6 @@ impl Prepared {
     }
 }
 
-const QUERY: u8 = 0x03;
-const PING: u8 = 0x0e;
-const PREPARE: u8 = 0x16;
-const EXECUTE: u8 = 0x17;
-const CLOSE: u8 = 0x19;
-const QUIT: u8 = 0x01;
 const LONG: u8 = 3;
 const VAR_STRING: u8 = 253;
 
@@ -84,7 +84,7 @@ impl Script for Session {
         match dice.below(100) {
             0..40 => self.statement(wire, dice),
             40..96 => self.prepared(wire, dice),
-            96..98 => ask(wire, &[PING], vec![(1, ok(0))]),
+            96..98 => ask(wire, &[COM_PING], vec![(1, ok(0))]),
             _ => self.close_statement(wire),
         }
         true
@@ -92,7 +92,7 @@ impl Script for Session {
 
     fn end(&mut self, wire: &mut Wire) {
         if !std::mem::replace(&mut self.left, true) && self.is_open {
-            wire.say(Speaker::Client, Message::new(packet(0, &[QUIT])), false);
+            wire.say(Speaker::Client, Message::new(packet(0, &[COM_QUIT])), false);
         }
         wire.close();
     }
@@ -102,7 +102,8 @@ impl Session {
     fn log_in(&self, wire: &mut Wire, dice: &mut Rng) {
         let mut letters = |n: usize| -> Vec<u8> { (0..n).map(|_| b'a' + dice.below(26) as u8).collect() };
         // Protocol 4.1, a schema, passwords of 20 bytes.
-        let capabilities: u32 = 1 | 1 << 3 | 1 << 9 | 1 << 15;
+        let capabilities =
+            CLIENT_LONG_PASSWORD | CLIENT_CONNECT_WITH_DB | CLIENT_PROTOCOL_41 | CLIENT_SECURE_CONNECTION;
         let [a, b, c, d] = capabilities.to_le_bytes();
         let mut greeting = b"\x0a8.0.36\0".to_vec();
         greeting.extend(self.number.to_le_bytes());
@@ -144,7 +145,7 @@ impl Session {
                 vec![(1, b"\xff\x1e\x04#42S22Unknown column 'price' in 'field list'".to_vec())],
             ),
         };
-        ask(wire, &[&[QUERY], text.as_bytes()].concat(), answer);
+        ask(wire, &[&[COM_QUERY], text.as_bytes()].concat(), answer);
     }
 
     /// Carries out the statement that was prepared, or prepares one.
@@ -153,12 +154,12 @@ impl Session {
             let statement = if dice.below(3) == 0 { Prepared::Update } else { Prepared::Select };
             let id = 1 + dice.below(1_000) as u32;
             self.prepared = Some((statement, id));
-            ask(wire, &[&[PREPARE], statement.text().as_bytes()].concat(), prepared(statement, id));
+            ask(wire, &[&[COM_STMT_PREPARE], statement.text().as_bytes()].concat(), prepared(statement, id));
             return;
         };
         let row = 1 + dice.below(ROWS);
         let number = (row as u32).to_le_bytes();
-        let mut command = vec![EXECUTE];
+        let mut command = vec![COM_STMT_EXECUTE];
         command.extend(id.to_le_bytes());
         // No cursor, once, no NULLs, types follow.
         command.extend([0, 1, 0, 0, 0, 0, 1]);
@@ -181,7 +182,7 @@ impl Session {
     /// Which is not answered.
     fn close_statement(&mut self, wire: &mut Wire) {
         if let Some((_, id)) = self.prepared.take() {
-            let command = [&[CLOSE], &id.to_le_bytes()[..]].concat();
+            let command = [&[COM_STMT_CLOSE], &id.to_le_bytes()[..]].concat();
             wire.say(Speaker::Client, Message::new(packet(0, &command)), false);
         }
     }

@@ -1,0 +1,87 @@
+//! Results of a run: one bin, the totals, and the silence at which a run is given up.
+
+use super::tally::{Counts, Tally};
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+use std::fmt;
+use toll_sys::counted::codes_in_words;
+
+/// What all workers did in one bin.
+#[derive(Debug)]
+pub struct Bin {
+    /// CLOCK_MONOTONIC, as all times.
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// When the load began, its warm-up included.
+    pub load_began_ns: u64,
+    /// As wide as asked for, and begun before the load's end: a rate may rest on it.
+    pub whole: bool,
+    /// Part of the warm-up: not in the totals.
+    pub warmup: bool,
+    pub tally: Tally,
+    /// Events due by the bin's end that have not begun.
+    pub backlog: u64,
+    /// The backlog has grown for 3 s and is more than a second's worth of events.
+    pub overloaded: bool,
+    /// CPU time of this process since the bin before, ns.
+    pub cpu_ns: u64,
+}
+
+/// What happened after the warm-up, all told.
+#[derive(Debug)]
+pub struct Totals {
+    pub begin_ns: u64,
+    pub end_ns: u64,
+    /// When the load began, its warm-up included.
+    pub load_began_ns: u64,
+    pub counts: Counts,
+    /// Exact where a bucket of the bins' 32-bit counts would overflow.
+    pub latency: Histogram<u64>,
+    pub service: Option<Histogram<u64>>,
+    pub lag: Option<Histogram<u64>>,
+    pub backlog: u64,
+    /// Was there a stretch in which the backlog grew without bound?
+    pub overloaded: bool,
+    /// Events that were due in an open loop, and how long they were due for, s.
+    pub due: Option<u64>,
+    pub due_for_s: f64,
+    /// CPU time of this process, user and system, ns.
+    pub cpu_ns: u64,
+    /// First message seen for each code of `tally.counts.errors_by_code`.
+    pub messages: BTreeMap<u16, String>,
+}
+
+/// A stretch at whose end the run was given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Silence {
+    /// How long no event has succeeded.
+    pub lasted_s: f64,
+    /// Since when, by the clock and after the load began; absent where none ever had.
+    pub since: Option<(jiff::Zoned, f64)>,
+    /// Failures in it by code.
+    pub errors: BTreeMap<u16, u64>,
+}
+
+impl Silence {
+    /// The code seen most.
+    pub fn commonest(&self) -> Option<u16> {
+        self.errors.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code)
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors = codes_in_words(&self.errors);
+        match &self.since {
+            None => write!(f, "no event has succeeded in {:.2} s of load; errors: {errors}", self.lasted_s),
+            // The server's error log has times of day.
+            Some((at, after_s)) => write!(
+                f,
+                "no event has succeeded for {:.1} s, since {}, {after_s:.1} s after the load began; \
+                 errors since then: {errors}",
+                self.lasted_s,
+                at.strftime("%H:%M:%S")
+            ),
+        }
+    }
+}
