@@ -16,11 +16,9 @@ export interface Run {
   name: string;
   directory: string;
   missing: { part: string; why: string }[];
-  plan: Plan | null;
-  host: record.Host | null;
-  result: Result | null;
+  plan: Plan;
+  result: Result;
   captured: Record<string, { low: number; high: number; windows: number }>;
-  artefacts: RawArtefact[];
   timeline: Timeline;
 }
 
@@ -31,7 +29,6 @@ export type Plan = Shown<record.Plan>;
 export type Result = Shown<record.RunResult>;
 export type Arm = record.ArmResult;
 export type Artefact = record.ArtefactResult;
-export type RawArtefact = record.Artefact;
 export type Stall = record.StallSpan;
 export type Interval = [number, number];
 export type { Axis, Chart, Definition, Host, Outcome, Role, Server, Verdict, Workload } from './record';
@@ -73,9 +70,9 @@ export function readPage(): Page {
   return JSON.parse(text) as Page;
 }
 
-/** Runs that were analysed, with their results. */
+/** What was found in each run. */
 export function analysed(page: Page): { run: Run; result: Result; index: number }[] {
-  return page.runs.flatMap((run, index) => (run.result ? [{ run, result: run.result, index }] : []));
+  return page.runs.map((run, index) => ({ run, result: run.result, index }));
 }
 
 /** Arm names over all runs, in the order in which plans name them. */
@@ -83,14 +80,14 @@ export function armNames(page: Page): string[] {
   return [...new Set(analysed(page).flatMap(({ result }) => result.arms.map(arm => arm.name)))];
 }
 
-/** Is anything to be caught by any arm? Without a plan there is no saying that it is not. */
+/** Is anything to be caught by any arm? */
 export function catches(page: Page): boolean {
-  return page.runs.some(run => run.plan?.arms.some(arm => arm.artefact !== null) ?? true);
+  return page.runs.some(run => run.plan.arms.some(arm => arm.artefact !== null));
 }
 
-/** Is there a server, whose queries take time and may be caught? Without a result there is no saying that there is none. */
+/** Is there a server, whose queries take time and may be caught? */
 export function serves(page: Page): boolean {
-  return page.runs.some(run => !run.result || Boolean(run.result.server));
+  return page.runs.some(run => Boolean(run.result.server));
 }
 
 /** What the runs of this page say of an outcome; the first that knows it speaks for all. */

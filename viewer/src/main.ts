@@ -41,7 +41,7 @@ function show(page: Page): void {
 function subject(page: Page): string {
   const [first] = page.runs;
   if (!first) return 'profiles of captures';
-  const scenario = first.result?.scenario ?? first.plan?.scenario ?? 'run';
+  const { scenario } = first.result;
   return page.runs.length > 1 ? `${scenario}, ${page.runs.length} runs` : scenario;
 }
 

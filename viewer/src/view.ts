@@ -29,13 +29,11 @@ export class View {
     this.end = Math.max(timeline.end_ms, SHORTEST_MS);
     this.to = this.end;
     const seen = new Set(timeline.spans.map(span => span.arm));
-    const planned = (run.result?.arms ?? run.plan?.arms ?? [])
-      .map(arm => arm.name)
-      .filter(name => seen.has(name));
+    const planned = run.result.arms.map(arm => arm.name).filter(name => seen.has(name));
     this.arms = [...new Set([...planned, ...seen])];
-    this.baseline = run.result?.baseline ?? run.plan?.baseline ?? null;
+    this.baseline = run.result.baseline;
     const ms = (us: number) => (us - timeline.begin_mono_us) / 1000;
-    this.stalls = (run.result?.stalls ?? [])
+    this.stalls = run.result.stalls
       .map(stall => ({ stall, from: ms(stall.begin_mono_us), to: ms(stall.end_mono_us) }))
       .sort((a, b) => a.from - b.from);
   }

@@ -6,7 +6,7 @@ import { date, num, seconds } from '../format';
 
 export function answerSection(page: Page): HTMLElement {
   const one = page.runs.length === 1;
-  const questions = [...new Set(page.runs.map(run => run.result?.question ?? run.plan?.question ?? ''))];
+  const questions = [...new Set(page.runs.map(run => run.result.question))];
   return el(
     'section',
     { id: 'answer', 'aria-label': 'Question and answer' },
@@ -16,53 +16,40 @@ export function answerSection(page: Page): HTMLElement {
         'div',
         { class: 'run-answer' },
         one ? null : el('h2', {}, run.name),
-        el('p', { class: 'answer' }, answer(run)),
+        el('p', { class: 'answer' }, run.result.answer),
         facts(run),
-        ...(run.result?.advice ?? []).map(text => el('p', { class: 'advice' }, text)),
+        ...run.result.advice.map(text => el('p', { class: 'advice' }, text)),
         missing(run),
       ),
     ),
   );
 }
 
-function answer(run: Run): string {
-  if (run.result?.answer) return run.result.answer;
-  return 'There is no answer yet: this run was not analysed to its end. What was recorded until then stands below.';
-}
-
 function facts(run: Run): HTMLElement {
-  const { result, plan } = run;
-  const of = result ?? plan;
-  const server = of ? (of.server ? `${of.server.flavour} ${of.server.version}` : 'no server') : null;
+  const { result } = run;
+  const { server } = result;
   const items = [
-    of?.scenario,
-    of?.profile ? `profile ${of.profile}` : null,
-    server,
-    result?.host.label ?? run.host?.label,
-    result
-      ? `${result.rounds_done} of ${result.rounds_planned} rounds`
-      : plan
-        ? `${plan.rounds} rounds planned`
-        : null,
-    of ? `windows of ${seconds(of.window_s)}` : null,
-    result ? `took ${seconds(result.duration_s)}` : null,
-    result?.mde?.achieved_pct ? `finds effects of ${num(result.mde.achieved_pct)}% and more` : null,
-    of ? date(of.started_wall_us) : null,
+    result.scenario,
+    result.profile ? `profile ${result.profile}` : null,
+    server ? `${server.flavour} ${server.version}` : 'no server',
+    result.host.label,
+    `${result.rounds_done} of ${result.rounds_planned} rounds`,
+    `windows of ${seconds(result.window_s)}`,
+    `took ${seconds(result.duration_s)}`,
+    result.mde?.achieved_pct ? `finds effects of ${num(result.mde.achieved_pct)}% and more` : null,
+    date(result.started_wall_us),
   ];
   return el('ul', { class: 'facts' }, ...items.filter(Boolean).map(item => el('li', {}, item)));
 }
 
 /** What this run lacks, said where nobody can overlook it. */
 function missing(run: Run): HTMLElement | null {
-  const cut = run.result && !run.result.complete;
+  const cut = !run.result.complete;
   if (run.missing.length === 0 && !cut) return null;
   return el(
     'div',
     { class: 'notice missing', role: 'note' },
     el('strong', {}, cut ? 'This run was cut short.' : 'Parts of this run are missing.'),
     el('ul', {}, ...run.missing.map(m => el('li', {}, el('code', {}, m.part), ` ${m.why}`))),
-    run.result
-      ? null
-      : el('p', {}, 'Analyse it again with ', el('code', {}, `toll report ${run.directory}`), '.'),
   );
 }

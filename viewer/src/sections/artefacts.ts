@@ -1,7 +1,7 @@
 // What did each arm leave behind: how much, how fast, and what is in it?
 
 import { axisLook, tip, tipLook } from '../chart';
-import { analysed, type Page, type Run } from '../data';
+import { analysed, type Page } from '../data';
 import { el, tableElement, type Table } from '../dom';
 import { Figure } from '../figure';
 import { bytes, count, num, share } from '../format';
@@ -57,7 +57,6 @@ export function artefactSection(page: Page): HTMLElement {
           : [],
       ),
     ),
-    ...page.runs.flatMap(recordedOnly),
   ];
   if (left.length === 0) {
     section.append(el('p', { class: 'empty' }, 'No arm left anything behind.'));
@@ -207,25 +206,3 @@ export function artefactSection(page: Page): HTMLElement {
 }
 
 const runsOf = (left: Left[]) => [...new Set(left.map(a => a.run))];
-
-/** For a run without a result: each trial's line as it was recorded. */
-function recordedOnly(run: Run, index: number): Left[] {
-  return run.artefacts.map(line => ({
-    run: index,
-    runName: run.name,
-    arm: line.arm,
-    title: `trial ${line.trial}, round ${line.round + 1}`,
-    kind: line.kind,
-    bytes: line.window_bytes,
-    bytesPerS: null,
-    linkMbit: null,
-    packets: line.window_packets?.captured ?? null,
-    received: line.window_packets?.received ?? null,
-    dropped: line.window_packets?.dropped ?? null,
-    queries: line.queries?.queries ?? null,
-    countedBy: line.queries?.by ?? null,
-    executed: line.executed,
-    caught: null,
-    encrypted: line.encrypted ?? false,
-  }));
-}

@@ -103,8 +103,7 @@ function emphasis(view: View): HTMLElement {
   });
 }
 
-function stallList(view: View): HTMLElement | null {
-  if (!view.run.result) return null;
+function stallList(view: View): HTMLElement {
   if (view.stalls.length === 0) return el('p', {}, 'No stall was found.');
   const pct = (value: number | null) => (value === null ? '–' : `${num(value)}%`);
   const rows = view.stalls.slice(0, LISTED_STALLS).map(({ stall, from, to }) =>

@@ -39,13 +39,6 @@ type Check = [name: string, found: string, good: Good];
 
 function checks(run: Run): HTMLElement {
   const result = run.result;
-  if (!result) {
-    return el(
-      'p',
-      { class: 'notice' },
-      'There is no analysis, so neither checks nor verdicts: trust nothing yet.',
-    );
-  }
   const { aa, mde, self_cost: own } = result;
   const defined = (name: string) => result.definitions.find(d => d.name === name);
   const unit = (name: string) => defined(name)?.unit ?? '';
@@ -115,9 +108,8 @@ function isSmall(result: Result): boolean | null {
   return mde?.achieved && margin ? mde.achieved <= margin : null;
 }
 
-function warnings(run: Run): HTMLElement | null {
-  const list = run.result?.warnings;
-  if (!list) return null;
+function warnings(run: Run): HTMLElement {
+  const list = run.result.warnings;
   if (list.length === 0) return el('p', {}, 'No warning was raised.');
   return el(
     'div',
@@ -141,30 +133,25 @@ function warnings(run: Run): HTMLElement | null {
 }
 
 function conditions(run: Run): HTMLElement {
-  const of = run.result ?? run.plan;
-  const host = run.result?.host ?? run.host;
-  const load = run.result?.workload;
-  const facts: [string, string][] = [];
-  if (of) {
-    facts.push([
+  const { host, server, workload: load, seed, toll_version } = run.result;
+  const every = load.reconnect_every;
+  const connections =
+    every === 1 ? ', a connection for each event' : every ? `, a new connection after ${every} events` : '';
+  const rate = load.rate_per_s ? `, ${num(load.rate_per_s)} events/s intended` : ', closed loop';
+  const facts: [string, string][] = [
+    [
       'Server',
-      of.server
-        ? `${of.server.flavour} ${of.server.version}, ${of.server.kind}, ${of.server.address}`
-        : 'none in sight',
-    ]);
-  }
-  if (load) {
-    const every = load.reconnect_every;
-    const connections =
-      every === 1 ? ', a connection for each event' : every ? `, a new connection after ${every} events` : '';
-    const rate = load.rate_per_s ? `, ${num(load.rate_per_s)} events/s intended` : ', closed loop';
-    facts.push([
+      server ? `${server.flavour} ${server.version}, ${server.kind}, ${server.address}` : 'none in sight',
+    ],
+    [
       'Load',
       `${load.profile} by ${load.driver}, ${load.threads} ${load.threads === 1 ? 'thread' : 'threads'} over ${load.transport}, ${load.tables} ${load.tables === 1 ? 'table' : 'tables'} of ${count(load.rows)} rows, ${load.prepared ? 'prepared' : 'text'} statements${connections}${rate}`,
-    ]);
-  }
-  if (host) facts.push(...hostFacts(host));
-  if (of) facts.push(['Seed', String(of.seed)], ['toll', of.toll_version], ['Run directory', run.directory]);
+    ],
+    ...hostFacts(host),
+    ['Seed', String(seed)],
+    ['toll', toll_version],
+    ['Run directory', run.directory],
+  ];
   return el(
     'div',
     {},
@@ -174,17 +161,13 @@ function conditions(run: Run): HTMLElement {
       { class: 'conditions' },
       ...facts.map(([k, v]) => el('div', {}, el('dt', {}, k), el('dd', {}, v))),
     ),
-    of?.server && of.server.config.length > 0
-      ? list('Server settings that toll chose', of.server.config.map(split))
-      : null,
-    host ? list('Server variables that bear on the result', Object.entries(host.server_variables)) : null,
-    host ? list('Kernel settings', Object.entries(host.settings)) : null,
-    host
-      ? list(
-          'Tools',
-          host.tools.map(t => [t.name, t.version ?? 'missing']),
-        )
-      : null,
+    server ? list('Server settings that toll chose', server.config.map(split)) : null,
+    list('Server variables that bear on the result', Object.entries(host.server_variables)),
+    list('Kernel settings', Object.entries(host.settings)),
+    list(
+      'Tools',
+      host.tools.map(t => [t.name, t.version ?? 'missing']),
+    ),
   );
 }
 
@@ -210,9 +193,8 @@ function list(title: string, rows: [string, string][]): HTMLElement | null {
   return el('details', {}, el('summary', {}, `${title} (${rows.length})`), table);
 }
 
-function again(run: Run): HTMLElement | null {
-  const command = run.result?.command ?? run.plan?.command;
-  if (!command) return null;
+function again(run: Run): HTMLElement {
+  const { command } = run.result;
   const said = el('span', { class: 'said', role: 'status' });
   const code = el('code', { tabindex: 0 }, command);
   const copy = async () => {

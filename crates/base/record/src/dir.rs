@@ -1,6 +1,6 @@
 //! How is a run directory written so that a crash loses at most a second, and read back after one?
 
-use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, Plan, RunResult, Sample, TrialLine};
+use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, Plan, Sample, TrialLine};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -53,10 +53,6 @@ impl RunDir {
 
     pub fn host(&self) -> Result<Host, ReadError> {
         self.json("host.json")
-    }
-
-    pub fn result(&self) -> Result<RunResult, ReadError> {
-        self.json("result.json")
     }
 
     /// What the captures are made of that the run sent, as `toll pcap profile --json` says it; `None`: it sent none.
@@ -270,4 +266,17 @@ pub fn write_json<T: Serialize>(root: &Path, name: &str, value: &T) -> std::io::
     file.write_all(b"\n")?;
     file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
     std::fs::rename(tmp, root.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_a_newer_toll_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        write_json(dir.path(), "plan.json", &serde_json::json!({ "format": FORMAT + 1 })).unwrap();
+        let error = read_plan(&dir.path().join("plan.json")).unwrap_err();
+        assert!(error.to_string().contains("use a newer toll"), "{error}");
+    }
 }

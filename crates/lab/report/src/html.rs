@@ -6,20 +6,19 @@
 use super::page::Page;
 use anyhow::Context;
 use toll_net::pcap::profile::json::Document;
-use toll_record::RunDir;
+use toll_record::{RunDir, RunResult};
 
 const TEMPLATE: &str = include_str!("page.html");
 
 /// Where the page expects its data: text of a script block that the browser does not run.
 const SLOT: &str = "{{toll-data}}";
 
-/// One page that shows `runs` side by side, in the order given.
+/// One page that shows `runs` and what their analysis found side by side, in the order given.
 ///
-/// Missing or unreadable parts of a run are named on the page. Fails only where a run cannot be shown at
-/// all: no runs, or one written by a newer toll.
-pub fn html(runs: &[RunDir]) -> anyhow::Result<String> {
+/// Never reads the result that a run holds: every form of a report shows the same analysis.
+pub fn html(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<String> {
     anyhow::ensure!(!runs.is_empty(), "no run to show: name at least one run directory");
-    filled(&Page::of(runs)?)
+    filled(&Page::of(runs, results)?)
 }
 
 /// One page that shows what captures are made of: their shares side by side, then each by itself.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use toll_analysis::{Made, facts};
-use toll_record::{Host, RunDir, Server};
+use toll_record::{Host, RunDir, RunResult, Server};
 
 /// The last part of a run directory's path; the rest is nobody's business.
 pub fn directory(run: &RunDir) -> String {
@@ -12,19 +12,19 @@ pub fn directory(run: &RunDir) -> String {
     whole.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// One of several runs, as far as it can be read.
-#[derive(Debug, Clone, Copy)]
-pub struct Unnamed<'a> {
-    pub directory: &'a str,
-    pub host: Option<&'a Host>,
-    pub server: Option<&'a Server>,
-    /// Absent where the run has no plan or no result.
-    pub made: Option<Made<'a>>,
+struct Unnamed<'a> {
+    directory: String,
+    host: &'a Host,
+    server: Option<&'a Server>,
 }
 
-impl Unnamed<'_> {
+impl<'a> Unnamed<'a> {
+    fn of(run: &RunDir, result: &'a RunResult) -> Self {
+        Self { directory: directory(run), host: &result.host, server: result.server.as_ref() }
+    }
+
     fn label(&self) -> &str {
-        self.host.map(|host| host.label.as_str()).filter(|label| !label.is_empty()).unwrap_or(self.directory)
+        if self.host.label.is_empty() { &self.directory } else { &self.host.label }
     }
 
     fn with_server(&self) -> String {
@@ -35,19 +35,18 @@ impl Unnamed<'_> {
     }
 }
 
-/// A name for each, in their order.
-pub fn apart(runs: &[Unnamed]) -> Vec<String> {
+/// A name for each run, in their order; `made` is what they found.
+pub fn apart(runs: &[RunDir], made: &[Made]) -> Vec<String> {
+    let runs: Vec<Unnamed> = runs.iter().zip(made).map(|(run, made)| Unnamed::of(run, made.result)).collect();
     let labels: Vec<String> = runs.iter().map(|run| run.label().to_owned()).collect();
     let mut candidates = vec![labels.clone()];
-    if let Some(made) = runs.iter().map(|run| run.made).collect::<Option<Vec<Made>>>() {
-        let facts = facts(&made);
-        for at in 0..facts.first().map_or(0, Vec::len) {
-            let with_fact = |(label, facts): (&String, &Vec<(String, String)>)| match &facts[at] {
-                (_, which) if which.is_empty() => label.clone(),
-                (what, which) => format!("{label}, {what} {which}"),
-            };
-            candidates.push(labels.iter().zip(&facts).map(with_fact).collect());
-        }
+    let facts = facts(made);
+    for at in 0..facts.first().map_or(0, Vec::len) {
+        let with_fact = |(label, facts): (&String, &Vec<(String, String)>)| match &facts[at] {
+            (_, which) if which.is_empty() => label.clone(),
+            (what, which) => format!("{label}, {what} {which}"),
+        };
+        candidates.push(labels.iter().zip(&facts).map(with_fact).collect());
     }
     candidates.push(runs.iter().map(Unnamed::with_server).collect());
     candidates.push(runs.iter().map(|run| format!("{} ({})", run.with_server(), run.directory)).collect());

@@ -8,7 +8,7 @@ mod thin;
 mod timeline;
 
 use super::command::pasteable;
-use super::names::{self, Unnamed};
+use super::names;
 use anyhow::Context;
 use captures::Captures;
 use serde::Serialize;
@@ -17,11 +17,8 @@ use std::collections::BTreeMap;
 use timeline::Timeline;
 use toll_analysis::{Made, Together, together};
 use toll_net::pcap::profile::json::Document;
-use toll_record::{Artefact, CAPTURES, FORMAT, Host, Plan, ReadError, RunDir, RunResult};
+use toll_record::{Artefact, CAPTURES, Plan, ReadError, RunDir, RunResult};
 use toll_sys::secrets;
-
-/// Artefact lines shown one by one, for a run without a result; later ones are left to the run directory.
-const RAW_ARTEFACTS: usize = 2_000;
 
 /// Integers beyond this lose digits in a browser, and travel as strings.
 const EXACT_IN_BROWSER: u64 = 1 << 53;
@@ -43,13 +40,10 @@ struct PageRun {
     name: String,
     directory: String,
     missing: Vec<Missing>,
-    plan: Option<Value>,
-    host: Option<Value>,
-    result: Option<Value>,
+    plan: Value,
+    result: Value,
     /// By arm: share of queries captured in the window that caught least and in the one that caught most.
     captured: BTreeMap<String, Captured>,
-    /// Line by line, where there is no result that sums them up.
-    artefacts: Vec<Value>,
     timeline: Timeline,
 }
 
@@ -68,23 +62,25 @@ struct Captured {
 }
 
 impl Page {
-    /// A page of runs, side by side in this order.
-    pub fn of(runs: &[RunDir]) -> anyhow::Result<Self> {
+    /// A page of runs and of what their analysis found, side by side in this order.
+    pub fn of(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<Self> {
+        assert_eq!(runs.len(), results.len(), "each run has its result");
         let read = runs.iter().map(Read::of).collect::<anyhow::Result<Vec<_>>>()?;
-        let made: Vec<Option<Made>> = read.iter().map(Read::made).collect();
-        let unnamed: Vec<Unnamed> = read.iter().zip(&made).map(|(read, made)| read.unnamed(*made)).collect();
-        let names = names::apart(&unnamed);
-        let together = made.into_iter().collect::<Option<Vec<_>>>().and_then(|m| together(&m, &names));
-        let overlay = match together {
-            Some(Together::Overlaid(overlay)) => Some(overlay),
+        let made: Vec<Made> =
+            read.iter().zip(results).map(|(read, result)| Made { plan: &read.plan, result }).collect();
+        let names = names::apart(runs, &made);
+        let overlay = match together(&made, &names) {
+            Some(Together::Overlaid(overlay)) => Some(shown(&overlay)?),
             Some(Together::Pooled(_) | Together::Apart(_)) | None => None,
         };
         let captures = captures::of_runs(read.iter().map(|read| read.captures.as_ref()).zip(&names));
-        let runs = read.into_iter().zip(names).map(|(read, name)| read.shown(name));
+        let runs = read.into_iter().zip(results).zip(names);
         Ok(Self {
             toll_version: env!("CARGO_PKG_VERSION"),
-            runs: runs.collect::<anyhow::Result<_>>()?,
-            overlay: overlay.map(|overlay| shown(&overlay)).transpose()?,
+            runs: runs
+                .map(|((read, result), name)| read.shown(result, name))
+                .collect::<anyhow::Result<_>>()?,
+            overlay,
             captures,
         })
     }
@@ -96,13 +92,11 @@ impl Page {
     }
 }
 
-/// A run as far as it could be read.
+/// What a run directory holds, beside what its analysis found.
 struct Read {
     directory: String,
     missing: Vec<Missing>,
-    plan: Option<Plan>,
-    host: Option<Host>,
-    result: Option<RunResult>,
+    plan: Plan,
     captures: Option<Document>,
     artefacts: Vec<Artefact>,
     timeline: Timeline,
@@ -111,90 +105,43 @@ struct Read {
 impl Read {
     fn of(run: &RunDir) -> anyhow::Result<Self> {
         let mut missing = Vec::new();
-        let plan = match run.plan() {
-            Err(e @ ReadError::TooNew { .. }) => return Err(e.into()),
-            other => kept("plan.json", other, &mut missing),
-        };
-        let host = kept("host.json", run.host(), &mut missing);
-        let result = result(run, &mut missing);
-        let trials = listed("trials.ndjson", run.trials(), &mut missing);
-        let samples = listed("samples.ndjson", run.samples(), &mut missing);
-        // Without a plan there is no saying that none was due.
-        let due = |plan: &Plan| plan.arms.iter().any(|a| a.artefact.is_some() && a.unavailable.is_none());
-        let artefacts = if plan.as_ref().is_none_or(due) {
-            listed("artefacts.ndjson", run.artefacts(), &mut missing)
-        } else {
-            kept("artefacts.ndjson", run.artefacts(), &mut missing).unwrap_or_default()
-        };
+        let plan = run.plan()?;
+        if let Err(error) = run.host() {
+            missing.push(Missing { part: "host.json", why: why(&error) });
+        }
+        let trials = listed("trials.ndjson", run.trials()?, &mut missing);
+        let samples = listed("samples.ndjson", run.samples()?, &mut missing);
+        let mut artefacts = run.artefacts()?;
+        if plan.arms.iter().any(|arm| arm.artefact.is_some() && arm.unavailable.is_none()) {
+            artefacts = listed("artefacts.ndjson", artefacts, &mut missing);
+        }
         let captures = captures::read(run).unwrap_or_else(|why| {
             missing.push(Missing { part: CAPTURES, why });
             None
         });
         let timeline = Timeline::of(&trials, &samples);
-        let directory = names::directory(run);
-        Ok(Self { directory, missing, plan, host, result, captures, artefacts, timeline })
+        Ok(Self { directory: names::directory(run), missing, plan, captures, artefacts, timeline })
     }
 
-    fn made(&self) -> Option<Made<'_>> {
-        Some(Made { plan: self.plan.as_ref()?, result: self.result.as_ref()? })
-    }
-
-    fn unnamed<'a>(&'a self, made: Option<Made<'a>>) -> Unnamed<'a> {
-        let result = self.result.as_ref();
-        let has_label = |host: &&Host| !host.label.is_empty();
-        Unnamed {
-            directory: &self.directory,
-            host: result.map(|result| &result.host).filter(has_label).or(self.host.as_ref()),
-            server: result
-                .and_then(|result| result.server.as_ref())
-                .or_else(|| self.plan.as_ref()?.server.as_ref()),
-            made,
-        }
-    }
-
-    fn shown(self, name: String) -> anyhow::Result<PageRun> {
-        let Read { directory, missing, plan, host, result, artefacts, timeline, .. } = self;
-        let raw = if result.is_none() { &artefacts[..artefacts.len().min(RAW_ARTEFACTS)] } else { &[] };
+    fn shown(self, result: &RunResult, name: String) -> anyhow::Result<PageRun> {
         Ok(PageRun {
             name,
-            directory,
-            missing,
-            plan: plan.map(|p| shown(&p)).transpose()?,
-            host: host.map(|h| shown(&h)).transpose()?,
-            result: result.map(|r| shown(&r)).transpose()?,
-            captured: captured(&artefacts),
-            artefacts: raw.iter().map(shown).collect::<anyhow::Result<_>>()?,
-            timeline,
+            directory: self.directory,
+            missing: self.missing,
+            plan: shown(&self.plan)?,
+            result: shown(result)?,
+            captured: captured(&self.artefacts),
+            timeline: self.timeline,
         })
     }
 }
 
-/// What the run's end left in `result.json`; where that is not to be had, or is from another version of
-/// toll, what an analysis finds now.
-fn result(run: &RunDir, missing: &mut Vec<Missing>) -> Option<RunResult> {
-    let stored = run.result();
-    let is_ours = |r: &RunResult| r.toll_version == env!("CARGO_PKG_VERSION") && r.format == FORMAT;
-    if stored.as_ref().is_ok_and(is_ours) {
-        return stored.ok();
-    }
-    let analysed = toll_analysis::run(run).ok();
-    if let Err(e) = &stored {
-        let instead = if analysed.is_some() { ": analysed anew from what was recorded" } else { "" };
-        missing.push(Missing { part: "result.json", why: format!("{}{instead}", why(e)) });
-    }
-    analysed.or(stored.ok())
-}
-
-fn kept<T>(part: &'static str, read: Result<T, ReadError>, missing: &mut Vec<Missing>) -> Option<T> {
-    read.map_err(|e| missing.push(Missing { part, why: why(&e) })).ok()
-}
-
-fn listed<T>(part: &'static str, read: Result<Vec<T>, ReadError>, missing: &mut Vec<Missing>) -> Vec<T> {
-    let rows = kept(part, read, missing);
-    if rows.as_ref().is_some_and(Vec::is_empty) {
+/// `rows` as they are; that there is none is named.
+fn listed<T>(part: &'static str, rows: Vec<T>, missing: &mut Vec<Missing>) -> Vec<T> {
+    if rows.is_empty() {
         missing.push(Missing { part, why: "holds no line".to_owned() });
     }
-    rows.unwrap_or_default()
+    rows
 }
 
 /// The reason without the path: where the run lay is not for the page.

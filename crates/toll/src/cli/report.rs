@@ -8,9 +8,8 @@ use std::process::ExitCode;
 use toll_analysis::{Made, Together};
 use toll_record::{Plan, RunDir, RunResult};
 use toll_report::bound::Bound;
-use toll_report::names::{self, Unnamed};
 use toll_report::text::{self, Ink};
-use toll_report::{html, json, markdown, overlay};
+use toll_report::{html, json, markdown, names, overlay};
 use toll_sys::tell;
 
 #[derive(Debug, Args)]
@@ -82,25 +81,14 @@ pub fn render(
             runs.chain(together.as_ref().map(overlay::markdown)).collect::<Vec<_>>().join("\n")
         }
         Format::Json => json::json(results, together.as_ref())?,
-        Format::Html => html::html(dirs)?,
+        Format::Html => html::html(dirs, results)?,
     })
 }
 
 /// What several runs say beside what each says by itself.
 fn together(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Option<Together> {
     let made: Vec<Made> = plans.iter().zip(results).map(|(plan, result)| Made { plan, result }).collect();
-    let directories: Vec<String> = dirs.iter().map(names::directory).collect();
-    let unnamed: Vec<Unnamed> = made
-        .iter()
-        .zip(&directories)
-        .map(|(made, directory)| Unnamed {
-            directory,
-            host: Some(&made.result.host),
-            server: made.result.server.as_ref(),
-            made: Some(*made),
-        })
-        .collect();
-    toll_analysis::together(&made, &names::apart(&unnamed))
+    toll_analysis::together(&made, &names::apart(dirs, &made))
 }
 
 /// Says on standard error what came of each bound; exit code 3 when one was broken.

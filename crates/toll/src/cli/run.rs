@@ -203,9 +203,9 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
 
 /// Prints the report and turns what was found into an exit code.
 /// The page of a run, for whoever the user lets read.
-fn write_page(run: &RunDir, readers: u32) -> anyhow::Result<()> {
+fn write_page(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
     let path = run.root().join("report.html");
-    html::html(std::slice::from_ref(run))
+    html::html(std::slice::from_ref(run), std::slice::from_ref(result))
         .and_then(|page| Ok(std::fs::write(&path, page)?))
         .and_then(|()| Ok(std::fs::set_permissions(&path, Permissions::from_mode(readers))?))
         .with_context(|| format!("cannot write {}", path.display()))
@@ -217,7 +217,7 @@ pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) 
     let dirs = [RunDir::open(&finished.dir)?];
     super::report::print(&super::report::render(&dirs, &results, format, true)?)?;
     let shown = finished.dir.display();
-    let unwritten = finished.unwritten.or_else(|| write_page(&dirs[0], finished.readers).err());
+    let unwritten = finished.unwritten.or_else(|| write_page(&dirs[0], &results[0], finished.readers).err());
     if let Some(error) = unwritten {
         tell!("toll: {error:#}; `toll report {shown}` makes the report again from what was measured");
         return Ok(ExitCode::FAILURE);

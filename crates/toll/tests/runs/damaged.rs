@@ -54,8 +54,8 @@ impl Run {
 
 fn shown(root: &Path) -> Result<RunResult, String> {
     let dir = RunDir::open(root).map_err(|e| e.to_string())?;
-    let _ = html::html(std::slice::from_ref(&dir));
     let run = analyse::run(&dir).map_err(|e| e.to_string())?;
+    let _ = html::html(std::slice::from_ref(&dir), std::slice::from_ref(&run));
     text(&run, Ink::Ansi);
     markdown::markdown(&run);
     Ok(run)

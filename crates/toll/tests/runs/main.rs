@@ -11,6 +11,7 @@ mod left_out;
 mod outcomes;
 mod percentiles;
 mod reports;
+mod stored;
 mod synthetic;
 mod times;
 mod windows;

@@ -5,13 +5,12 @@
 use crate::recording::Recorded;
 use crate::scene::{Made, OWN_OUTCOME, Shape};
 use std::collections::BTreeMap;
-use std::path::Path;
 use toll_record::{
     AaCheck, ArmResult, ArtefactResult, Axis, Chart, ChartKind, ChartSeries, ControlCheck, FORMAT, Mde,
     Outcome, ParetoArm, ParetoResult, Role, RunResult, SelfCost, StallTotals, Verdict, Warning,
 };
 
-pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<()> {
+pub fn result(shape: &Shape, recorded: &Recorded) -> anyhow::Result<RunResult> {
     let Some(plan) = recorded.plan.clone() else { anyhow::bail!("nothing was recorded") };
     let baseline = recorded.latency_us.first().cloned().unwrap_or_default();
     let arms: Vec<ArmResult> = recorded
@@ -25,7 +24,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
         (outcome.and_then(|o| o.toll_pct), outcome.and_then(|o| o.ci95_pct))
     };
     let note = shape.hostile.unwrap_or("invented figures, for trying the page");
-    let result = RunResult {
+    Ok(RunResult {
         format: FORMAT,
         toll_version: plan.toll_version.clone(),
         scenario: plan.scenario.clone(),
@@ -98,9 +97,7 @@ pub fn write(root: &Path, shape: &Shape, recorded: &Recorded) -> anyhow::Result<
         parts: None,
         charts: charts(note),
         arms,
-    };
-    let json = serde_json::to_string_pretty(&result)?;
-    Ok(std::fs::write(root.join("result.json"), json)?)
+    })
 }
 
 fn control(arm: &str, expected_pct: f64, found: (Option<f64>, Option<[f64; 2]>), text: &str) -> ControlCheck {

@@ -6,7 +6,7 @@ use std::path::Path;
 use toll_analysis as analyse;
 use toll_net::pcap::profile::json::{Document, document};
 use toll_net::pcap::profile::{Input, Profiled};
-use toll_record::{Artefact, CAPTURES, Host, Plan, RunDir, RunWriter, Stage, Tool, TrialLine};
+use toll_record::{Artefact, CAPTURES, Host, Plan, RunDir, RunResult, RunWriter, Stage, Tool, TrialLine};
 use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
 use toll_wire::pcap::{Frame, Link};
 
@@ -26,8 +26,8 @@ pub struct Platform {
     pub times: f64,
 }
 
-/// A run with its result.
-pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<()> {
+/// A run, and what its analysis found.
+pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<(RunDir, RunResult)> {
     if root.exists() {
         std::fs::remove_dir_all(root)?;
     }
@@ -55,8 +55,9 @@ pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<()> {
         }
     }
     run.flush()?;
-    let result = analyse::run(&RunDir::open(root)?)?;
-    Ok(run.write_json("result.json", &result)?)
+    let run = RunDir::open(root)?;
+    let result = analyse::run(&run)?;
+    Ok((run, result))
 }
 
 fn plan(platform: &Platform) -> anyhow::Result<Plan> {

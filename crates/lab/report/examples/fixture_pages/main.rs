@@ -10,8 +10,9 @@ mod scene;
 
 use scene::Shape;
 use std::path::{Path, PathBuf};
+use toll_analysis as analyse;
 use toll_net::pcap::profile::json::document;
-use toll_record::RunDir;
+use toll_record::{RunDir, RunResult};
 
 /// An arm name that would run if any of it were taken for markup.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='broken in'\">";
@@ -37,40 +38,40 @@ fn main() -> anyhow::Result<()> {
     page(&out, "hostile", &[&hostile])?;
     let crashed = write(&out, "crashed", &died)?;
     page(&out, "crashed", &[&crashed])?;
-    let broken = write(&out, "broken", &died)?;
-    std::fs::write(broken.join("trials.ndjson"), "{\"mono_us\":1,\n")?;
-    page(&out, "broken", &[&broken])?;
     let other = write(&out, "other-host", &other)?;
     page(&out, "two-hosts", &[&quick, &other])?;
 
     let old = loss::Platform { kernel: "6.1.0", libpcap: "1.10.3", ring: "2048", times: 1.0 };
     let new = loss::Platform { kernel: "6.18.1", libpcap: "1.10.5", ring: "65536", times: 0.3 };
-    let runs = [("loss", old), ("loss-new", new)].map(|(name, platform)| (out.join(name), platform));
-    for (root, platform) in &runs {
-        loss::write(root, platform)?;
-    }
-    page(&out, "loss", &[&runs[0].0])?;
-    page(&out, "platforms", &[&runs[0].0, &runs[1].0])?;
+    let old = loss::write(&out.join("loss"), &old)?;
+    let new = loss::write(&out.join("loss-new"), &new)?;
+    page(&out, "loss", &[&old])?;
+    page(&out, "platforms", &[&old, &new])?;
     let captures = [loss::capture("http.pcap", 90), loss::capture(HOSTILE, 5)];
     let html = toll_report::html::captures(&document(&captures))?;
     Ok(std::fs::write(out.join("captures.html"), html)?)
 }
 
-fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<PathBuf> {
+/// A run, and what is shown of it: invented, but for one that died, which is analysed.
+type Made = (RunDir, RunResult);
+
+fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<Made> {
     let root = out.join(name);
     if root.exists() {
         std::fs::remove_dir_all(&root)?;
     }
     let recorded = recording::write(&root, shape)?;
-    if shape.dies_after_s.is_none() {
-        analysis::write(&root, shape, &recorded)?;
-    }
-    Ok(root)
+    let run = RunDir::open(&root)?;
+    let result = match shape.dies_after_s {
+        None => analysis::result(shape, &recorded)?,
+        Some(_) => analyse::run(&run)?,
+    };
+    Ok((run, result))
 }
 
-fn page(out: &Path, name: &str, roots: &[&PathBuf]) -> anyhow::Result<()> {
-    let runs = roots.iter().map(|root| RunDir::open(root.as_path())).collect::<Result<Vec<_>, _>>()?;
-    let html = toll_report::html::html(&runs)?;
+fn page(out: &Path, name: &str, made: &[&Made]) -> anyhow::Result<()> {
+    let (runs, results): (Vec<RunDir>, Vec<RunResult>) = made.iter().copied().cloned().unzip();
+    let html = toll_report::html::html(&runs, &results)?;
     let path = out.join(format!("{name}.html"));
     std::fs::write(&path, &html)?;
     println!("{} {} bytes", path.display(), html.len());
