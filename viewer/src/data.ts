@@ -1,68 +1,17 @@
-// What does toll put into the page?
+// Data of the page, and questions that several sections ask of them.
 //
-// What the run directory holds is described by `record.ts`, which is made from `crates/base/record`; what
-// `crates/lab/report/src/page.rs` adds is mirrored here. Never fetches: the data stand in the file.
+// Their types are made from the Rust sources: `record.ts` of what a run directory holds, `page.ts` of what
+// `toll report` adds. Never fetches: the data stand in the file.
 
+import type { Page, PageRun as Run } from './page';
 import type * as record from './record';
 
-export interface Page {
-  toll_version: string;
-  runs: Run[];
-  overlay: record.Overlay | null;
-  captures: { title: string; facts: string[]; charts: record.Chart[] }[];
-}
-
-export interface Run {
-  name: string;
-  directory: string;
-  missing: { part: string; why: string }[];
-  plan: Plan;
-  result: Result;
-  captured: Record<string, { low: number; high: number; windows: number }>;
-  timeline: Timeline;
-}
-
-/** As the run holds it, but for what the page writes otherwise: a command as one line, a seed that a browser would round as text. */
-type Shown<T> = Omit<T, 'command' | 'seed'> & { command: string; seed: number | string };
-
-export type Plan = Shown<record.Plan>;
-export type Result = Shown<record.RunResult>;
+export type { Page, PageRun as Run, Panel, Span } from './page';
+export type { Axis, Chart, Definition, Host, Outcome, Verdict } from './record';
+export type Result = Run['result'];
 export type Arm = record.ArmResult;
-export type Artefact = record.ArtefactResult;
 export type Stall = record.StallSpan;
 export type Interval = [number, number];
-export type { Axis, Chart, Definition, Host, Outcome, Role, Server, Verdict, Workload } from './record';
-
-export interface Span {
-  trial: number;
-  round: number;
-  arm: string;
-  start_ms: number;
-  window_begin_ms: number | null;
-  window_end_ms: number | null;
-  stop_ms: number | null;
-  failed: boolean;
-  notes: string[];
-}
-
-export interface Panel {
-  id: string;
-  title: string;
-  unit: string;
-  log: boolean;
-  one_at_a_time: boolean;
-  series: { name: string; hidden: boolean; t: number; scale: number; v: (number | null)[] }[];
-}
-
-export interface Timeline {
-  begin_mono_us: number;
-  begin_wall_us: number | null;
-  end_ms: number;
-  spans: Span[];
-  times: number[][];
-  panels: Panel[];
-  thinned: boolean;
-}
 
 /** The data block of this file. Throws where it holds none: the template was opened, not a report. */
 export function readPage(): Page {

@@ -6,6 +6,8 @@
 mod captures;
 mod thin;
 mod timeline;
+#[cfg(test)]
+mod typescript;
 
 use super::command::pasteable;
 use super::names;
@@ -25,22 +27,27 @@ const EXACT_IN_BROWSER: u64 = 1 << 53;
 
 /// Everything that `page.html` draws from.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Page {
     toll_version: &'static str,
     runs: Vec<PageRun>,
     /// Of runs that ask the same on different platforms.
+    #[cfg_attr(test, ts(type = "record.Overlay | null"))]
     overlay: Option<Value>,
     /// What captures are made of: those that the runs sent, or those that the page is about.
     captures: Vec<Captures>,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 struct PageRun {
     /// What legends call it: unlike any other on the page.
     name: String,
     directory: String,
     missing: Vec<Missing>,
+    #[cfg_attr(test, ts(type = "Shown<record.Plan>"))]
     plan: Value,
+    #[cfg_attr(test, ts(type = "Shown<record.RunResult>"))]
     result: Value,
     /// By arm: share of queries captured in the window that caught least and in the one that caught most.
     captured: BTreeMap<String, Captured>,
@@ -49,12 +56,14 @@ struct PageRun {
 
 /// A part of the run that cannot be shown, and why.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 struct Missing {
     part: &'static str,
     why: String,
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 struct Captured {
     low: f64,
     high: f64,

@@ -16,10 +16,12 @@ const NAMED: usize = 3;
 
 /// Captures that belong together.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Captures {
     /// Whose they are; empty: there are no others.
     title: String,
     facts: Vec<String>,
+    #[cfg_attr(test, ts(type = "record.Chart[]"))]
     charts: Vec<Chart>,
 }
 

@@ -12,6 +12,7 @@ use toll_record::{Sample, Step, TrialLine};
 const SERVER_SERIES: usize = 40;
 
 #[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Timeline {
     /// CLOCK_MONOTONIC of time zero, in us; all other times are milliseconds after it.
     pub begin_mono_us: u64,
@@ -28,6 +29,7 @@ pub struct Timeline {
 
 /// One trial, from switching on to switched off. Times are absent where the run ended before them.
 #[derive(Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Span {
     pub trial: u32,
     pub round: u32,
@@ -41,6 +43,7 @@ pub struct Span {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Panel {
     pub id: String,
     pub title: String,
@@ -52,6 +55,7 @@ pub struct Panel {
 }
 
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Series {
     pub name: String,
     /// Not drawn until asked for.
