@@ -6,10 +6,60 @@
 use super::thin::{KEEP, thin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use toll_record::{Sample, Step, TrialLine};
+use toll_record::{HostSample, PressureSample, Sample, Step, TrialLine};
 
 /// Server counters shown; a run that records more shows the first of them by name.
 const SERVER_SERIES: usize = 40;
+
+const MIB: f64 = 1_048_576.0;
+
+/// Id, title and unit of a panel.
+type Head = (&'static str, &'static str, &'static str);
+/// Panel, name, smallest difference that is kept, and value of a series; those of one panel stand together.
+type Row<S> = (Head, &'static str, f64, fn(&S) -> Option<f64>);
+
+const CPU: Head = ("cpu", "CPU", "% of all CPUs");
+const DISK_BYTES: Head = ("disk-bytes", "Disk throughput", "MiB/s");
+const DISK_OPS: Head = ("disk-ops", "Disk operations", "per second");
+const DISK_WAIT: Head = ("disk-wait", "Disk wait", "ms per operation");
+const DISK_QUEUE: Head = ("disk-queue", "Disk queue", "operations waiting");
+const NETWORK: Head = ("network", "Network", "MiB/s");
+const MEMORY: Head = ("memory", "Memory", "MiB");
+const LOAD: Head = ("load", "Load average", "runnable tasks");
+const SWITCHES: Head = ("switches", "Context switches", "per second");
+const PSI: Head = ("pressure", "Pressure", "% of time in which some task waited");
+const DIRTY: Head = ("dirty", "Pages on their way to disk", "MiB");
+
+const HOST: &[Row<HostSample>] = &[
+    (CPU, "user", 0.1, |h| Some(h.cpu_user_pct)),
+    (CPU, "system", 0.1, |h| Some(h.cpu_system_pct)),
+    (CPU, "iowait", 0.1, |h| Some(h.cpu_iowait_pct)),
+    (CPU, "steal", 0.1, |h| Some(h.cpu_steal_pct)),
+    (DISK_BYTES, "read", 1e-2, |h| Some(h.disk_read_bytes_per_s / MIB)),
+    (DISK_BYTES, "written", 1e-2, |h| Some(h.disk_write_bytes_per_s / MIB)),
+    (DISK_OPS, "reads", 0.1, |h| Some(h.disk_reads_per_s)),
+    (DISK_OPS, "writes", 0.1, |h| Some(h.disk_writes_per_s)),
+    (DISK_WAIT, "read", 1e-2, |h| Some(h.disk_read_await_ms)),
+    (DISK_WAIT, "write", 1e-2, |h| Some(h.disk_write_await_ms)),
+    (DISK_QUEUE, "queue", 1e-2, |h| Some(h.disk_queue)),
+    (NETWORK, "received", 1e-2, |h| Some(h.net_rx_bytes_per_s / MIB)),
+    (NETWORK, "sent", 1e-2, |h| Some(h.net_tx_bytes_per_s / MIB)),
+    (NETWORK, "loopback", 1e-2, |h| Some(h.lo_bytes_per_s / MIB)),
+    (MEMORY, "used", 1.0, |h| Some(h.mem_used_bytes as f64 / MIB)),
+    (MEMORY, "page cache", 1.0, |h| Some(h.mem_cached_bytes as f64 / MIB)),
+    (LOAD, "1 min", 1e-2, |h| Some(h.load_1)),
+    (LOAD, "5 min", 1e-2, |h| Some(h.load_5)),
+    (LOAD, "15 min", 1e-2, |h| Some(h.load_15)),
+    (SWITCHES, "switches", 1.0, |h| Some(h.context_switches_per_s)),
+];
+
+const PRESSURE: &[Row<PressureSample>] = &[
+    (PSI, "CPU", 0.1, |p| p.psi_cpu_pct),
+    (PSI, "I/O", 0.1, |p| p.psi_io_pct),
+    (PSI, "memory", 0.1, |p| p.psi_memory_pct),
+    (DIRTY, "Dirty", 0.1, |p| Some(p.dirty_bytes as f64 / MIB)),
+    (DIRTY, "Writeback", 0.1, |p| Some(p.writeback_bytes as f64 / MIB)),
+];
 
 #[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
@@ -147,123 +197,24 @@ impl Timeline {
     fn host(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Host(h) = s { Some(h) } else { None }).collect();
-        let t: Vec<u64> = rows.iter().map(|h| h.mono_us).collect();
-        let of = |name: &'static str, scale: f64, f: fn(&toll_record::HostSample) -> f64| {
-            col(name, scale, rows.iter().map(|h| Some(f(h))).collect())
-        };
-        const MIB: f64 = 1_048_576.0;
-        self.panel(
-            "cpu",
-            "CPU",
-            "% of all CPUs",
-            &t,
-            &[
-                of("user", 0.1, |h| h.cpu_user_pct),
-                of("system", 0.1, |h| h.cpu_system_pct),
-                of("iowait", 0.1, |h| h.cpu_iowait_pct),
-                of("steal", 0.1, |h| h.cpu_steal_pct),
-            ],
-        );
-        self.panel(
-            "disk-bytes",
-            "Disk throughput",
-            "MiB/s",
-            &t,
-            &[
-                of("read", 1e-2, |h| h.disk_read_bytes_per_s / MIB),
-                of("written", 1e-2, |h| h.disk_write_bytes_per_s / MIB),
-            ],
-        );
-        self.panel(
-            "disk-ops",
-            "Disk operations",
-            "per second",
-            &t,
-            &[of("reads", 0.1, |h| h.disk_reads_per_s), of("writes", 0.1, |h| h.disk_writes_per_s)],
-        );
-        self.panel(
-            "disk-wait",
-            "Disk wait",
-            "ms per operation",
-            &t,
-            &[of("read", 1e-2, |h| h.disk_read_await_ms), of("write", 1e-2, |h| h.disk_write_await_ms)],
-        );
-        self.panel(
-            "disk-queue",
-            "Disk queue",
-            "operations waiting",
-            &t,
-            &[of("queue", 1e-2, |h| h.disk_queue)],
-        );
-        self.panel(
-            "network",
-            "Network",
-            "MiB/s",
-            &t,
-            &[
-                of("received", 1e-2, |h| h.net_rx_bytes_per_s / MIB),
-                of("sent", 1e-2, |h| h.net_tx_bytes_per_s / MIB),
-                of("loopback", 1e-2, |h| h.lo_bytes_per_s / MIB),
-            ],
-        );
-        self.panel(
-            "memory",
-            "Memory",
-            "MiB",
-            &t,
-            &[
-                of("used", 1.0, |h| h.mem_used_bytes as f64 / MIB),
-                of("page cache", 1.0, |h| h.mem_cached_bytes as f64 / MIB),
-            ],
-        );
-        self.panel(
-            "load",
-            "Load average",
-            "runnable tasks",
-            &t,
-            &[
-                of("1 min", 1e-2, |h| h.load_1),
-                of("5 min", 1e-2, |h| h.load_5),
-                of("15 min", 1e-2, |h| h.load_15),
-            ],
-        );
-        self.panel(
-            "switches",
-            "Context switches",
-            "per second",
-            &t,
-            &[of("switches", 1.0, |h| h.context_switches_per_s)],
-        );
+        self.table(&rows, |h| h.mono_us, HOST);
     }
 
     fn pressure(&mut self, samples: &[Sample]) {
         let rows: Vec<_> =
             samples.iter().filter_map(|s| if let Sample::Pressure(p) = s { Some(p) } else { None }).collect();
-        let t: Vec<u64> = rows.iter().map(|p| p.mono_us).collect();
-        let of = |name: &'static str, scale: f64, f: fn(&toll_record::PressureSample) -> Option<f64>| {
-            col(name, scale, rows.iter().map(|p| f(p)).collect())
-        };
-        self.panel(
-            "pressure",
-            "Pressure",
-            "% of time in which some task waited",
-            &t,
-            &[
-                of("CPU", 0.1, |p| p.psi_cpu_pct),
-                of("I/O", 0.1, |p| p.psi_io_pct),
-                of("memory", 0.1, |p| p.psi_memory_pct),
-            ],
-        );
-        self.panel(
-            "dirty",
-            "Pages on their way to disk",
-            "MiB",
-            &t,
-            &[
-                of("Dirty", 0.1, |p| Some(p.dirty_bytes as f64 / 1_048_576.0)),
-                of("Writeback", 0.1, |p| Some(p.writeback_bytes as f64 / 1_048_576.0)),
-            ],
-        );
+        self.table(&rows, |p| p.mono_us, PRESSURE);
+    }
+
+    fn table<S>(&mut self, samples: &[&S], mono_us: fn(&S) -> u64, rows: &[Row<S>]) {
+        let t: Vec<u64> = samples.iter().map(|sample| mono_us(sample)).collect();
+        for rows in rows.chunk_by(|a, b| a.0 == b.0) {
+            let (id, title, unit) = rows[0].0;
+            let column = |&(_, name, scale, value): &Row<S>| {
+                col(name, scale, samples.iter().map(|sample| value(sample)).collect())
+            };
+            self.panel(id, title, unit, &t, &rows.iter().map(column).collect::<Vec<_>>());
+        }
     }
 
     fn server(&mut self, samples: &[Sample]) {
