@@ -58,7 +58,7 @@ fuzz: ## try every parser with invented input, 30 CPU minutes each; goes on wher
 
 .PHONY: viewer
 viewer: viewer/node_modules/.package-lock.json ## build the report's page into the Rust sources
-	TOLL_RENEW=1 cargo test --quiet -p toll-record -p toll --lib the_page_knows
+	TOLL_RENEW=1 cargo test --quiet -p toll-record -p toll-report --lib the_page_knows
 	cd viewer && npm run --silent build
 
 # npm writes this file last, so it dates the whole installation.
