@@ -39,7 +39,7 @@ use tap::{Seen, Tap};
 use toll_sys::named::Named;
 use toll_sys::say::InBackground;
 use toll_sys::{clock, show, signals, tell};
-use toll_taps::{Answers, Filter, WHOLE, give_up_rights};
+use toll_taps::{Answers, Filter, WHOLE, drop_privileges};
 use toll_wire::decoder::Config;
 
 /// Bytes that are handed to the writer at once: enough that calls and seeks no longer count.
@@ -130,7 +130,7 @@ pub fn capture(options: &Options) -> anyhow::Result<()> {
         _ => None,
     };
     let (mut tap, link_number) = open_tap(options)?;
-    give_up_rights(options.user.as_deref())?;
+    drop_privileges(options.user.as_deref())?;
     // Whoever does not read what is said must not hold up the ring.
     let saying = InBackground::start().context("cannot start a thread to speak with")?;
     let metrics = offer.map(Metrics::answer).transpose()?;

@@ -1,12 +1,12 @@
-//! Which system calls can a capture never have use for, so that whoever took it over could not make them either?
+//! Seccomp filter that denies the system calls a capture never makes, so that an attacker who takes it over cannot either.
 //!
-//! A list of what is forbidden, not of what is allowed: a list of the latter breaks with every new libc, on users' hosts. The
-//! kernel looks a call up in a bitmap (Linux 5.11) and does not run the filter for those that it lets pass.
+//! A denylist: an allowlist breaks with every new libc, on users' hosts. The kernel keeps a bitmap of the calls that the
+//! filter always allows (Linux 5.11) and does not run the filter for these.
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter, sock_fprog};
 use std::io;
 
-/// linux/audit.h; `None`: a machine on which this was never tried.
+/// linux/audit.h; `None`: an architecture on which this was never tried.
 const OWN_ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
     Some(0xc000_003e)
 } else if cfg!(target_arch = "aarch64") {
@@ -14,15 +14,16 @@ const OWN_ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 } else {
     None
 };
-/// struct seccomp_data of linux/seccomp.h
+// Places in `struct seccomp_data` of linux/seccomp.h.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
-/// Calls of the x32 ABI have this bit.
+/// Calls of the x32 ABI have this bit; they come from the same architecture as others of x86_64.
 const X32: u32 = 0x4000_0000;
+const DENY: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
-/// To become another program, to look into other processes, to enter other namespaces, to change what is mounted, loaded, named
-/// or timed on the host.
-const FORBIDDEN: [libc::c_long; 36] = [
+/// Calls that start another program, read other processes, enter other namespaces, or change the host's mounts, modules, name
+/// or clock.
+const DENIED: [libc::c_long; 36] = [
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -61,25 +62,26 @@ const FORBIDDEN: [libc::c_long; 36] = [
     libc::SYS_kcmp,
 ];
 
-/// Forbids them to this thread and all that it starts, for good: they fail with EPERM. Where the kernel has no seccomp, nothing
-/// is forbidden. To be called once no new privileges can be had.
+/// Denies them to this thread and all that it starts, for good: they fail with EPERM. Nothing is denied on kernels without
+/// seccomp. The thread must have no_new_privs set.
 ///
 /// # Errors
 /// The kernel refuses the filter.
-pub fn forbid() -> io::Result<()> {
+pub fn install() -> io::Result<()> {
     let Some(architecture) = OWN_ARCHITECTURE else { return Ok(()) };
     let mut program = program(architecture);
     let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // That flag: some kernels make whoever has a filter pay for mitigations that this one has no need of.
+    // Without this flag, kernels before 5.16 turn on mitigations (SSBD, STIBP) that slow the process down and that this filter
+    // does not need.
     match by_seccomp(&filter, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW) {
-        // Linux 4.17 brought the flag; a unit of systemd's may forbid the call, and not the other way to the same.
+        // The flag needs Linux 4.17; a systemd unit may forbid seccomp(2) and allow prctl(2).
         Err(error) if is_one_of(&error, &[libc::EINVAL, libc::ENOSYS, libc::EPERM]) => {}
-        done => return done,
+        outcome => return outcome,
     }
     match by_prctl(&filter) {
-        // Built without it.
+        // A kernel without seccomp.
         Err(error) if is_one_of(&error, &[libc::EINVAL, libc::ENOSYS]) => Ok(()),
-        done => done,
+        outcome => outcome,
     }
 }
 
@@ -102,20 +104,19 @@ fn by_prctl(filter: &sock_fprog) -> io::Result<()> {
 }
 
 fn program(architecture: u32) -> Vec<sock_filter> {
-    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    let forbidden = FORBIDDEN.len() as u8;
+    let denied = DENIED.len() as u8;
     let mut program = vec![
         step(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE, 0, 0),
-        // A call by another architecture's numbers is refused.
-        step(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, forbidden + 3),
+        // Calls by another architecture's numbers are denied.
+        step(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, denied + 3),
         step(BPF_LD | BPF_W | BPF_ABS, NUMBER, 0, 0),
-        step(BPF_JMP | BPF_JGE | BPF_K, X32, forbidden + 1, 0),
+        step(BPF_JMP | BPF_JGE | BPF_K, X32, denied + 1, 0),
     ];
-    for (left, number) in (0..forbidden).rev().zip(FORBIDDEN) {
+    for (left, number) in (0..denied).rev().zip(DENIED) {
         program.push(step(BPF_JMP | BPF_JEQ | BPF_K, number as u32, left + 1, 0));
     }
     program.push(step(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
-    program.push(step(BPF_RET | BPF_K, refuse, 0, 0));
+    program.push(step(BPF_RET | BPF_K, DENY, 0, 0));
     program
 }
 
@@ -127,11 +128,13 @@ fn step(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 mod tests {
     use super::*;
 
-    const OWN: u32 = 0xc000_003e;
+    // linux/audit.h
+    const X86_64: u32 = 0xc000_003e;
+    const I386: u32 = 0x4000_0003;
 
-    /// What the filter answers to a call, by running it as the kernel does.
-    fn answer(architecture: u32, number: u32) -> u32 {
-        let (program, mut at, mut accumulator) = (program(OWN), 0, 0);
+    /// The filter's answer to a call, computed as the kernel does.
+    fn answer(program: &[sock_filter], architecture: u32, number: u32) -> u32 {
+        let (mut at, mut accumulator) = (0, 0);
         loop {
             let sock_filter { code, jt, jf, k } = program[at];
             at += 1;
@@ -149,14 +152,32 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_is_refused_and_nothing_else() {
-        let refused = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    fn denied_calls_fail_and_no_others() {
+        let program = program(X86_64);
         for number in 0..600_u32 {
-            let is_forbidden = FORBIDDEN.contains(&libc::c_long::from(number));
-            let expected = if is_forbidden { refused } else { libc::SECCOMP_RET_ALLOW };
-            assert_eq!(answer(OWN, number), expected, "call {number}");
-            assert_eq!(answer(OWN, number | X32), refused);
-            assert_eq!(answer(0x4000_0003, number), refused, "another architecture's numbers");
+            let is_denied = DENIED.contains(&libc::c_long::from(number));
+            let expected = if is_denied { DENY } else { libc::SECCOMP_RET_ALLOW };
+            assert_eq!(answer(&program, X86_64, number), expected, "call {number}");
+            assert_eq!(answer(&program, X86_64, number | X32), DENY, "call {number} of x32");
+            assert_eq!(answer(&program, I386, number), DENY, "call {number} of another architecture");
         }
+    }
+
+    /// By calls that fail for another reason where they are not denied: descriptor, address and pid are invalid.
+    #[test]
+    fn the_kernel_denies_them_to_the_thread_that_asked_and_to_no_other() {
+        let errno = |number| {
+            // SAFETY: no argument is a valid address, so that the kernel reads and writes no memory of this process.
+            let answer = unsafe { libc::syscall(number, -1, -1, -1, -1, -1) };
+            (answer == -1).then(io::Error::last_os_error).and_then(|error| error.raw_os_error())
+        };
+        let calls = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_process_vm_readv];
+        let denied = std::thread::spawn(move || {
+            nix::sys::prctl::set_no_new_privs().unwrap();
+            install().unwrap();
+            (calls.map(errno), errno(libc::SYS_close))
+        });
+        assert_eq!(denied.join().unwrap(), ([Some(libc::EPERM); 3], Some(libc::EBADF)));
+        assert!(!calls.map(errno).contains(&Some(libc::EPERM)));
     }
 }
