@@ -34,8 +34,7 @@ impl Library {
                 return Err(format!("{name} was replaced since the server has started: restart the server"));
             }
             let path = root.join(name.trim_start_matches('/'));
-            let Ok(bytes) = std::fs::read(&path) else { continue };
-            if let Some(offsets) = elf::functions(&bytes, FUNCTIONS) {
+            if let Some(offsets) = elf::functions(&path, FUNCTIONS) {
                 return Ok(Self { name: name.clone(), path, offsets });
             }
         }
