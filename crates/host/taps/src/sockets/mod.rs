@@ -118,7 +118,7 @@ impl SocketTap {
         let abi = ABI.as_ref().ok_or_else(|| {
             let machine = std::env::consts::ARCH;
             TapError::NotHere(format!(
-                "sockets can be looked at on x86_64 alone so far, and this is {machine}"
+                "sockets can be looked at on x86_64 and aarch64 alone, and this is {machine}"
             ))
         })?;
         of_the_whole_host()?;

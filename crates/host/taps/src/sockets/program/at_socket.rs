@@ -67,7 +67,7 @@ pub fn at_socket(scene: Scene<'_>, side: u8, view: &View) -> Option<Vec<u64>> {
         asm.load(Eight, R1, R0, register);
         asm.store(Eight, Frame, place, R1);
     }
-    asm.load(Eight, R6, R0, abi.number);
+    asm.load(Four, R6, R0, abi.number);
     asm.copy(R1, R7);
     asm.call(Helper::Cookie);
     asm.store(Eight, Frame, COOKIE, R0);

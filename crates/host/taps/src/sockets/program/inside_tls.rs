@@ -23,7 +23,7 @@ pub fn begins(scene: Scene<'_>, calls: i32) -> Option<Vec<u64>> {
     let abi = scene.abi;
     let mut writer = Writer::new(scene, DECIPHERED);
     let asm = &mut writer.asm;
-    for (register, place) in [(abi.first, 0), (abi.second, 8), (abi.third, 16)] {
+    for (register, place) in [(abi.function_first, 0), (abi.second, 8), (abi.third, 16)] {
         asm.load(Eight, R2, R1, register);
         asm.store(Eight, Frame, WAITING + place, R2);
     }
@@ -65,7 +65,7 @@ pub fn returns(scene: Scene<'_>, side: u8, calls: i32, sockets: i32) -> Option<V
     asm.map(R1, calls);
     asm.call(Helper::MapDelete);
     // Another int.
-    asm.load(Eight, R8, R6, abi.result);
+    asm.load(Eight, R8, R6, abi.function_result);
     asm.compute(Op::ShiftLeft, R8, 32);
     asm.compute(Op::SignedShiftRight, R8, 32);
     let (remembered, linked) = (asm.label(), asm.label());
