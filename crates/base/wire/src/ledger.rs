@@ -12,6 +12,7 @@ pub struct Ledger {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Frames {
     pub read: u64,
     /// Segments of ours that were whole, and new.
@@ -29,21 +30,30 @@ pub struct Frames {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Bytes {
-    /// Captured bytes of all frames.
-    pub frames: u64,
-    /// Payload handed to sessions, once each.
-    pub from_client: u64,
-    pub from_server: u64,
     /// Payload that its receiver had (or never asked for again) and the capture had not.
+    #[cfg_attr(feature = "serde", serde(rename = "bytes_from_client"))]
     pub lost_from_client: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "bytes_from_server"))]
     pub lost_from_server: u64,
     /// Payload that a snap length cut.
+    #[cfg_attr(feature = "serde", serde(rename = "cut_bytes_from_client"))]
     pub cut_from_client: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "cut_bytes_from_server"))]
     pub cut_from_server: u64,
+    /// Captured bytes of all frames.
+    #[cfg_attr(feature = "serde", serde(rename = "captured_bytes"))]
+    pub frames: u64,
+    /// Payload handed to sessions, once each.
+    #[cfg_attr(feature = "serde", serde(rename = "captured_bytes_from_client"))]
+    pub from_client: u64,
+    #[cfg_attr(feature = "serde", serde(rename = "captured_bytes_from_server"))]
+    pub from_server: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sessions {
     pub seen: u64,
     /// From the greeting on, uncompressed.
@@ -61,6 +71,7 @@ pub struct Sessions {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Commands {
     pub seen: u64,
     /// Command and response whole.
@@ -82,50 +93,64 @@ impl Ledger {
         let Frames { read, parsed, duplicate, truncated, unsupported, malformed, not_ours } = self.frames;
         let sessions = &self.sessions;
         let commands = &self.commands;
-        read == parsed + duplicate + truncated + unsupported + malformed + not_ours
-            && sessions.seen
-                == sessions.plain
-                    + sessions.compressed
-                    + sessions.encrypted
-                    + sessions.joined_midway
-                    + sessions.not_understood
-                    + sessions.silent
-            && commands.seen == commands.complete + commands.tainted + commands.unfinished
+        is_sum(read, &[parsed, duplicate, truncated, unsupported, malformed, not_ours])
+            && is_sum(
+                sessions.seen,
+                &[
+                    sessions.plain,
+                    sessions.compressed,
+                    sessions.encrypted,
+                    sessions.joined_midway,
+                    sessions.not_understood,
+                    sessions.silent,
+                ],
+            )
+            && is_sum(commands.seen, &[commands.complete, commands.tainted, commands.unfinished])
     }
+}
+
+/// Stops at the greatest number: a file may hold any.
+pub(crate) fn add(to: &mut u64, more: u64) {
+    *to = to.saturating_add(more);
+}
+
+/// Whatever a file holds: no sum of counts overflows.
+pub(crate) fn is_sum(total: u64, of: &[u64]) -> bool {
+    u128::from(total) == of.iter().copied().map(u128::from).sum()
 }
 
 impl AddAssign for Ledger {
     fn add_assign(&mut self, other: Ledger) {
         let Frames { read, parsed, duplicate, truncated, unsupported, malformed, not_ours } = other.frames;
-        self.frames.read += read;
-        self.frames.parsed += parsed;
-        self.frames.duplicate += duplicate;
-        self.frames.truncated += truncated;
-        self.frames.unsupported += unsupported;
-        self.frames.malformed += malformed;
-        self.frames.not_ours += not_ours;
+        add(&mut self.frames.read, read);
+        add(&mut self.frames.parsed, parsed);
+        add(&mut self.frames.duplicate, duplicate);
+        add(&mut self.frames.truncated, truncated);
+        add(&mut self.frames.unsupported, unsupported);
+        add(&mut self.frames.malformed, malformed);
+        add(&mut self.frames.not_ours, not_ours);
         let bytes = other.bytes;
-        self.bytes.frames += bytes.frames;
-        self.bytes.from_client += bytes.from_client;
-        self.bytes.from_server += bytes.from_server;
-        self.bytes.lost_from_client += bytes.lost_from_client;
-        self.bytes.lost_from_server += bytes.lost_from_server;
-        self.bytes.cut_from_client += bytes.cut_from_client;
-        self.bytes.cut_from_server += bytes.cut_from_server;
+        add(&mut self.bytes.frames, bytes.frames);
+        add(&mut self.bytes.from_client, bytes.from_client);
+        add(&mut self.bytes.from_server, bytes.from_server);
+        add(&mut self.bytes.lost_from_client, bytes.lost_from_client);
+        add(&mut self.bytes.lost_from_server, bytes.lost_from_server);
+        add(&mut self.bytes.cut_from_client, bytes.cut_from_client);
+        add(&mut self.bytes.cut_from_server, bytes.cut_from_server);
         let sessions = other.sessions;
-        self.sessions.seen += sessions.seen;
-        self.sessions.plain += sessions.plain;
-        self.sessions.compressed += sessions.compressed;
-        self.sessions.encrypted += sessions.encrypted;
-        self.sessions.joined_midway += sessions.joined_midway;
-        self.sessions.not_understood += sessions.not_understood;
-        self.sessions.silent += sessions.silent;
+        add(&mut self.sessions.seen, sessions.seen);
+        add(&mut self.sessions.plain, sessions.plain);
+        add(&mut self.sessions.compressed, sessions.compressed);
+        add(&mut self.sessions.encrypted, sessions.encrypted);
+        add(&mut self.sessions.joined_midway, sessions.joined_midway);
+        add(&mut self.sessions.not_understood, sessions.not_understood);
+        add(&mut self.sessions.silent, sessions.silent);
         let commands = other.commands;
-        self.commands.seen += commands.seen;
-        self.commands.complete += commands.complete;
-        self.commands.tainted += commands.tainted;
-        self.commands.unfinished += commands.unfinished;
-        self.commands.orphaned_responses += commands.orphaned_responses;
-        self.commands.desynchronised += commands.desynchronised;
+        add(&mut self.commands.seen, commands.seen);
+        add(&mut self.commands.complete, commands.complete);
+        add(&mut self.commands.tainted, commands.tainted);
+        add(&mut self.commands.unfinished, commands.unfinished);
+        add(&mut self.commands.orphaned_responses, commands.orphaned_responses);
+        add(&mut self.commands.desynchronised, commands.desynchronised);
     }
 }

@@ -1,7 +1,10 @@
 //! Where did every byte and entry of a log go?
 
+use crate::ledger::{add, is_sum};
+
 /// Every byte is in one of three sums, every entry parsed or malformed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LogLedger {
     pub bytes: u64,
     pub lines: u64,
@@ -18,19 +21,19 @@ pub struct LogLedger {
 
 impl LogLedger {
     pub fn adds_up(&self) -> bool {
-        self.bytes == self.entry_bytes + self.header_bytes + self.malformed_bytes
+        is_sum(self.bytes, &[self.entry_bytes, self.header_bytes, self.malformed_bytes])
             && self.entries_cut <= self.entries_parsed
     }
 
     pub fn merge(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.lines += other.lines;
-        self.entry_bytes += other.entry_bytes;
-        self.header_bytes += other.header_bytes;
-        self.malformed_bytes += other.malformed_bytes;
-        self.entries_parsed += other.entries_parsed;
-        self.entries_malformed += other.entries_malformed;
-        self.entries_cut += other.entries_cut;
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.lines, other.lines);
+        add(&mut self.entry_bytes, other.entry_bytes);
+        add(&mut self.header_bytes, other.header_bytes);
+        add(&mut self.malformed_bytes, other.malformed_bytes);
+        add(&mut self.entries_parsed, other.entries_parsed);
+        add(&mut self.entries_malformed, other.entries_malformed);
+        add(&mut self.entries_cut, other.entries_cut);
     }
 
     pub(super) fn read(&mut self, bytes: &[u8]) {

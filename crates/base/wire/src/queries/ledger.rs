@@ -1,6 +1,6 @@
 //! What became of every byte of files of query events, and are all events of a capture there?
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, add, is_sum};
 
 /// Captures told apart in one reading; of those beyond it is not known what they saw, nor whether events are
 /// missing.
@@ -8,29 +8,37 @@ const CAPTURES_MAX: usize = 1024;
 
 /// The account of a reading; accounts of parts add up to that of the whole, in any order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct QueriesLedger {
     /// Bytes handed in: in blocks, skipped, and of a block whose end never came.
     pub bytes: u64,
-    pub block_bytes: u64,
-    /// No block's: what is left of damaged ones, or something else.
-    pub skipped_bytes: u64,
-    /// The file ends within a block.
-    pub unread_tail: u64,
     pub blocks: u64,
     /// Of those: a checksum was wrong, or they contradict themselves.
     pub blocks_damaged: u64,
     /// Of those: written by a newer toll, and not read.
     pub blocks_newer: u64,
     pub events: u64,
-    pub tainted: u64,
+    /// As the stretches tell.
+    events_missing: u64,
+    /// No block's: what is left of damaged ones, or something else.
+    pub skipped_bytes: u64,
+    /// The file ends within a block.
+    #[cfg_attr(feature = "serde", serde(rename = "unread_tail_bytes"))]
+    pub unread_tail: u64,
     /// Captures that ended in good order, and what became of all that they saw.
+    #[cfg_attr(feature = "serde", serde(rename = "captures_ended"))]
     pub ended: u64,
+    // A digest says it with that of all captures.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub captured: Ledger,
+    pub block_bytes: u64,
+    pub tainted: u64,
     stretches: Vec<Stretch>,
 }
 
 /// Which events of a capture were seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 struct Stretch {
     capture: u64,
     first: u64,
@@ -42,26 +50,26 @@ impl QueriesLedger {
     /// Events that captures had between the first and the last block that were read, and that no block
     /// brought: not written in time, or damaged.
     pub fn missing(&self) -> u64 {
-        self.stretches.iter().map(|one| (one.end - one.first).saturating_sub(one.events)).sum()
+        self.events_missing
     }
 
     /// Whether every byte stands in one line.
     pub fn adds_up(&self) -> bool {
-        self.bytes == self.block_bytes + self.skipped_bytes + self.unread_tail
-            && self.blocks_damaged + self.blocks_newer <= self.blocks
+        is_sum(self.bytes, &[self.block_bytes, self.skipped_bytes, self.unread_tail])
+            && self.blocks_damaged.saturating_add(self.blocks_newer) <= self.blocks
             && self.captured.adds_up()
     }
 
     pub fn merge(&mut self, other: &Self) {
-        self.bytes += other.bytes;
-        self.block_bytes += other.block_bytes;
-        self.skipped_bytes += other.skipped_bytes;
-        self.unread_tail += other.unread_tail;
-        self.blocks += other.blocks;
-        self.blocks_damaged += other.blocks_damaged;
-        self.blocks_newer += other.blocks_newer;
-        self.events += other.events;
-        self.tainted += other.tainted;
+        add(&mut self.bytes, other.bytes);
+        add(&mut self.block_bytes, other.block_bytes);
+        add(&mut self.skipped_bytes, other.skipped_bytes);
+        add(&mut self.unread_tail, other.unread_tail);
+        add(&mut self.blocks, other.blocks);
+        add(&mut self.blocks_damaged, other.blocks_damaged);
+        add(&mut self.blocks_newer, other.blocks_newer);
+        add(&mut self.events, other.events);
+        add(&mut self.tainted, other.tainted);
         self.end(other.ended, other.captured);
         for stretch in &other.stretches {
             self.add(*stretch);
@@ -96,5 +104,7 @@ impl QueriesLedger {
         } else if self.stretches.len() < CAPTURES_MAX {
             self.stretches.push(stretch);
         }
+        let missing = |one: &Stretch| one.end.saturating_sub(one.first).saturating_sub(one.events);
+        self.events_missing = self.stretches.iter().map(missing).fold(0, u64::saturating_add);
     }
 }
