@@ -1,10 +1,12 @@
-//! What is known of one class of queries? Everything here merges exactly.
+//! What is known of one class of queries? Counts, sums and histograms merge exactly; lists are bounded, and exact until
+//! they are full.
 
 use super::Measure;
 use super::attribute::{Attribute, Other};
 use super::names::Names;
 use crate::event::{CommandKind, Event, Flags};
 use crate::fingerprint::QueryId;
+use crate::ledger::add;
 
 /// Text kept of a fingerprint or a sample, bytes. The identifier is of the whole.
 const TEXT_MAX: usize = 4_096;
@@ -71,6 +73,19 @@ pub(super) struct Seen {
 const ERRORS_MAX: usize = 32;
 
 impl Class {
+    /// An empty one of no text, for what was stored of several.
+    pub fn of_several() -> Self {
+        Self::new(b"", 0)
+    }
+
+    /// An empty one of its own text, for what was stored; `None`: the text has another identifier.
+    pub fn of_text(text: &[u8], id: QueryId) -> Option<Self> {
+        if text.len() <= TEXT_MAX && QueryId::of(text) == id {
+            return Some(Self::new(text, 0));
+        }
+        (text.len() == TEXT_MAX).then(|| Self::new(&[text, &id.0].concat(), 0))
+    }
+
     /// `key`: as [`bound_key`] leaves it.
     pub(super) fn new(key: &[u8], short_by: u64) -> Self {
         let (text, id) = match key.split_at_checked(TEXT_MAX) {
@@ -108,6 +123,27 @@ impl Class {
     /// Attributes of logs by the number of their name, see [`super::Digest::other_attributes`].
     pub fn other(&self, id: u8) -> Option<&Measure> {
         self.others.iter().find(|(n, _)| *n == id).map(|(_, measure)| measure)
+    }
+
+    pub fn put_measure(&mut self, attribute: Attribute, measure: Measure) {
+        self.measures[attribute as usize] = Some(Box::new(measure));
+    }
+
+    /// `id`: as [`super::Digest::other_id`] gives it.
+    pub fn put_other(&mut self, id: u8, measure: Measure) {
+        *self.other_mut(id) = measure;
+    }
+
+    /// With all that may have been counted elsewhere.
+    pub(super) fn count_at_most(&self) -> u64 {
+        self.count.saturating_add(self.count_short_by_at_most)
+    }
+
+    /// Memory of its histograms.
+    pub(super) fn histogram_bytes(&self) -> usize {
+        let own = self.measures.iter().flatten().map(|measure| measure.histogram.bytes());
+        let others = self.others.iter().map(|(_, measure)| measure.histogram.bytes());
+        own.chain(others).sum()
     }
 
     pub(super) fn add_sampled(&mut self, event: &Event<'_>, seen: &Seen, others: &[Other], keep: bool) {
@@ -187,7 +223,7 @@ impl Class {
 
     fn add_error(&mut self, number: u16, count: u64) {
         if let Some((_, n)) = self.error_numbers.iter_mut().find(|(n, _)| *n == number) {
-            *n += count;
+            add(n, count);
         } else if self.error_numbers.len() < ERRORS_MAX {
             self.error_numbers.push((number, count));
         }
@@ -202,10 +238,10 @@ impl Class {
 
     /// `name` and `other`: the numbers here of names and attributes there.
     pub(super) fn merge(&mut self, from: &Self, name: impl Fn(u32) -> u32, other: impl Fn(u8) -> Option<u8>) {
-        self.count += from.count;
-        self.errors += from.errors;
-        self.tainted += from.tainted;
-        self.count_short_by_at_most += from.count_short_by_at_most;
+        add(&mut self.count, from.count);
+        add(&mut self.errors, from.errors);
+        add(&mut self.tainted, from.tainted);
+        add(&mut self.count_short_by_at_most, from.count_short_by_at_most);
         for (mine, theirs) in self.measures.iter_mut().zip(&from.measures) {
             if let Some(theirs) = theirs {
                 mine.get_or_insert_default().merge(theirs);
@@ -217,7 +253,8 @@ impl Class {
             }
         }
         for (mine, theirs) in self.flags.iter_mut().zip(&from.flags) {
-            *mine = (mine.0 + theirs.0, mine.1 + theirs.1);
+            add(&mut mine.0, theirs.0);
+            add(&mut mine.1, theirs.1);
         }
         self.users.merge(&from.users, &name);
         self.hosts.merge(&from.hosts, &name);

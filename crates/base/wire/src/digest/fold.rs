@@ -2,6 +2,7 @@
 
 use super::Digest;
 use super::class::Class;
+use crate::ledger::add;
 use crate::log::INHERITED_DB;
 
 /// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
@@ -12,7 +13,7 @@ pub(super) fn make_room(digest: &mut Digest) {
     classes.sort_by_key(|class| std::cmp::Reverse(rank.key(class)));
     let keep = (digest.settings.classes_max / 2).max(1);
     for class in classes.drain(keep.min(classes.len())..) {
-        digest.floor = digest.floor.max(class.count + class.count_short_by_at_most);
+        digest.floor = digest.floor.max(class.count_at_most());
         digest.folded.merge(&class, |name| name, Some);
         digest.folded_classes += 1;
     }
@@ -21,16 +22,17 @@ pub(super) fn make_room(digest: &mut Digest) {
     digest.recent.forget();
 }
 
-/// Adds what `from` holds. Exact as long as neither had to fold classes. `inherited`: the schema
+/// Adds what `from` holds. Exact as long as neither had to fold classes; then a class says how many of its events may
+/// be among those folded, of either. `inherited`: the schema
 /// that [`INHERITED_DB`] stands for in `from`.
 pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
     let totals = &mut digest.totals;
-    totals.commands += from.totals.commands;
-    totals.queries += from.totals.queries;
-    totals.prepares += from.totals.prepares;
-    totals.admin += from.totals.admin;
-    totals.errors += from.totals.errors;
-    totals.tainted += from.totals.tainted;
+    add(&mut totals.commands, from.totals.commands);
+    add(&mut totals.queries, from.totals.queries);
+    add(&mut totals.prepares, from.totals.prepares);
+    add(&mut totals.admin, from.totals.admin);
+    add(&mut totals.errors, from.totals.errors);
+    add(&mut totals.tainted, from.totals.tainted);
     totals.last_ns = totals.last_ns.max(from.totals.last_ns);
     if from.totals.first_ns > 0 && (totals.first_ns == 0 || from.totals.first_ns < totals.first_ns) {
         totals.first_ns = from.totals.first_ns;
@@ -38,7 +40,7 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
     let names: Vec<u32> = (0..from.names.len())
         .map(|id| match from.names.text(id) {
             INHERITED_DB => digest.names.find(inherited),
-            name => digest.names.find(name),
+            name => digest.names.find_again(name),
         })
         .collect();
     let names = move |id: u32| names.get(id as usize).copied().unwrap_or(super::names::BEYOND);
@@ -48,12 +50,17 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
 
     digest.all.merge(&from.all, &names, &others);
     digest.folded.merge(&from.folded, &names, &others);
-    digest.folded_classes += from.folded_classes;
+    add(&mut digest.folded_classes, from.folded_classes);
+    if from.floor > 0 {
+        for class in digest.classes.iter_mut().filter(|class| !from.index.contains_key(&class.key)) {
+            add(&mut class.count_short_by_at_most, from.floor);
+        }
+    }
     for class in &from.classes {
         let at = place_for(digest, class, inherited);
         digest.classes[at].merge(class, &names, &others);
     }
-    digest.floor += from.floor;
+    add(&mut digest.floor, from.floor);
 }
 
 fn place_for(digest: &mut Digest, class: &Class, inherited: &[u8]) -> usize {

@@ -1,11 +1,21 @@
 //! How are values distributed? Log-linear buckets at most 1/64 wide, so that a percentile is
 //! within 0.8% of a true value; two histograms merge exactly.
 
+use crate::ledger;
+
 /// Buckets for each power of two, as a power of two.
 const BITS: u32 = 6;
 const PER_OCTAVE: usize = 1 << BITS;
 /// Values below are their own bucket.
 const LINEAR: u64 = 1 << BITS;
+/// Name and version of the buckets, for whoever stores counts by their number. Whoever moves a bound counts the
+/// version up.
+///
+/// Bucket `b` is `b % 64` of octave `k = b / 64`. Octave 0 holds the values 0 to 63, each in a bucket of its own. In
+/// octave `k >= 1` a bucket is `2^(k-1)` wide, and its least value is `(64 + b % 64) * 2^(k-1)`.
+pub const HISTOGRAM_SCHEME: &str = "log-linear-64/1";
+/// The greatest value is in the last of these.
+pub const BUCKETS: u16 = 59 << BITS;
 /// Most classes see few distinct values; past this many buckets, whole octaves are kept.
 const SPARSE_MAX: usize = 24;
 
@@ -29,7 +39,7 @@ impl Default for Histogram {
 }
 
 /// Bucket of a value: octave times 64, and the six bits below its first.
-fn bucket(value: u64) -> u16 {
+pub(super) fn bucket(value: u64) -> u16 {
     if value < LINEAR {
         return value as u16;
     }
@@ -60,17 +70,41 @@ impl Histogram {
 
     /// The value that a share `q` (0 to 1) of all values is at most.
     pub fn quantile(&self, q: f64) -> u64 {
-        let mut total = 0;
-        self.each(|_, count| total += count);
+        let mut total: u64 = 0;
+        self.each(|_, count| ledger::add(&mut total, count));
         let rank = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).max(1);
-        let (mut seen, mut found) = (0, 0);
+        let (mut seen, mut found) = (0_u64, 0);
         self.each(|bucket, count| {
             if count > 0 && seen < rank {
                 found = value(bucket);
             }
-            seen += count;
+            ledger::add(&mut seen, count);
         });
         found
+    }
+
+    /// Buckets that hold values and their counts, in order; [`HISTOGRAM_SCHEME`] says which values.
+    pub fn buckets(&self) -> Vec<(u16, u64)> {
+        let mut buckets = Vec::new();
+        self.each(|bucket, count| buckets.push((bucket, count)));
+        buckets
+    }
+
+    /// As [`Self::buckets`] gives them; `None`: not in order, a count of nothing, or beyond the last bucket.
+    pub fn of_buckets(buckets: &[(u16, u64)]) -> Option<Self> {
+        let is_ordered = buckets.is_sorted_by(|(a, _), (b, _)| a < b);
+        let is_within = buckets.iter().all(|(bucket, count)| *bucket < BUCKETS && *count > 0);
+        let mut histogram = Self::default();
+        buckets.iter().for_each(|(bucket, count)| histogram.add(*bucket, *count));
+        (is_ordered && is_within).then_some(histogram)
+    }
+
+    /// Memory that it takes beyond itself.
+    pub fn bytes(&self) -> usize {
+        match &self.buckets {
+            Buckets::Sparse(counts) => size_of_val(&counts[..]),
+            Buckets::Dense(octaves) => octaves.len() * (size_of::<[u64; PER_OCTAVE]>() + 16),
+        }
     }
 
     /// Calls with the middle of each bucket and its count, in order.
@@ -81,7 +115,7 @@ impl Histogram {
     fn add(&mut self, bucket: u16, count: u64) {
         match &mut self.buckets {
             Buckets::Sparse(counts) => match counts.binary_search_by_key(&bucket, |(b, _)| *b) {
-                Ok(at) => counts[at].1 += count,
+                Ok(at) => ledger::add(&mut counts[at].1, count),
                 Err(at) if counts.len() < SPARSE_MAX => counts.insert(at, (bucket, count)),
                 Err(_) => {
                     let mut dense = Vec::new();
@@ -120,7 +154,7 @@ fn add_dense(octaves: &mut Vec<(u8, Box<[u64; PER_OCTAVE]>)>, bucket: u16, count
             at
         }
     };
-    octaves[at].1[usize::from(bucket) % PER_OCTAVE] += count;
+    ledger::add(&mut octaves[at].1[usize::from(bucket) % PER_OCTAVE], count);
 }
 
 #[cfg(test)]
@@ -137,7 +171,28 @@ mod tests {
             }
         }
         assert_eq!(value(bucket(0)), 0);
-        assert!(bucket(u64::MAX) < 60 << BITS);
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn the_bounds_of_each_bucket_are_as_its_scheme_says() {
+        let least = |b: u16| match (b / 64, u64::from(b % 64)) {
+            (0, within) => within,
+            (k, within) => (64 + within) << (k - 1),
+        };
+        for b in 0..BUCKETS {
+            assert_eq!(bucket(least(b)), b);
+            let last = if b + 1 < BUCKETS { least(b + 1) - 1 } else { u64::MAX };
+            assert_eq!(bucket(last), b);
+        }
+    }
+
+    #[test]
+    fn buckets_that_no_histogram_has_are_refused() {
+        assert!(Histogram::of_buckets(&[(3, 1), (BUCKETS - 1, u64::MAX)]).is_some());
+        for buckets in [&[(3, 1), (3, 1)][..], &[(4, 1), (3, 1)], &[(BUCKETS, 1)], &[(1, 0)]] {
+            assert!(Histogram::of_buckets(buckets).is_none(), "{buckets:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What do the values of one attribute come to? Sums are integers, so that merging is exact.
 
 use super::Histogram;
+use super::histogram::bucket;
+use crate::ledger;
 
 #[derive(Debug, Clone, Default)]
 pub struct Measure {
@@ -28,10 +30,33 @@ impl Measure {
         }
         self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
-        self.count += other.count;
-        self.sum += other.sum;
+        ledger::add(&mut self.count, other.count);
+        self.sum = self.sum.saturating_add(other.sum);
         self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
         self.histogram.merge(&other.histogram);
+    }
+
+    /// What was stored of one; `None`: no values come to this.
+    pub fn of_parts(
+        sum: u128,
+        sum_of_squares: u128,
+        min: u64,
+        max: u64,
+        buckets: &[(u16, u64)],
+    ) -> Option<Self> {
+        let histogram = Histogram::of_buckets(buckets)?;
+        let (first, last) = (buckets.first()?.0, buckets.last()?.0);
+        let count = buckets.iter().try_fold(0_u64, |sum, (_, count)| sum.checked_add(*count))?;
+        let of_all = |value: u64| u128::from(value) * u128::from(count);
+        let is_possible = (first, last) == (bucket(min), bucket(max))
+            && min <= max
+            && (of_all(min)..=of_all(max)).contains(&sum);
+        is_possible.then_some(Self { count, sum, sum_of_squares, min, max, histogram })
+    }
+
+    /// Stops at the greatest number that there is a place for.
+    pub fn sum_of_squares(&self) -> u128 {
+        self.sum_of_squares
     }
 
     /// 0 when there are no values.

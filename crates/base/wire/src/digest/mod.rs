@@ -8,15 +8,17 @@ mod group;
 mod histogram;
 mod measure;
 mod names;
+mod parts;
 mod rank;
 mod recent;
 
 pub use attribute::{Attribute, Unit};
 pub use class::{Class, FLAG_NAMES, Sample};
 pub use group::GroupBy;
-pub use histogram::Histogram;
+pub use histogram::{BUCKETS, HISTOGRAM_SCHEME, Histogram};
 pub use measure::Measure;
 pub use names::Names;
+pub use parts::Rest;
 pub use rank::{Aggregate, Limit, Rank, RankError};
 
 use crate::event::{CommandKind, Event, Sink};
@@ -73,7 +75,7 @@ pub struct Digest {
     /// Over all events. With classes that tell events apart by their text alone it is their sum,
     /// which [`Self::settle`] takes.
     pub all: Class,
-    /// Classes that there was no room for, together.
+    /// Classes that there was no room for, or that a stored digest did not list, together.
     pub folded: Class,
     pub folded_classes: u64,
     /// No class that was folded had a greater count.
@@ -112,9 +114,9 @@ impl Digest {
         &self.classes
     }
 
-    /// Classes seen, as far as they were kept apart.
+    /// Classes seen, as far as they were kept apart: one that was folded more than once counts as often.
     pub fn unique(&self) -> u64 {
-        self.classes.len() as u64 + self.folded_classes
+        (self.classes.len() as u64).saturating_add(self.folded_classes)
     }
 
     /// Text of a name that a class counts.

@@ -1,5 +1,6 @@
 //! Who and where: users, hosts and schemas as small numbers. Bounded; names beyond are one.
 
+use crate::ledger::add;
 use crate::text_hash::TextMap;
 
 /// Names kept in all.
@@ -8,6 +9,7 @@ const NAMES_MAX: usize = 65_536;
 const COUNTED_MAX: usize = 32;
 /// Stands for all names beyond.
 pub(super) const BEYOND: u32 = 0;
+const OTHERS: &[u8] = b"(others)";
 /// Stands for no name.
 pub(super) const NONE: u32 = 1;
 
@@ -43,7 +45,7 @@ impl Table {
 
     pub(super) fn find(&mut self, text: &[u8]) -> u32 {
         if self.texts.is_empty() {
-            self.texts = vec![b"(others)".as_slice().into(), b"".as_slice().into()];
+            self.texts = vec![OTHERS.into(), b"".as_slice().into()];
         }
         if text.is_empty() {
             return NONE;
@@ -58,6 +60,12 @@ impl Table {
         self.texts.push(text.into());
         self.index.insert(text.into(), id);
         id
+    }
+
+    /// As [`Self::text`] gave it: names beyond stay that.
+    pub(super) fn find_again(&mut self, text: &[u8]) -> u32 {
+        let id = self.find(if text == OTHERS { b"" } else { text });
+        if text == OTHERS { BEYOND } else { id }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -76,13 +84,14 @@ pub struct Names {
 }
 
 impl Names {
-    pub(super) fn add(&mut self, id: u32, count: u64) {
+    /// `id`: as [`super::Digest::name_id`] gives it.
+    pub fn add(&mut self, id: u32, count: u64) {
         if id == NONE {
             return;
         }
         if let Some((_, n)) = self.counts.iter_mut().find(|(i, _)| *i == id) {
-            *n += count;
-        } else if self.counts.len() < COUNTED_MAX {
+            add(n, count);
+        } else if id != BEYOND && self.counts.iter().filter(|(i, _)| *i != BEYOND).count() < COUNTED_MAX {
             self.counts.push((id, count));
         } else {
             self.add_beyond(count);
@@ -91,7 +100,7 @@ impl Names {
 
     fn add_beyond(&mut self, count: u64) {
         match self.counts.iter_mut().find(|(i, _)| *i == BEYOND) {
-            Some((_, n)) => *n += count,
+            Some((_, n)) => add(n, count),
             None => self.counts.push((BEYOND, count)),
         }
     }

@@ -120,7 +120,7 @@ impl FromStr for Limit {
 pub(super) fn ranked(digest: &Digest, limit: Limit) -> (Vec<&Class>, Vec<&Class>) {
     let rank = digest.settings.rank;
     let mut classes: Vec<(&Class, (u128, u64))> = digest.classes.iter().map(|c| (c, rank.key(c))).collect();
-    classes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| a.text.cmp(&b.text)));
+    classes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| (&a.text, a.id).cmp(&(&b.text, b.id))));
     let total: u128 = classes.iter().map(|(_, key)| key.0).sum();
     // All of it includes what weighs nothing.
     let enough = limit.share.filter(|share| *share < 1.0).map(|share| total as f64 * share);

@@ -1,4 +1,8 @@
 use super::*;
+use crate::event::{ErrorInfo, Flags};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn event(text: &str, query_ns: u64) -> Event<'_> {
     Event {
@@ -62,4 +66,105 @@ fn limits_read_like_those_of_pt_query_digest() {
     assert_eq!("95%:20".parse(), Ok(Limit { share: Some(0.95), count: Some(20) }));
     assert!("95:20".parse::<Limit>().is_err());
     assert!("-1".parse::<Limit>().is_err());
+}
+
+/// An event in a few numbers: text, user, query time, and the rest.
+type Spec = (u8, u8, Option<u64>, u8);
+
+fn specs() -> impl Strategy<Value = Spec> {
+    let query_ns = prop_oneof![0_u64..100, 1_000_u64..10_000_000, any::<u64>()];
+    (0_u8..9, 0_u8..6, proptest::option::of(query_ns), any::<u8>())
+}
+
+fn digest_of(specs: &[Spec]) -> Digest {
+    let mut digest = Digest::new(Settings::default());
+    for (text, user, query_ns, rest) in specs {
+        let text = format!("select {rest} from t{}", "x".repeat((*text).into()));
+        let rows = rest.to_string();
+        let attributes = [("Rows_read", rows.as_bytes())];
+        digest.event(&Event {
+            start_ns: u64::from(*rest) * 1_000,
+            query_ns: *query_ns,
+            text: text.as_bytes(),
+            user: &[b'a' + user],
+            db: if rest % 2 == 0 { b"shop" } else { b"" },
+            rows_sent: (rest % 3 == 0).then_some(u64::from(*rest) << (rest % 50)),
+            error: (rest % 7 == 0)
+                .then_some(ErrorInfo { number: 1000 + u16::from(rest % 5), ..ErrorInfo::default() }),
+            flags: Flags { full_scan: (rest % 4 > 0).then_some(rest % 4 == 1), ..Flags::default() },
+            tainted: rest % 11 == 0,
+            attributes: &attributes[..usize::from(rest % 5 > 0)],
+            ..Event::default()
+        });
+    }
+    digest
+}
+
+/// All that must not depend on the order of merges.
+fn exact(digest: &Digest) -> impl PartialEq + std::fmt::Debug + use<> {
+    let measured = |measure: &Measure| {
+        let Measure { count, sum, min, max, .. } = *measure;
+        (count, sum, measure.sum_of_squares(), min, max, measure.histogram.buckets())
+    };
+    let named = |names: &Names| {
+        let named = |(id, count): (u32, u64)| (digest.name(id).to_vec(), count);
+        names.by_count().into_iter().map(named).collect::<BTreeMap<_, _>>()
+    };
+    let of_class = |class: &Class| {
+        let own = Attribute::ALL.map(|attribute| class.measure(attribute).map(measured));
+        let others: BTreeMap<_, _> = (0..)
+            .zip(digest.other_attributes())
+            .filter_map(|(id, (name, _))| Some((name.clone(), measured(class.other(id)?))))
+            .collect();
+        let counts = (class.count, class.errors, class.tainted, class.first_ns, class.last_ns, class.flags);
+        let errors: BTreeMap<_, _> = class.error_numbers.iter().copied().collect();
+        (counts, own, others, named(&class.users), named(&class.dbs), errors)
+    };
+    let classes: BTreeMap<_, _> = digest.classes().iter().map(|class| (class.id, of_class(class))).collect();
+    let Totals { commands, queries, errors, tainted, first_ns, last_ns, .. } = digest.totals;
+    (classes, (commands, queries, errors, tainted, first_ns, last_ns))
+}
+
+proptest! {
+    // Together more than 100,000 merges.
+    #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn merges_in_any_order_and_grouping_come_to_the_digest_of_the_whole(
+        parts in vec(vec(specs(), 1..4), 1_600..1_700),
+        seed in any::<u64>(),
+    ) {
+        let whole = digest_of(&parts.concat());
+        let mut digests: Vec<Digest> = parts.iter().map(|part| digest_of(part)).collect();
+        let mut state = seed;
+        while digests.len() > 1 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let from = digests.swap_remove((state >> 33) as usize % digests.len());
+            let to = (state >> 17) as usize % digests.len();
+            digests[to].merge(&from);
+        }
+        prop_assert_eq!(exact(&digests[0]), exact(&whole));
+    }
+}
+
+#[test]
+fn a_class_says_how_many_of_its_events_another_digest_may_have_folded() {
+    let mut folded = Digest::new(Settings { classes_max: 2, ..Settings::default() });
+    for text in ["select a", "select a", "select b", "select c"] {
+        folded.event(&event(text, 5));
+    }
+    let mut listed = Digest::new(Settings::default());
+    listed.event(&event("select c", 5));
+    let short = |digest: &Digest| {
+        let of_c = |class: &&Class| class.text == b"select c";
+        let class = digest.classes().iter().find(of_c).unwrap();
+        (class.count, class.count_short_by_at_most)
+    };
+    assert_eq!(short(&folded), (1, 1));
+    listed.merge(&folded);
+    assert_eq!(short(&listed), (2, 1));
+    let mut other = Digest::new(Settings::default());
+    other.event(&event("select d", 5));
+    other.merge(&folded);
+    let of_d = other.classes().iter().find(|class| class.text == b"select d").unwrap();
+    assert_eq!((of_d.count, of_d.count_short_by_at_most), (1, 1), "it may be among what was folded");
 }

@@ -1,0 +1,64 @@
+//! A digest taken apart and put together again, for whoever stores one. Never changes a count.
+
+use super::Digest;
+use super::class::Class;
+
+/// What is not listed of a digest.
+#[derive(Debug, Clone)]
+pub struct Rest {
+    /// All of it together.
+    pub class: Class,
+    pub classes: u64,
+    /// None of its classes has a greater count.
+    pub count_max: u64,
+}
+
+impl Digest {
+    /// Whether events are apart by their text alone; then [`Self::all`] is the sum of the classes.
+    pub fn is_by_text(&self) -> bool {
+        self.settings.group_by.depends_on_text_alone()
+    }
+
+    /// Number of a name, for [`super::Names::add`].
+    pub fn name_id(&mut self, text: &[u8]) -> u32 {
+        self.names.find_again(text)
+    }
+
+    /// Number of an attribute without a place of its own; `None`: there is no room for its name.
+    pub fn other_id(&mut self, name: &str) -> Option<u8> {
+        self.others.id(name)
+    }
+
+    /// Adds a class that it does not have yet; false: it has, or there is no room.
+    pub fn insert(&mut self, class: Class) -> bool {
+        if self.classes.len() >= self.settings.classes_max || self.index.contains_key(&class.key) {
+            return false;
+        }
+        self.index.insert(class.key.clone(), u32::try_from(self.classes.len()).unwrap_or(u32::MAX));
+        self.classes.push(class);
+        true
+    }
+
+    /// `beyond`: those of its classes that are not listed.
+    pub fn rest(&self, beyond: &[&Class]) -> Rest {
+        let mut class = self.folded.clone();
+        beyond.iter().for_each(|one| class.merge(one, |name| name, Some));
+        Rest {
+            class,
+            classes: self.folded_classes.saturating_add(beyond.len() as u64),
+            count_max: beyond.iter().map(|class| class.count_at_most()).fold(self.floor, u64::max),
+        }
+    }
+
+    /// Adds what was not listed.
+    pub fn insert_rest(&mut self, rest: Rest) {
+        self.folded.merge(&rest.class, |name| name, Some);
+        self.folded_classes = self.folded_classes.saturating_add(rest.classes);
+        self.floor = self.floor.saturating_add(rest.count_max);
+    }
+
+    /// Memory of the histograms of all classes.
+    pub fn histogram_bytes(&self) -> usize {
+        self.classes.iter().chain([&self.all, &self.folded]).map(Class::histogram_bytes).sum()
+    }
+}
