@@ -255,6 +255,76 @@ fn any_number_of_threads_finds_the_same() {
     }
 }
 
+/// Without what says where it comes from; names that occurred as often as others are in any order.
+fn without_source(mut digest: Value) -> Value {
+    for name in ["inputs", "merged"] {
+        digest.as_object_mut().unwrap().remove(name);
+    }
+    for class in digest["classes"].as_array_mut().unwrap() {
+        for names in ["users", "dbs", "hosts"] {
+            class[names].as_array_mut().unwrap().sort_by_key(Value::to_string);
+        }
+    }
+    digest
+}
+
+#[test]
+fn digests_of_the_parts_of_a_log_merge_to_that_of_the_whole_in_every_format() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = String::from_utf8(long_log(1 << 20)).unwrap().replace("use shop;\n", "");
+    let middle = log[log.len() / 3..].find("# Time: ").unwrap() + log.len() / 3;
+    let whole = file(dir.path(), "whole.log", log.as_bytes());
+    let parts: Vec<String> = [("a", &log[..middle]), ("b", &log[middle..])]
+        .into_iter()
+        .map(|(name, part)| {
+            let log = file(dir.path(), &format!("{name}.log"), part.as_bytes());
+            let digest = toll(&["--format", "json", "--limit", "0", &log], b"").stdout;
+            file(dir.path(), &format!("{name}.json"), &digest)
+        })
+        .collect();
+    let merged = json(&["--limit", "0", &parts[0], &parts[1]], b"");
+    assert_eq!(merged["inputs"][1]["type"], "digest");
+    assert_eq!(merged["merged"]["digests"], 2);
+    assert_eq!(without_source(merged), without_source(json(&["--limit", "0", &whole], b"")));
+
+    let csv =
+        |files: &[&str]| toll(&[&["--format", "csv", "--limit", "0", "--type"], files].concat(), b"").stdout;
+    assert_eq!(csv(&["digest", &parts[1], &parts[0]]), csv(&["slowlog", &whole]));
+    let report = |files: &[&str]| String::from_utf8(toll(files, b"").stdout).unwrap();
+    let tail = |report: &str| report.split_once("# Overall").unwrap().1.to_owned();
+    let merged = report(&[&parts[0], &parts[1]]);
+    assert!(merged.contains("# Merged: 2 digests\n"), "{merged}");
+    assert_eq!(tail(&merged), tail(&report(&[&whole])));
+    let lines = toll(&["--format", "ndjson", &parts[0], &parts[1]], b"").stdout;
+    let last = String::from_utf8(lines).unwrap().lines().last().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&last).unwrap()["merged"]["digests"], 2);
+
+    // A log beside them, and one of them from a pipe and compressed.
+    let log_too = json(&["--limit", "0", &parts[0], &format!("{}/b.log", dir.path().display())], b"");
+    assert_eq!(log_too["totals"]["commands"], json(&[&whole], b"")["totals"]["commands"]);
+    assert!(Command::new("gzip").arg(&parts[0]).status().unwrap().success());
+    let piped = std::fs::read(format!("{}.gz", parts[0])).unwrap();
+    let piped = json(&["--limit", "0", "-", &parts[1]], &piped);
+    assert_eq!(piped["totals"], log_too["totals"]);
+
+    for refused in [&["--since", "1h"][..], &["--filter", "port == 1"], &["--events", "--format", "ndjson"]] {
+        let output = toll(&[refused, &[&parts[1]]].concat(), b"");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{refused:?}: {error}");
+        assert!(error.contains("a digest holds no single events"), "{refused:?}: {error}");
+    }
+}
+
+#[test]
+fn a_report_of_digests_with_a_limit_says_what_is_not_exact() {
+    let dir = tempfile::tempdir().unwrap();
+    let digest = toll(&["--format", "json", "--limit", "1", "-"], SLOW.as_bytes()).stdout;
+    let digest = file(dir.path(), "a.json", &digest);
+    let report = String::from_utf8(toll(&[&digest], b"").stdout).unwrap();
+    assert!(report.contains("# 1 classes (1 events) are not apart"), "{report}");
+    assert!(report.contains("# Overall: 3 total, 2 unique"), "{report}");
+}
+
 #[test]
 fn filters_and_groups_choose_and_gather() {
     let digest = json(&["--filter", "query_time > 0.5 && host == 'web2'", "-"], SLOW.as_bytes());

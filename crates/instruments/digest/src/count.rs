@@ -64,7 +64,7 @@ fn counted(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) 
     };
     let Some(kind) = kind else { return lines(reader) };
     let config = Config { ports: ports.to_vec(), ..Config::default() };
-    let mut decode = Decode::new(kind, &config);
+    let mut decode = Decode::new(kind, &config)?;
     let mut counter = Counter { window, queries: 0, tainted: 0 };
     let pumped = pump(reader, false, &mut decode.with(&mut counter), &AtomicBool::new(false))?;
     let ledger = decode.ledger();

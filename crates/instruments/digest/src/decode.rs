@@ -2,6 +2,7 @@
 
 use super::input::Type;
 use super::ledger::{CaptureLedger, Ledger};
+use anyhow::bail;
 use toll_input::{Here, Take};
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::Sink;
@@ -17,12 +18,14 @@ pub enum Decode {
 }
 
 impl Decode {
-    pub fn new(kind: Type, config: &Config) -> Self {
+    /// # Errors
+    /// The type holds no events.
+    pub fn new(kind: Type, config: &Config) -> anyhow::Result<Self> {
         let capture = |format| {
             let decoder = CaptureDecoder::in_zone(format, config, Box::new(Here::new()));
             Self::Capture(Box::new(decoder), None)
         };
-        match kind {
+        Ok(match kind {
             Type::Pcap => capture(Format::Pcap),
             Type::Pcapng => capture(Format::PcapNg),
             Type::Tcpdump => capture(Format::TcpdumpText),
@@ -30,7 +33,8 @@ impl Decode {
             Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::new()))),
             Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::new()))),
             Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::new()))),
-        }
+            Type::Digest => bail!("a digest holds no single events: name the captures or logs that it is of"),
+        })
     }
 
     /// For a part of a slow log: until an entry names a schema, it is the one of the part before.

@@ -1,6 +1,7 @@
 //! What does each event look like by itself? JSON lines, CSV rows or slow log entries, as they come.
 
-use super::json::{is_zero, kind_name, moment, text};
+use super::json::{kind_name, moment, text};
+use super::schema::is_zero;
 use super::{Format, Request, csv};
 use serde::Serialize;
 use std::io::{self, Write};

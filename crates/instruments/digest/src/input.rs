@@ -1,5 +1,6 @@
 //! What is in a file, and how is it read? Knows types, not their contents.
 
+use super::stored;
 use anyhow::bail;
 use std::io::Read;
 use std::path::Path;
@@ -17,6 +18,8 @@ pub enum Type {
     Slowlog,
     Genlog,
     Auditlog,
+    /// Digests as JSON.
+    Digest,
 }
 
 impl Type {
@@ -29,6 +32,7 @@ impl Type {
             Self::Slowlog => "slowlog",
             Self::Genlog => "genlog",
             Self::Auditlog => "auditlog",
+            Self::Digest => "digest",
         }
     }
 }
@@ -47,13 +51,13 @@ impl Input {
     /// `-` is standard input.
     pub fn open(path: &Path, kind: Option<Type>, progress: &Progress) -> anyhow::Result<Self> {
         let Opened { name, head, reader, plain_bytes } = Opened::new(path, progress)?;
-        let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| detect(&head).and_then(readable)) {
+        let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| told(&head)) {
             Some(kind) => kind,
             // Nothing in it is nothing to tell a type from, and nothing to misread.
             None if head.is_empty() => Type::Slowlog,
             None => bail!(
-                "it is neither a capture, nor tcpdump text or query events, nor a slow, general or audit log: \
-                 say what it is with --type"
+                "it is neither a capture, nor tcpdump text or query events, nor a slow, general or audit log, nor a \
+                 digest as --format json writes it: say what it is with --type"
             ),
         };
         Ok(Self { name, kind, reader, plain_bytes })
@@ -66,6 +70,11 @@ fn exact(kind: Type, head: &[u8]) -> Type {
         (Type::Pcap, Some(Format::PcapNg)) => Type::Pcapng,
         _ => kind,
     }
+}
+
+/// By its first bytes.
+fn told(head: &[u8]) -> Option<Type> {
+    if stored::is_digest(head) { Some(Type::Digest) } else { detect(head).and_then(readable) }
 }
 
 fn readable(kind: Kind) -> Option<Type> {

@@ -1,130 +1,17 @@
-//! What does a digest look like to a program? Every type here is a promise (docs/digest.md):
-//! fields may be added, never renamed. Times are microseconds, moments RFC 3339 in UTC.
+//! Writer of digests as JSON: rows of the schema, built from a digest.
 
-use super::ledger::Written;
 use super::sampled::{Estimate, Found};
-use super::{Digested, Request, Source};
-use serde::Serialize;
+use super::schema::{
+    self, ClassRow, Document, Exact, FlagRow, JsonEstimate, JsonMeasure, JsonSampled, MeasureRow, Named,
+    Other, Schema, Sum, Totals,
+};
+use super::{Digested, Request};
 use std::collections::BTreeMap;
 use std::io::Write;
-use toll_wire::digest::{Attribute, Class, Digest, FLAG_NAMES, Measure, Names, Unit};
+use toll_wire::digest::{
+    Attribute, Class, Digest, FLAG_NAMES, GroupBy, HISTOGRAM_SCHEME, Measure, Names, Unit,
+};
 use toll_wire::event::CommandKind;
-
-#[derive(Debug, Serialize)]
-pub struct Document {
-    pub inputs: Vec<Source>,
-    pub interrupted: bool,
-    pub totals: Totals,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sampled: Option<JsonSampled>,
-    pub classes: Vec<JsonClass>,
-    pub other: Other,
-    pub ledger: Written,
-}
-
-#[derive(Debug, Serialize)]
-pub struct Totals {
-    pub commands: u64,
-    pub queries: u64,
-    pub prepares: u64,
-    pub admin: u64,
-    pub errors: u64,
-    pub tainted: u64,
-    pub unique: u64,
-    pub first_seen: Option<String>,
-    pub last_seen: Option<String>,
-    pub duration_s: f64,
-    /// Commands a second; absent where the duration is 0.
-    pub qps: Option<f64>,
-    /// Query time spent in each second.
-    pub concurrency: Option<f64>,
-    #[serde(flatten)]
-    pub measures: BTreeMap<String, JsonMeasure>,
-    pub flags: BTreeMap<&'static str, u64>,
-}
-
-/// What there was in all, where only a share of the connections was looked at.
-#[derive(Debug, Serialize)]
-pub struct JsonSampled {
-    /// The smallest share that was kept, and the mean over the time.
-    pub share_least: f64,
-    pub share_mean: f64,
-    /// Connections met while not all were looked at.
-    pub connections: u64,
-    pub queries: JsonEstimate,
-    pub query_time_us: JsonEstimate,
-}
-
-/// With its 95% interval; absent where too few connections were met to tell.
-#[derive(Debug, Serialize)]
-pub struct JsonEstimate {
-    pub estimate: f64,
-    pub low: Option<f64>,
-    pub high: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct JsonClass {
-    pub rank: usize,
-    pub id: String,
-    /// What the class is grouped by: the fingerprint, unless asked otherwise.
-    pub fingerprint: String,
-    pub distill: String,
-    pub kind: &'static str,
-    pub count: u64,
-    pub errors: u64,
-    pub tainted: u64,
-    /// More may have been counted under `other` while there was no room for this class.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub count_short_by_at_most: u64,
-    #[serde(flatten)]
-    pub measures: BTreeMap<String, JsonMeasure>,
-    pub flags: BTreeMap<&'static str, u64>,
-    pub error_numbers: BTreeMap<u16, u64>,
-    pub tables: Vec<String>,
-    pub users: Vec<Named>,
-    pub dbs: Vec<Named>,
-    pub hosts: Vec<Named>,
-    pub first_seen: Option<String>,
-    pub last_seen: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sample: Option<String>,
-}
-
-/// Classes that are not listed: beyond the limit, or folded for want of room.
-#[derive(Debug, Serialize)]
-pub struct Other {
-    pub classes: u64,
-    pub folded_classes: u64,
-    pub count: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub query_time_us: Option<Sum>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct Sum {
-    pub sum: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub struct Named {
-    pub name: String,
-    pub count: u64,
-}
-
-/// In microseconds for names that end in `_us`, else counts or bytes.
-#[derive(Debug, Serialize)]
-pub struct JsonMeasure {
-    pub count: u64,
-    pub sum: f64,
-    pub min: f64,
-    pub max: f64,
-    pub mean: f64,
-    pub stddev: f64,
-    pub p50: f64,
-    pub p95: f64,
-    pub p99: f64,
-}
 
 pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &document(request, done))?;
@@ -135,25 +22,36 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow:
 pub fn document(request: &Request, done: &Digested) -> Document {
     let digest = &done.digest;
     let (shown, beyond) = digest.ranked(request.limit);
-    let query_time = |class: &Class| class.measure(Attribute::QueryTime).map_or(0, |measure| measure.sum);
-    let other_time = beyond.iter().map(|class| query_time(class)).sum::<u128>() + query_time(&digest.folded);
+    let rest = digest.rest(&beyond);
+    let other_time = rest.class.measure(Attribute::QueryTime).map_or(0, |measure| measure.sum);
     Document {
+        schema: Some(Schema {
+            name: schema::NAME.to_owned(),
+            version: schema::VERSION,
+            group_by: group_name(digest.settings().group_by).to_owned(),
+            histogram: HISTOGRAM_SCHEME.to_owned(),
+        }),
         inputs: done.inputs.clone(),
         interrupted: done.interrupted,
-        totals: totals(digest),
+        merged: Some(done.merged.clone()).filter(|merged| merged.digests > 0),
+        totals: Some(totals(digest)),
         sampled: done.sampled.found().as_ref().map(json_sampled),
         classes: shown
             .iter()
             .zip(1..)
-            .map(|(class, rank)| json_class(digest, class, rank, request.literals))
+            .map(|(class, rank)| row(digest, class, rank, request.literals))
             .collect(),
         other: Other {
-            classes: beyond.len() as u64 + digest.folded_classes,
+            classes: rest.classes,
             folded_classes: digest.folded_classes,
-            count: beyond.iter().map(|class| class.count).sum::<u64>() + digest.folded.count,
+            count: rest.class.count,
             query_time_us: (other_time > 0).then(|| Sum { sum: us(other_time as f64) }),
+            errors: rest.class.errors,
+            tainted: rest.class.tainted,
+            count_max: rest.count_max,
+            exact: exact(digest, &rest.class),
         },
-        ledger: done.ledger.written(),
+        ledger: done.ledger.row(),
     }
 }
 
@@ -191,6 +89,7 @@ fn totals(digest: &Digest) -> Totals {
         concurrency: (duration_s > 0.0).then(|| busy_s / duration_s),
         measures: measures(digest, &digest.all),
         flags: flags(&digest.all),
+        exact: exact(digest, &digest.all),
     }
 }
 
@@ -199,17 +98,19 @@ pub fn duration_s(digest: &Digest) -> f64 {
     digest.totals.last_ns.saturating_sub(digest.totals.first_ns) as f64 / 1e9
 }
 
-pub fn json_class(digest: &Digest, class: &Class, rank: usize, literals: bool) -> JsonClass {
+/// One class; `rank`: its place, from 1.
+fn row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> ClassRow {
     let names = |names: &Names| {
         let named = |(id, count)| Named { name: text(digest.name(id)), count };
         names.by_count().into_iter().map(named).collect()
     };
-    JsonClass {
+    let sample = class.sample.as_ref().filter(|_| literals);
+    ClassRow {
         rank,
         id: class.id.to_string(),
         fingerprint: text(&class.text),
         distill: text(&class.distill),
-        kind: kind_name(class.kind),
+        kind: kind_name(class.kind).to_owned(),
         count: class.count,
         errors: class.errors,
         tainted: class.tainted,
@@ -223,7 +124,56 @@ pub fn json_class(digest: &Digest, class: &Class, rank: usize, literals: bool) -
         hosts: names(&class.hosts),
         first_seen: moment(class.first_ns),
         last_seen: moment(class.last_ns),
-        sample: class.sample.as_ref().filter(|_| literals).map(|sample| text(&sample.text)),
+        sample: sample.map(|sample| text(&sample.text)),
+        exact: Exact {
+            fingerprint_hex: std::str::from_utf8(&class.text).is_err().then(|| hex(&class.text)),
+            sample_start_ns: sample.map(|sample| sample.start_ns),
+            sample_query_ns: sample.map(|sample| sample.query_ns),
+            ..exact(digest, class)
+        },
+    }
+}
+
+fn exact(digest: &Digest, class: &Class) -> Exact {
+    let flags = FLAG_NAMES.into_iter().zip(class.flags).filter(|(_, (_, told))| *told > 0);
+    Exact {
+        first_ns: class.first_ns,
+        last_ns: class.last_ns,
+        flags: flags
+            .map(|(name, (set, reported))| FlagRow { name: name.to_owned(), set, reported })
+            .collect(),
+        measures: each_measure(digest, class, |name, unit, measure| MeasureRow {
+            name: name.to_owned(),
+            unit: unit_name(unit).to_owned(),
+            count: measure.count,
+            sum: measure.sum,
+            sum_of_squares: measure.sum_of_squares(),
+            min: measure.min,
+            max: measure.max,
+            histogram: measure.histogram.buckets(),
+        })
+        .collect(),
+        ..Exact::default()
+    }
+}
+
+pub fn unit_name(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Time => "ns",
+        Unit::Count => "count",
+        Unit::Bytes => "bytes",
+    }
+}
+
+pub fn group_name(group_by: GroupBy) -> &'static str {
+    match group_by {
+        GroupBy::Fingerprint => "fingerprint",
+        GroupBy::Tables => "tables",
+        GroupBy::Distill => "distill",
+        GroupBy::User => "user",
+        GroupBy::Db => "db",
+        GroupBy::Host => "host",
+        GroupBy::Error => "error",
     }
 }
 
@@ -239,16 +189,25 @@ pub fn kind_name(kind: CommandKind) -> &'static str {
 }
 
 fn measures(digest: &Digest, class: &Class) -> BTreeMap<String, JsonMeasure> {
-    let own = Attribute::ALL.into_iter().filter_map(|attribute| {
-        Some((
-            name(attribute.name(), attribute.unit()),
-            json_measure(class.measure(attribute)?, attribute.unit()),
-        ))
+    each_measure(digest, class, |of, unit, measure| {
+        (name(&of.to_ascii_lowercase(), unit), json_measure(measure, unit))
+    })
+    .collect()
+}
+
+/// Attributes of toll's own, then those that logs name.
+fn each_measure<'a, T>(
+    digest: &'a Digest,
+    class: &'a Class,
+    with: impl Fn(&str, Unit, &Measure) -> T + Copy + 'a,
+) -> impl Iterator<Item = T> + 'a {
+    let own = Attribute::ALL.into_iter().filter_map(move |attribute| {
+        Some(with(attribute.name(), attribute.unit(), class.measure(attribute)?))
     });
-    let others = (0_u8..).zip(digest.other_attributes()).filter_map(|(id, (other, unit))| {
-        Some((name(&other.to_ascii_lowercase(), *unit), json_measure(class.other(id)?, *unit)))
-    });
-    own.chain(others).collect()
+    let others = (0_u8..)
+        .zip(digest.other_attributes())
+        .filter_map(move |(id, (other, unit))| Some(with(other, *unit, class.other(id)?)));
+    own.chain(others)
 }
 
 fn name(name: &str, unit: Unit) -> String {
@@ -295,7 +254,6 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-pub fn is_zero(n: &u64) -> bool {
-    *n == 0
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,6 +1,6 @@
 //! What became of everything that was read? One ledger for all inputs of a digest.
 
-use serde::Serialize;
+use super::schema::LedgerRow;
 use std::io::{self, Write};
 use toll_wire::ledger::Ledger as Counts;
 use toll_wire::log::LogLedger;
@@ -52,9 +52,10 @@ impl Ledger {
         if let Some(from) = &other.capture {
             let capture = self.capture.get_or_insert_default();
             capture.counts += from.counts;
-            capture.unread_tail += from.unread_tail;
+            capture.unread_tail = capture.unread_tail.saturating_add(from.unread_tail);
             if let Some(dropped) = from.dropped_by_capture {
-                *capture.dropped_by_capture.get_or_insert_default() += dropped;
+                let before = capture.dropped_by_capture.unwrap_or(0);
+                capture.dropped_by_capture = Some(before.saturating_add(dropped));
             }
             capture.damage.extend(from.damage.iter().cloned());
         }
@@ -82,13 +83,32 @@ impl Ledger {
             && self.queries.as_ref().is_none_or(QueriesLedger::adds_up)
     }
 
-    pub fn written(&self) -> Written {
-        Written {
-            log: self.log.as_ref().map(WrittenLog::of),
-            capture: self.capture.as_ref().map(WrittenCapture::of),
-            queries: self.queries.as_ref().map(WrittenQueries::of),
+    pub fn row(&self) -> LedgerRow {
+        let capture = self.capture.as_ref();
+        LedgerRow {
+            log: self.log,
+            frames: capture.map(|capture| capture.counts.frames),
+            sessions: capture.map(|capture| capture.counts.sessions),
+            commands: capture.map(|capture| capture.counts.commands),
+            lost: capture.map(|capture| capture.counts.bytes),
+            unread_tail_bytes: capture.map(|capture| capture.unread_tail),
+            dropped_by_capture: capture.map(|capture| capture.dropped_by_capture),
+            damage: capture.map(|capture| capture.damage.clone()),
+            queries: self.queries.clone(),
             adds_up: self.adds_up(),
         }
+    }
+
+    /// Adds what a stored digest says.
+    pub fn merge_row(&mut self, row: LedgerRow) {
+        let capture = row.frames.zip(row.sessions).zip(row.commands).zip(row.lost);
+        let capture = capture.map(|(((frames, sessions), commands), bytes)| CaptureLedger {
+            counts: Counts { frames, bytes, sessions, commands },
+            unread_tail: row.unread_tail_bytes.unwrap_or(0),
+            dropped_by_capture: row.dropped_by_capture.flatten(),
+            damage: row.damage.unwrap_or_default(),
+        });
+        self.merge(&Self { log: row.log, capture, queries: row.queries });
     }
 
     /// For people.
@@ -205,169 +225,5 @@ impl CaptureLedger {
             )?;
         }
         self.damage.iter().try_for_each(|why| writeln!(out, "#   damaged   {why}; what follows was not read"))
-    }
-}
-
-/// As it stands in JSON: a promise.
-#[derive(Debug, Serialize)]
-pub struct Written {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log: Option<WrittenLog>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub capture: Option<WrittenCapture>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queries: Option<WrittenQueries>,
-    pub adds_up: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenQueries {
-    pub bytes: u64,
-    pub blocks: u64,
-    pub blocks_damaged: u64,
-    pub blocks_newer: u64,
-    pub events: u64,
-    /// Between the first and the last block of a capture.
-    pub events_missing: u64,
-    pub skipped_bytes: u64,
-    pub unread_tail_bytes: u64,
-    /// Captures whose own account is there.
-    pub captures_ended: u64,
-}
-
-impl WrittenQueries {
-    fn of(queries: &QueriesLedger) -> Self {
-        Self {
-            bytes: queries.bytes,
-            blocks: queries.blocks,
-            blocks_damaged: queries.blocks_damaged,
-            blocks_newer: queries.blocks_newer,
-            events: queries.events,
-            events_missing: queries.missing(),
-            skipped_bytes: queries.skipped_bytes,
-            unread_tail_bytes: queries.unread_tail,
-            captures_ended: queries.ended,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenLog {
-    pub bytes: u64,
-    pub lines: u64,
-    pub entry_bytes: u64,
-    pub header_bytes: u64,
-    pub malformed_bytes: u64,
-    pub entries_parsed: u64,
-    pub entries_malformed: u64,
-    pub entries_cut: u64,
-}
-
-impl WrittenLog {
-    fn of(log: &LogLedger) -> Self {
-        Self {
-            bytes: log.bytes,
-            lines: log.lines,
-            entry_bytes: log.entry_bytes,
-            header_bytes: log.header_bytes,
-            malformed_bytes: log.malformed_bytes,
-            entries_parsed: log.entries_parsed,
-            entries_malformed: log.entries_malformed,
-            entries_cut: log.entries_cut,
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenCapture {
-    pub frames: WrittenFrames,
-    pub sessions: WrittenSessions,
-    pub commands: WrittenCommands,
-    pub lost: WrittenLoss,
-    pub unread_tail_bytes: u64,
-    pub dropped_by_capture: Option<u64>,
-    pub damage: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenFrames {
-    pub read: u64,
-    pub parsed: u64,
-    pub duplicate: u64,
-    pub truncated: u64,
-    pub unsupported: u64,
-    pub malformed: u64,
-    pub not_ours: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenSessions {
-    pub seen: u64,
-    pub plain: u64,
-    pub compressed: u64,
-    pub encrypted: u64,
-    pub joined_midway: u64,
-    pub not_understood: u64,
-    pub silent: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenCommands {
-    pub seen: u64,
-    pub complete: u64,
-    pub tainted: u64,
-    pub unfinished: u64,
-    pub orphaned_responses: u64,
-    pub desynchronised: u64,
-}
-
-#[derive(Debug, Serialize)]
-pub struct WrittenLoss {
-    pub bytes_from_client: u64,
-    pub bytes_from_server: u64,
-    pub cut_bytes_from_client: u64,
-    pub cut_bytes_from_server: u64,
-}
-
-impl WrittenCapture {
-    fn of(capture: &CaptureLedger) -> Self {
-        let Counts { frames, bytes, sessions, commands } = capture.counts;
-        Self {
-            frames: WrittenFrames {
-                read: frames.read,
-                parsed: frames.parsed,
-                duplicate: frames.duplicate,
-                truncated: frames.truncated,
-                unsupported: frames.unsupported,
-                malformed: frames.malformed,
-                not_ours: frames.not_ours,
-            },
-            sessions: WrittenSessions {
-                seen: sessions.seen,
-                plain: sessions.plain,
-                compressed: sessions.compressed,
-                encrypted: sessions.encrypted,
-                joined_midway: sessions.joined_midway,
-                not_understood: sessions.not_understood,
-                silent: sessions.silent,
-            },
-            commands: WrittenCommands {
-                seen: commands.seen,
-                complete: commands.complete,
-                tainted: commands.tainted,
-                unfinished: commands.unfinished,
-                orphaned_responses: commands.orphaned_responses,
-                desynchronised: commands.desynchronised,
-            },
-            lost: WrittenLoss {
-                bytes_from_client: bytes.lost_from_client,
-                bytes_from_server: bytes.lost_from_server,
-                cut_bytes_from_client: bytes.cut_from_client,
-                cut_bytes_from_server: bytes.cut_from_server,
-            },
-            unread_tail_bytes: capture.unread_tail,
-            dropped_by_capture: capture.dropped_by_capture,
-            damage: capture.damage.clone(),
-        }
     }
 }

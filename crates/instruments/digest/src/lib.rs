@@ -16,8 +16,10 @@ mod lines;
 mod report;
 mod report_class;
 mod sampled;
+mod schema;
 mod select;
 mod shards;
+mod stored;
 mod when;
 
 pub use input::Type;
@@ -29,6 +31,7 @@ use anyhow::Context;
 use decode::Decode;
 use events::Events;
 use input::Input;
+use schema::Merged;
 use select::Select;
 use shards::Part;
 use std::io::Write;
@@ -90,6 +93,7 @@ pub struct Digested {
     pub ledger: Ledger,
     pub inputs: Vec<Source>,
     pub interrupted: bool,
+    pub merged: Merged,
 }
 
 /// One file or stream that was read.
@@ -109,6 +113,7 @@ impl Digested {
             ledger: Ledger::default(),
             inputs: Vec::new(),
             interrupted: false,
+            merged: Merged::default(),
         }
     }
 }
@@ -120,6 +125,14 @@ pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyh
         let input = Input::open(path, request.kind, progress)
             .with_context(|| format!("cannot digest {}", path.display()))?;
         let kind = input.kind;
+        if kind == Type::Digest {
+            stored::merge(request, input, &mut done, stop)
+                .with_context(|| format!("cannot merge {}", path.display()))?;
+            if done.interrupted {
+                break;
+            }
+            continue;
+        }
         let parts = match input.plain_bytes {
             Some(bytes) => shards::parts(request, path, kind, bytes)?,
             None => Vec::new(),
@@ -150,7 +163,7 @@ fn read(
     done: &mut Digested,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let mut decode = Decode::new(input.kind, &request.capture);
+    let mut decode = Decode::new(input.kind, &request.capture)?;
     let mut sink = Select::new(request, sink);
     let pumped = pump(input.reader, input.plain_bytes.is_none(), &mut decode.with(&mut sink), stop)
         .with_context(|| format!("cannot read {}", input.name))?;
@@ -240,3 +253,6 @@ pub fn print(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow:
     out.flush()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

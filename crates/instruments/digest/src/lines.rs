@@ -1,20 +1,24 @@
 //! What does a digest look like line by line? A JSON object for each class, then one for the rest.
 
-use super::json::{self, Document};
-use super::{Digested, Request};
+use super::schema::Document;
+use super::{Digested, Request, json};
 use serde_json::json;
 use std::io::Write;
 
 pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
-    let Document { inputs, interrupted, totals, sampled, classes, other, ledger } =
+    let Document { schema, inputs, interrupted, merged, totals, sampled, classes, other, ledger } =
         json::document(request, done);
     for class in &classes {
         serde_json::to_writer(&mut *out, class)?;
         writeln!(out)?;
     }
     let mut rest = json!({
-        "inputs": inputs, "interrupted": interrupted, "totals": totals, "other": other, "ledger": ledger,
+        "schema": schema, "inputs": inputs, "interrupted": interrupted, "totals": totals, "other": other,
+        "ledger": ledger,
     });
+    if let Some(merged) = merged {
+        rest["merged"] = serde_json::to_value(merged)?;
+    }
     if let Some(sampled) = sampled {
         rest["sampled"] = serde_json::to_value(sampled)?;
     }

@@ -4,6 +4,7 @@
 use super::json::{duration_s, text};
 use super::report_class::{self, Table};
 use super::sampled::{Estimate, Found};
+use super::schema::Merged;
 use super::{Digested, Request};
 use std::io::{self, Write};
 use toll_input::scale::{magnitude, time};
@@ -18,6 +19,7 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     }
     let files: Vec<&str> = done.inputs.iter().map(|input| input.name.as_str()).collect();
     writeln!(out, "# Files: {}", files.join(", "))?;
+    merged(done, out)?;
     if digest.totals.commands == 0 {
         writeln!(out, "# No events.{}", elsewhere(request, done))?;
         return done.ledger.print(out);
@@ -28,7 +30,15 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     for (rank, class) in (1..).zip(&shown) {
         report_class::write(request, digest, class, rank, out)?;
     }
-    if digest.folded_classes > 0 {
+    if done.merged.classes_not_listed > 0 {
+        writeln!(
+            out,
+            "\n# {} classes ({} events) are not apart: digests that were merged do not list them, or they were\n\
+             # folded to bound memory. One that several digests left out counts as several; a class that is\n\
+             # listed is short of at most the count that its block tells. `toll digest --limit 0` lists all.",
+            digest.folded_classes, digest.folded.count
+        )?;
+    } else if digest.folded_classes > 0 {
         writeln!(
             out,
             "\n# {} rarer classes ({} events) were folded together to bound memory; a class that\n\
@@ -38,6 +48,15 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     }
     writeln!(out)?;
     done.ledger.print(out)
+}
+
+fn merged(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+    let Merged { digests, interrupted, .. } = done.merged;
+    if digests == 0 {
+        return Ok(());
+    }
+    let which = if interrupted > 0 { format!(", {interrupted} of them interrupted") } else { String::new() };
+    writeln!(out, "# Merged: {digests} digests{which}")
 }
 
 /// Why a sound capture may hold none: the server listens elsewhere.

@@ -62,7 +62,7 @@ pub fn parts(request: &Request, path: &Path, kind: Type, bytes: u64) -> anyhow::
         // A schema may be named only once, at the head of a log; who asks for it reads in order.
         Type::Slowlog if !asks_for_db(request) => byte_parts(path, bytes, jobs),
         Type::Queries => block_parts(path, bytes, jobs),
-        Type::Slowlog | Type::Tcpdump | Type::Genlog | Type::Auditlog => Ok(Vec::new()),
+        Type::Slowlog | Type::Tcpdump | Type::Genlog | Type::Auditlog | Type::Digest => Ok(Vec::new()),
     }
 }
 
@@ -159,13 +159,13 @@ fn one(
     let (reader, mut decode): (Box<dyn Read + Send>, _) = match part {
         Part::Connections(shard) => {
             let config = Config { shard: *shard, ..request.capture.clone() };
-            (progress.metered(file, shard.of.into()), Decode::new(kind, &config))
+            (progress.metered(file, shard.of.into()), Decode::new(kind, &config)?)
         }
         Part::Bytes { from, to } => {
             file.seek(SeekFrom::Start(*from))?;
             let decode = match kind {
                 Type::Slowlog if *from > 0 => Decode::slow_log_from_middle(),
-                _ => Decode::new(kind, &request.capture),
+                _ => Decode::new(kind, &request.capture)?,
             };
             (progress.metered(file.take(to - from), 1), decode)
         }

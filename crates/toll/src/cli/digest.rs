@@ -21,7 +21,7 @@ use toll_wire::filter::{Filter, FilterError};
 /// Rank the queries of captures and logs by what they cost
 ///
 /// Reads packet captures, tcpdump text, query events, slow logs and general logs, plain or compressed with
-/// gzip or zstd. Fingerprints and IDs are those of pt-query-digest.
+/// gzip or zstd, and merges digests that it wrote as JSON, of other hosts or times. Fingerprints and IDs are those of pt-query-digest.
 #[derive(Debug, Args)]
 pub struct Digest {
     /// Files to read; `-` is standard input, read as it comes
@@ -87,6 +87,8 @@ enum AutoType {
     Genlog,
     /// MariaDB's server_audit
     Auditlog,
+    /// Digests that --format json wrote: merged, and exact in counts, sums and percentiles
+    Digest,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -172,6 +174,7 @@ impl Digest {
                 AutoType::Slowlog => Some(Type::Slowlog),
                 AutoType::Genlog => Some(Type::Genlog),
                 AutoType::Auditlog => Some(Type::Auditlog),
+                AutoType::Digest => Some(Type::Digest),
             },
             settings: Settings {
                 group_by: match self.group_by {
