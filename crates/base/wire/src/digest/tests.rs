@@ -1,5 +1,6 @@
 use super::*;
 use crate::event::{ErrorInfo, Flags};
+use crate::fingerprint::QueryId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -167,4 +168,28 @@ fn a_class_says_how_many_of_its_events_another_digest_may_have_folded() {
     other.merge(&folded);
     let of_d = other.classes().iter().find(|class| class.text == b"select d").unwrap();
     assert_eq!((of_d.count, of_d.count_short_by_at_most), (1, 1), "it may be among what was folded");
+}
+
+#[test]
+fn names_beyond_those_counted_apart_stay_one_line_in_a_merge() {
+    let of_users = |first: u8| {
+        let mut digest = Digest::new(Settings::default());
+        for user in first..first + 40 {
+            digest.event(&Event { user: &[user], ..event("select a", 5) });
+        }
+        digest
+    };
+    // As it is read back: most frequent first.
+    let mut stored = Digest::new(Settings::default());
+    let mut class = Class::of_text(b"select a", QueryId::of(b"select a")).unwrap();
+    class.users.add(stored.name_id(b"(others)"), 8);
+    assert!(stored.insert(class));
+    let mut merged = Digest::new(Settings::default());
+    merged.merge(&stored);
+    merged.merge(&of_users(1));
+    let users = merged.classes()[0].users.by_count();
+    let beyond: Vec<u64> =
+        users.iter().filter(|(id, _)| merged.name(*id) == b"(others)").map(|(_, count)| *count).collect();
+    assert_eq!(beyond, [8 + 40 - 32]);
+    assert_eq!(users.len(), 33);
 }
