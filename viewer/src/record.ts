@@ -857,7 +857,7 @@ baseline: string,
  */
 primary: string, 
 /**
- * What is told of each window, in the order of reports. Empty in format 1: the catalogue's.
+ * What is told of each window, in the order of reports. Empty: the catalogue's.
  */
 outcomes: Array<Definition>, 
 /**

@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 fn lines(run: &str, file: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(Path::new(run).join(file)).unwrap();
+    let bytes = std::fs::read(Path::new(run).join(file)).unwrap();
+    let text = if file.ends_with(".zst") { zstd::decode_all(bytes.as_slice()).unwrap() } else { bytes };
+    let text = String::from_utf8(text).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -169,7 +171,7 @@ fn one_and_five_dumps_direct_and_through_ssh_are_priced_and_their_penalty_is_tol
         "{contrasts:?}"
     );
     let outputs: Vec<Value> =
-        lines(&out, "samples.ndjson").into_iter().filter(|s| s["kind"] == "output").collect();
+        lines(&out, "samples.ndjson.zst").into_iter().filter(|s| s["kind"] == "output").collect();
     let ends = lines(&out, "trials.ndjson").into_iter().filter(|line| line["step"] == "stopped");
     for stopped in ends {
         for process in stopped["processes"].as_array().unwrap() {

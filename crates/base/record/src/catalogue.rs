@@ -41,7 +41,7 @@ pub fn is_duration(outcome: &Definition) -> bool {
     outcome.source == Source::Trial { column: TrialColumn::Seconds }
 }
 
-/// Gives a plan of format 1, which knows of no definitions, those that it was measured by: the
+/// Gives a plan without definitions the ones that it was measured by: the
 /// catalogue's, and for arms without a load the time that they took.
 pub fn complete(plan: &mut Plan) {
     if !plan.outcomes.is_empty() {

@@ -1,11 +1,12 @@
 //! How is a run directory written so that a crash loses at most a second, and read back after one?
 
-use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, Plan, Sample, TrialLine};
+use crate::series::{ARTEFACTS, LATENCIES, SAMPLES, Series, SeriesReader, SeriesWriter, TRIALS};
+use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, OLDEST_FORMAT, Plan, Sample, TrialLine};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Holds what the captures are made of that a run sent.
@@ -19,6 +20,11 @@ pub enum ReadError {
     Json { path: PathBuf, line: usize, cause: serde_json::Error },
     #[error("{path} has run format {found}, this toll reads up to {FORMAT}: use a newer toll")]
     TooNew { path: PathBuf, found: u32 },
+    #[error(
+        "{path} has run format {found}, this toll reads {OLDEST_FORMAT} to {FORMAT}: read it with a toll that writes \
+         format 2, which reads 1 too (0.1.0 from sources before 2026-11-25)"
+    )]
+    TooOld { path: PathBuf, found: u32 },
     #[error("{path}: {cause}")]
     Latency { path: PathBuf, cause: crate::LatencyError },
     #[error("{path}: {what}: this plan was not written by toll")]
@@ -65,17 +71,17 @@ impl RunDir {
 
     /// Missing file: none. A last line cut short by a crash is left out.
     pub fn trials(&self) -> Result<Vec<TrialLine>, ReadError> {
-        self.lines("trials.ndjson")
+        self.lines(TRIALS)
     }
 
     pub fn samples(&self) -> Result<Vec<Sample>, ReadError> {
-        self.lines("samples.ndjson")
+        self.lines(SAMPLES)
     }
 
     /// One for each trial: a later line about the same trial, which knows more, stands for it.
     pub fn artefacts(&self) -> Result<Vec<Artefact>, ReadError> {
         let mut by_trial = std::collections::BTreeMap::new();
-        for line in self.lines::<Artefact>("artefacts.ndjson")? {
+        for line in self.lines::<Artefact>(ARTEFACTS)? {
             by_trial.insert(line.trial, line);
         }
         Ok(by_trial.into_values().collect())
@@ -83,18 +89,28 @@ impl RunDir {
 
     /// Latency histogram of each window, in the order written. Missing file: none.
     pub fn latencies(&self) -> Result<Vec<LatencyWindow>, ReadError> {
-        let path = self.root.join("latency.hlog");
-        let text = match std::fs::read_to_string(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.map_err(|cause| ReadError::Io { path: path.clone(), cause })?,
-        };
-        crate::latency::parse(&text).map_err(|cause| ReadError::Latency { path, cause })
+        let Some(mut series) = self.open_series(LATENCIES)? else { return Ok(Vec::new()) };
+        let mut log = Vec::new();
+        loop {
+            match series.next_line() {
+                Ok(Some(line)) => log.extend_from_slice(line),
+                Ok(None) => break,
+                Err(cause) => return Err(ReadError::Io { path: series.path, cause }),
+            }
+        }
+        crate::latency::parse(&log).map_err(|cause| ReadError::Latency { path: series.path, cause })
     }
 
-    /// Files of lines that end inside one: the writer died there, or the file was cut since.
+    /// Series that end inside a line, or inside what is compressed: the writer died there, or the file was cut since.
     pub fn cut_short(&self) -> Vec<&'static str> {
-        let mut cut = vec!["trials.ndjson", "samples.ndjson", "latency.hlog", "artefacts.ndjson"];
-        cut.retain(|name| matches!(last_byte(&self.root.join(name)), Ok(Some(last)) if last != b'\n'));
+        let mut cut = Vec::new();
+        for series in [TRIALS, SAMPLES, LATENCIES, ARTEFACTS] {
+            let Ok(Some(mut series)) = self.open_series(series) else { continue };
+            while let Ok(Some(_)) = series.next_line() {}
+            if !series.ends_whole() {
+                cut.push(series.name);
+            }
+        }
         cut
     }
 
@@ -102,38 +118,28 @@ impl RunDir {
         read_json(&self.root.join(name))
     }
 
-    fn lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, ReadError> {
-        let path = self.root.join(name);
-        let file = match File::open(&path) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(cause) => return Err(ReadError::Io { path, cause }),
-            Ok(file) => file,
-        };
-        let mut reader = BufReader::with_capacity(1 << 18, file);
+    fn open_series(&self, series: Series) -> Result<Option<SeriesReader>, ReadError> {
+        series.open(&self.root).map_err(|(path, cause)| ReadError::Io { path, cause })
+    }
+
+    fn lines<T: DeserializeOwned>(&self, series: Series) -> Result<Vec<T>, ReadError> {
+        let Some(mut series) = self.open_series(series)? else { return Ok(Vec::new()) };
         let mut rows = Vec::new();
-        let mut line = Vec::with_capacity(1024);
         let mut number = 0;
         loop {
-            line.clear();
-            let n = reader
-                .read_until(b'\n', &mut line)
-                .map_err(|cause| ReadError::Io { path: path.clone(), cause })?;
-            if n == 0 {
-                return Ok(rows);
-            }
+            let line = match series.next_line() {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(rows),
+                Err(cause) => return Err(ReadError::Io { path: series.path, cause }),
+            };
             number += 1;
-            if line.last() != Some(&b'\n') {
-                return Ok(rows); // the writer died inside this line
-            }
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
-            let row = serde_json::from_slice(&line).map_err(|cause| ReadError::Json {
-                path: path.clone(),
-                line: number,
-                cause,
-            })?;
-            rows.push(row);
+            match serde_json::from_slice(line) {
+                Ok(row) => rows.push(row),
+                Err(cause) => return Err(ReadError::Json { path: series.path, line: number, cause }),
+            }
         }
     }
 }
@@ -144,6 +150,9 @@ pub fn read_plan(path: &Path) -> Result<Plan, ReadError> {
     let found = value["format"].as_u64().and_then(|format| u32::try_from(format).ok()).unwrap_or(0);
     if found > FORMAT {
         return Err(ReadError::TooNew { path: path.to_owned(), found });
+    }
+    if (1..OLDEST_FORMAT).contains(&found) {
+        return Err(ReadError::TooOld { path: path.to_owned(), found });
     }
     let plan: Plan = serde_json::from_value(crate::upgrade::plan(value))
         .map_err(|cause| ReadError::Plan { path: path.to_owned(), what: cause.to_string() })?;
@@ -163,24 +172,15 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ReadError> {
     })
 }
 
-/// `None`: the file is empty.
-fn last_byte(path: &Path) -> std::io::Result<Option<u8>> {
-    let mut file = File::open(path)?;
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(None);
-    }
-    file.seek(SeekFrom::End(-1))?;
-    let mut last = [0];
-    file.read_exact(&mut last)?;
-    Ok(Some(last[0]))
-}
-
 /// A run directory being written: append-only lines, flushed by the caller at least each second.
+///
+/// Steps and artefacts are few, each goes to the kernel at once, and people follow a run by them: compressed line by
+/// line they would be half as large, and hard to follow. Samples, nine tenths of a run, and latencies are compressed.
 #[derive(Debug)]
 pub struct RunWriter {
     root: PathBuf,
     trials: BufWriter<File>,
-    samples: BufWriter<File>,
+    samples: SeriesWriter,
     artefacts: BufWriter<File>,
     latencies: LatencyLog,
 }
@@ -196,14 +196,13 @@ impl RunWriter {
                 format!("{} already holds a run: choose another --out", root.display()),
             ));
         }
-        let append = |name: &str| {
-            OpenOptions::new().create(true).append(true).open(root.join(name)).map(BufWriter::new)
-        };
+        // Begun anew: what is there is of a run that ended before it had a plan.
+        let plain = |series: Series| File::create(root.join(series.plain)).map(BufWriter::new);
         Ok(Self {
-            trials: append("trials.ndjson")?,
-            samples: append("samples.ndjson")?,
-            artefacts: append("artefacts.ndjson")?,
-            latencies: LatencyLog::append(&root)?,
+            trials: plain(TRIALS)?,
+            samples: SeriesWriter::create(&root.join(SAMPLES.compressed))?,
+            artefacts: plain(ARTEFACTS)?,
+            latencies: LatencyLog::create(&root)?,
             root,
         })
     }
@@ -223,7 +222,7 @@ impl RunWriter {
     }
 
     pub fn sample(&mut self, line: &Sample) -> std::io::Result<()> {
-        append_line(&mut self.samples, line)
+        self.samples.add_json(line)
     }
 
     pub fn artefact(&mut self, line: &Artefact) -> std::io::Result<()> {
@@ -245,6 +244,13 @@ impl RunWriter {
 
     pub fn flush(&mut self) -> std::io::Result<()> {
         self.samples.flush()
+    }
+
+    /// Ends the compressed files, so that a reader knows that nothing is missing. Dropping the writer does so too, but
+    /// tells nobody of an error.
+    pub fn finish(mut self) -> std::io::Result<()> {
+        self.samples.finish()?;
+        self.latencies.finish()
     }
 }
 
@@ -278,5 +284,46 @@ mod tests {
         write_json(dir.path(), "plan.json", &serde_json::json!({ "format": FORMAT + 1 })).unwrap();
         let error = read_plan(&dir.path().join("plan.json")).unwrap_err();
         assert!(error.to_string().contains("use a newer toll"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_of_format_1_is_refused_and_what_reads_it_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        std::fs::write(&path, r#"{"format":1,"arms":[]}"#).unwrap();
+        let error = read_plan(&path).unwrap_err();
+        assert!(matches!(error, ReadError::TooOld { found: 1, .. }), "{error}");
+        assert!(error.to_string().contains("this toll reads 2 to 3"), "{error}");
+        assert!(error.to_string().contains("a toll that writes format 2"), "{error}");
+    }
+
+    #[test]
+    fn what_was_flushed_is_there_and_named_as_cut_short_until_the_writer_has_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = RunWriter::create(dir.path()).unwrap();
+        std::fs::write(dir.path().join("plan.json"), "{}").unwrap();
+        let run = RunDir::open(dir.path()).unwrap();
+        let tick = Sample::Tick(crate::Tick { mono_us: 1, late_us: 2 });
+        writer.sample(&tick).unwrap();
+        writer.latency("none", 0, 1_000, 2_000, &crate::latency_histogram()).unwrap();
+        assert_eq!((run.samples().unwrap(), run.latencies().unwrap().len()), (vec![], 1));
+        assert_eq!(run.cut_short(), ["latency.hlog.zst"]);
+        writer.flush().unwrap();
+        assert_eq!(run.samples().unwrap(), [tick.clone()]);
+        assert_eq!(run.cut_short(), ["samples.ndjson.zst", "latency.hlog.zst"]);
+        writer.finish().unwrap();
+        assert_eq!((run.samples().unwrap(), run.cut_short()), (vec![tick], vec![]));
+    }
+
+    #[test]
+    fn a_run_written_where_another_came_to_nothing_holds_none_of_its_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        for late_us in [1, 2] {
+            let mut writer = RunWriter::create(dir.path()).unwrap();
+            writer.sample(&Sample::Tick(crate::Tick { mono_us: 1, late_us })).unwrap();
+        }
+        std::fs::write(dir.path().join("plan.json"), "{}").unwrap();
+        let samples = RunDir::open(dir.path()).unwrap().samples().unwrap();
+        assert_eq!(samples, [Sample::Tick(crate::Tick { mono_us: 1, late_us: 2 })]);
     }
 }

@@ -1,16 +1,17 @@
 //! How does the full latency distribution of each window go to disk, and come back?
 //!
 //! `latency.hlog` is an HdrHistogram interval log (<https://github.com/HdrHistogram/HdrHistogram>,
-//! `HistogramLogWriter`; V2, compressed, base64), so that other tools of that family read it too.
+//! `HistogramLogWriter`; V2, compressed, base64), so that other tools of that family read it too, once `zstd -d` has
+//! expanded the file: base64 costs a third more than there is in it, and zstd takes that off again.
 //! Never decides what a percentile means: it keeps counts.
 
+use crate::series::{LATENCIES, SeriesWriter};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{
     IntervalLogIterator, IntervalLogWriterBuilder, IntervalLogWriterError, LogEntry, Tag,
 };
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub fn latency_histogram() -> Histogram<u64> {
 
 /// `latency.hlog` being written: one line for each window, on disk as soon as it is added.
 pub struct LatencyLog {
-    file: File,
+    file: SeriesWriter,
     serializer: V2DeflateSerializer,
     line: Vec<u8>,
 }
@@ -48,16 +49,14 @@ impl std::fmt::Debug for LatencyLog {
 }
 
 impl LatencyLog {
-    /// Opens `latency.hlog` of the run directory `root`, and begins it where it is new.
-    pub fn append(root: &Path) -> io::Result<Self> {
-        let mut file = OpenOptions::new().create(true).append(true).open(root.join("latency.hlog"))?;
-        if file.metadata()?.len() == 0 {
-            file.write_all(
-                b"#[Histogram log format version 1.3]\n\
-                  #toll: event latency in us, a line a window, Tag=ARM#TRIAL, start on CLOCK_MONOTONIC\n\
-                  \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
-            )?;
-        }
+    /// Begins the latency log of the run directory `root`.
+    pub fn create(root: &Path) -> io::Result<Self> {
+        let mut file = SeriesWriter::create(&root.join(LATENCIES.compressed))?;
+        file.add(
+            b"#[Histogram log format version 1.3]\n\
+              #toll: event latency in us, a line a window, Tag=ARM#TRIAL, start on CLOCK_MONOTONIC\n\
+              \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
+        )?;
         Ok(Self { file, serializer: V2DeflateSerializer::new(), line: Vec::new() })
     }
 
@@ -90,7 +89,13 @@ impl LatencyLog {
                 IntervalLogWriterError::IoError(e) => e,
                 IntervalLogWriterError::SerializeError(e) => io::Error::other(e.to_string()),
             })?;
-        self.file.write_all(&self.line)
+        self.file.add(&self.line)?;
+        self.file.flush()
+    }
+
+    /// Ends the compressed file; see [`RunWriter::finish`](crate::RunWriter::finish).
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.file.finish()
     }
 }
 
@@ -99,12 +104,12 @@ impl LatencyLog {
 #[error("{0}")]
 pub struct LatencyError(String);
 
-/// Every window in the text of an interval log. A last line cut short by a crash is left out.
-pub(crate) fn parse(text: &str) -> Result<Vec<LatencyWindow>, LatencyError> {
-    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+/// Every window in an interval log. A last line cut short by a crash is left out.
+pub(crate) fn parse(log: &[u8]) -> Result<Vec<LatencyWindow>, LatencyError> {
+    let whole = log.iter().rposition(|byte| *byte == b'\n').map_or(&log[..0], |end| &log[..=end]);
     let mut deserializer = Deserializer::new();
     let mut windows = Vec::new();
-    for entry in IntervalLogIterator::new(whole.as_bytes()) {
+    for entry in IntervalLogIterator::new(whole) {
         let entry = entry.map_err(|e| LatencyError(format!("not an interval log: {e:?}")))?;
         let LogEntry::Interval(interval) = entry else { continue };
         let tag = interval.tag();
@@ -138,14 +143,15 @@ mod tests {
 
     fn a_log_with(windows: &[(&str, u32, &[u64])]) -> (tempfile::TempDir, String) {
         let dir = tempfile::tempdir().unwrap();
+        let mut log = LatencyLog::create(dir.path()).unwrap();
         for (i, (arm, trial, values)) in windows.iter().enumerate() {
-            // Opened anew for each line: appending to a log begun earlier must not repeat its head.
-            let mut log = LatencyLog::append(dir.path()).unwrap();
             let mut h = latency_histogram();
             values.iter().for_each(|v| h.saturating_record(*v));
             log.add(arm, *trial, 100_000 * (i as u64 + 1), 5_000_000, &h).unwrap();
         }
-        let text = std::fs::read_to_string(dir.path().join("latency.hlog")).unwrap();
+        log.finish().unwrap();
+        let file = std::fs::File::open(dir.path().join("latency.hlog.zst")).unwrap();
+        let text = String::from_utf8(zstd::decode_all(file).unwrap()).unwrap();
         (dir, text)
     }
 
@@ -153,7 +159,7 @@ mod tests {
     fn what_was_added_is_read_back_bucket_for_bucket() {
         let (_dir, text) =
             a_log_with(&[("none", 0, &[900, 1_000, 250_000]), ("tcp-64", 1, &[7, 4_000_000_000])]);
-        let back = parse(&text).unwrap();
+        let back = parse(text.as_bytes()).unwrap();
         assert_eq!(back.len(), 2);
         assert_eq!((back[0].arm.as_str(), back[0].trial), ("none", 0));
         assert_eq!((back[0].begin_mono_us, back[0].duration_us), (100_000, 5_000_000));
@@ -167,7 +173,7 @@ mod tests {
     fn a_line_cut_short_by_a_crash_is_left_out() {
         let (_dir, text) = a_log_with(&[("none", 0, &[900]), ("B", 1, &[950])]);
         let cut = &text[..text.len() - 9];
-        let back = parse(cut).unwrap();
+        let back = parse(cut.as_bytes()).unwrap();
         assert_eq!(back.len(), 1);
         assert_eq!(back[0].arm, "none");
     }
@@ -175,7 +181,7 @@ mod tests {
     #[test]
     fn an_arm_name_that_the_format_cannot_carry_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = LatencyLog::append(dir.path()).unwrap();
+        let mut log = LatencyLog::create(dir.path()).unwrap();
         let e = log.add("a b", 0, 0, 1, &latency_histogram()).unwrap_err();
         assert!(e.to_string().contains("a b"), "{e}");
     }
@@ -184,7 +190,7 @@ mod tests {
     fn a_broken_line_in_the_middle_is_an_error_that_names_the_window() {
         let (_dir, text) = a_log_with(&[("none", 0, &[900]), ("B", 1, &[950])]);
         let broken = text.replace("HISTF", "BROKE");
-        let e = parse(&broken).unwrap_err();
+        let e = parse(broken.as_bytes()).unwrap_err();
         assert!(e.to_string().contains("none#0"), "{e}");
     }
 }

@@ -17,6 +17,7 @@ mod pilot;
 mod plan;
 mod result;
 mod sample;
+mod series;
 mod setup;
 mod spread;
 mod trial;
@@ -53,5 +54,6 @@ pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use spread::Spread;
 pub use trial::{Cpu, ProcessEnd, Step, TrialLine};
 
-/// Version of the run format. Readers refuse a newer one, and read older ones.
-pub const FORMAT: u32 = 2;
+/// Version of the run format. Readers refuse a newer one, and read older ones from [`OLDEST_FORMAT`] on.
+pub const FORMAT: u32 = 3;
+pub const OLDEST_FORMAT: u32 = 2;

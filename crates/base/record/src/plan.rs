@@ -21,7 +21,7 @@ pub struct Plan {
     pub baseline: String,
     /// Name of the one outcome that verdicts are drawn from.
     pub primary: String,
-    /// What is told of each window, in the order of reports. Empty in format 1: the catalogue's.
+    /// What is told of each window, in the order of reports. Empty: the catalogue's.
     #[serde(default)]
     pub outcomes: Vec<crate::Definition>,
     /// Names of the outcomes that a table shows, in the order of its columns.

@@ -111,7 +111,7 @@ fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<(
                 writer.latency(&arm, trial, begin_us, duration_us, &histogram)?;
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.flush(),
+            Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.finish(),
         }
         if flushed.elapsed() >= FLUSH_EVERY {
             writer.flush()?;

@@ -12,7 +12,7 @@ use toll_stats::Draws;
 
 /// What a run is made of, but for what analysis makes of it.
 const FILES: [&str; 6] =
-    ["plan.json", "host.json", "trials.ndjson", "samples.ndjson", "latency.hlog", "artefacts.ndjson"];
+    ["plan.json", "host.json", "trials.ndjson", "samples.ndjson.zst", "latency.hlog.zst", "artefacts.ndjson"];
 
 /// Doubts that own up to files that are not whole.
 const OWNS_UP: [&str; 4] = ["incomplete", "samples-missing", "latency-missing", "artefact-not-counted"];
@@ -96,17 +96,22 @@ fn a_run_with_lines_lost_never_passes_for_whole() {
     let run = Run::new();
     let whole = run.with("host.json", Some(&run.files["host.json"])).unwrap();
     let mut draws = Draws::new(12, 0);
-    for file in ["trials.ndjson", "samples.ndjson", "latency.hlog", "artefacts.ndjson"] {
-        let lines: Vec<&[u8]> = run.files[file].split_inclusive(|&b| b == b'\n').collect();
+    for file in ["trials.ndjson", "samples.ndjson.zst", "latency.hlog.zst", "artefacts.ndjson"] {
+        let is_compressed = file.ends_with(".zst");
+        let bytes = &run.files[file];
+        let plain = if is_compressed { zstd::decode_all(bytes.as_slice()).unwrap() } else { bytes.clone() };
+        let lines: Vec<&[u8]> = plain.split_inclusive(|&b| b == b'\n').collect();
         for _ in 0..12 {
             let from = (draws.fraction() * lines.len() as f64) as usize;
             let content =
                 [lines[..from].concat(), lines[from + (lines.len() - from) / 2..].concat()].concat();
+            let content =
+                if is_compressed { zstd::encode_all(content.as_slice(), 1).unwrap() } else { content };
             let Ok(found) = run.with(file, Some(&content)) else { continue };
             let lost = (lines.len() - from) / 2;
             // A few lines of samples are a tenth of a second or less.
             assert!(
-                owns_up(&found) || same(&found, &whole) || (file == "samples.ndjson" && lost < 12),
+                owns_up(&found) || same(&found, &whole) || (file == "samples.ndjson.zst" && lost < 12),
                 "{file}: {lost} of {} lines lost from {from} on: {:#?}",
                 lines.len(),
                 found.warnings

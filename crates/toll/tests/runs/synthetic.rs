@@ -265,7 +265,7 @@ impl Synthetic {
         for sample in samples {
             run.sample(&sample)?;
         }
-        run.flush()
+        run.finish()
     }
 }
 

@@ -200,8 +200,7 @@ fn forget_unmeasured(dir: &Path) {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());
     let planned = PLANNED.map(|name| dir.join(name));
     let ours = |path: &PathBuf| {
-        path.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "hlog")
-            || planned.contains(path)
+        path.extension().is_some_and(|e| e == "toml" || e == "ndjson" || e == "zst") || planned.contains(path)
     };
     for file in files.filter(ours) {
         let _ = std::fs::remove_file(file);
