@@ -21,3 +21,13 @@ use toll_record::{ArmResult, RunResult};
 fn arm<'a>(run: &'a RunResult, name: &str) -> &'a ArmResult {
     run.arms.iter().find(|arm| arm.name == name).expect("the run has this arm")
 }
+
+/// Makes the series of a run plain files, to be cut and edited: a reader takes them so too.
+fn expand_series(root: &std::path::Path) {
+    for name in ["samples.ndjson", "latency.hlog"] {
+        let compressed = root.join(format!("{name}.zst"));
+        let bytes = std::fs::read(&compressed).unwrap();
+        std::fs::write(root.join(name), zstd::decode_all(bytes.as_slice()).unwrap()).unwrap();
+        std::fs::remove_file(compressed).unwrap();
+    }
+}
