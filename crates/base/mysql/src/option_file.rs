@@ -264,7 +264,7 @@ mod tests {
             std::fs::write(&file, text.replace("DIR", &dir.path().display().to_string())).unwrap();
             let read = as_printed(&read(&file).unwrap_or_else(|e| panic!("{e}: {text}")));
             let Some(expected) = oracle(&file) else {
-                eprintln!("SKIPPED: my_print_defaults is missing: apt-get install mariadb-client");
+                toll_testkit::skip!("my_print_defaults is missing: apt-get install mariadb-client");
                 return;
             };
             let dashes = |lines: Vec<String>| lines.iter().map(|l| l.replace('_', "-")).collect::<Vec<_>>();

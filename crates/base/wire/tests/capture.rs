@@ -1,11 +1,9 @@
 //! Do events of a small capture say what the packets said?
 
-mod wire;
-
+use toll_testkit::wire::{Conversation, Events, columns, greeting, login, ok, packet, pcap, result, rows};
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::CommandKind;
 use toll_wire::pcap::Format;
-use wire::{Conversation, Events, columns, greeting, login, ok, packet, pcap, result, rows};
 
 #[test]
 fn a_query_is_reported_with_user_schema_rows_and_both_latencies() {

@@ -1,12 +1,10 @@
 //! Is every form of command and response that a server speaks followed to its end?
 
-mod wire;
-
-use toll_wire::event::CommandKind;
-use wire::{
-    Conversation, DEPRECATE_EOF, EOF, Events, QUERY_ATTRIBUTES, SESSION_TRACK, USUAL, columns, definition,
-    greeting_with, login_with, ok, packet, pcap, prepared, result, rows,
+use toll_testkit::wire::{
+    self, Conversation, DEPRECATE_EOF, EOF, Events, QUERY_ATTRIBUTES, SESSION_TRACK, USUAL, columns,
+    definition, greeting_with, login_with, ok, packet, pcap, prepared, result, rows,
 };
+use toll_wire::event::CommandKind;
 
 fn query(text: &str) -> Vec<u8> {
     packet(0, &[b"\x03", text.as_bytes()].concat())

@@ -306,7 +306,7 @@ fn corpus() -> Vec<String> {
 fn a_corpus_has_the_fingerprints_and_ids_of_pt_query_digest() {
     let statements = corpus();
     let Some(answers) = ask("/usr/bin/pt-query-digest", &statements) else {
-        eprintln!("SKIPPED: pt-query-digest is not installed");
+        toll_testkit::skip!("pt-query-digest is not installed");
         return;
     };
     let mut ours = Vec::new();
@@ -337,7 +337,7 @@ fn a_corpus_has_the_fingerprints_and_ids_of_pt_query_digest() {
 fn pt_fingerprint_differs_only_in_truth_values() {
     let statements = corpus();
     let Some(answers) = ask("/usr/bin/pt-fingerprint", &statements) else {
-        eprintln!("SKIPPED: pt-fingerprint is not installed");
+        toll_testkit::skip!("pt-fingerprint is not installed");
         return;
     };
     let mut ours = Vec::new();

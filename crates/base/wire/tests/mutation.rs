@@ -1,11 +1,9 @@
 //! Does damaged input ever end in anything but an error or a ledger that adds up?
 
-mod wire;
-
+use toll_testkit::wire::{self, Conversation, Events, columns, ok, packet, pcap, prepared, result};
 use toll_wire::decoder::{CaptureDecoder, Config, Decoder};
 use toll_wire::pcap::{Format, Frame, Interface, Link, Reader, write};
 use toll_wire::profile::Profile;
-use wire::{Conversation, Events, columns, ok, packet, pcap, prepared, result};
 
 /// Damaged inputs of each format in one run; more than this is the fuzzer's part.
 const ROUNDS: u64 = 4000;

@@ -1,11 +1,9 @@
 //! Is a client that sends ahead ever given the response to another of its commands?
 
-mod wire;
-
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use std::collections::BTreeMap;
-use wire::{Conversation, Events, Seen, packet, pcap, prepared, result};
+use toll_testkit::wire::{Conversation, Events, Seen, packet, pcap, prepared, result};
 
 /// What a client has sent, and what its server will answer.
 #[derive(Clone, Copy)]

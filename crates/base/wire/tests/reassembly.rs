@@ -1,12 +1,12 @@
 //! Does the way packets reach a capture change what is read from them?
 
-mod wire;
-
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
+use toll_testkit::wire::{
+    self, Captured, Conversation, Events, columns, ok, packet, pcap, prepared, result, rows,
+};
 use toll_wire::decoder::{CaptureDecoder, Config, Shard};
 use toll_wire::pcap::Format;
-use wire::{Captured, Conversation, Events, columns, ok, packet, pcap, prepared, result, rows};
 
 fn query(text: &str) -> Vec<u8> {
     packet(0, &[b"\x03", text.as_bytes()].concat())

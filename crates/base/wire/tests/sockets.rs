@@ -1,11 +1,11 @@
 //! Do the calls on a server's sockets become the same events as the packets between the same two would?
 
-mod wire;
-
 use std::net::IpAddr;
+use toll_testkit::wire::{
+    self, Conversation, Events, Seen, greeting, greeting_with, login, ok, packet, pcap, result, rows,
+};
 use toll_wire::decoder::{Config, Decoder, Limits, Said, Shard, Spoken};
 use toll_wire::event::{Event, Sink};
-use wire::{Conversation, Events, Seen, greeting, greeting_with, login, ok, packet, pcap, result, rows};
 
 const BEGUN_NS: u64 = 1_700_000_000_000_000_000;
 

@@ -3,7 +3,7 @@
 //! Seventeen arms of 5 minutes with a minute between them, one round, and twelve rounds of 10 s windows:
 //! what a `faithful` and a `standard` run leave. Prints; asserts nothing about time.
 
-#[path = "../../../toll/tests/runs/synthetic.rs"]
+#[path = "../../../toll/tests/pure/runs/synthetic.rs"]
 mod synthetic;
 
 use std::time::Instant;

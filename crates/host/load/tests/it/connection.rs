@@ -1,10 +1,10 @@
 //! Can toll log in the way each account asks, over each transport, and read what it is answered?
 
-use crate::server::{TestServer, as_user, make_certificates};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use toll_mysql::{Address, Compression, Connection, Error, Target, Tls};
+use toll_testkit::server::{TestServer, as_user, make_certificates};
 use toll_wire::protocol::capability::*;
 use toll_wire::protocol::put_packets;
 
@@ -45,7 +45,7 @@ fn every_mariadb_account_kind_logs_in_over_tcp_and_socket() {
 fn tls_encrypts_and_a_given_authority_is_held_to() {
     let certificates = tempfile::tempdir().unwrap();
     if !make_certificates(certificates.path()) {
-        eprintln!("SKIPPED: openssl is missing");
+        toll_testkit::skip!("openssl is missing");
         return;
     }
     let path = |name: &str| certificates.path().join(name).display().to_string();
@@ -202,7 +202,7 @@ fn what_is_no_mysql_server_is_an_error_in_words() {
 }
 
 #[test]
-fn a_server_that_hangs_holds_a_statement_no_longer_than_its_timeout_and_no_goodbye() {
+fn system_a_server_that_hangs_holds_a_statement_no_longer_than_its_timeout_and_no_goodbye() {
     let Some(server) = TestServer::mariadb(&["--max-allowed-packet=64M"]) else { return };
     const LIMIT: Duration = Duration::from_millis(300);
     // Far above the limit, far below for ever: this host may be busy.

@@ -1,6 +1,5 @@
 //! Does a run send what its profile says, when its schedule says, and count it exactly?
 
-use crate::server::TestServer;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,6 +9,7 @@ use toll_load::mix::{Distribution, Event, Mix, Profile, Statement, Step, Table};
 use toll_load::tables::{self, Layout};
 use toll_mysql::{Compression, Connection, Target, Tls};
 use toll_stats::schedule::{Arrivals, Pace, Schedule};
+use toll_testkit::server::TestServer;
 
 pub const TABLE: Table = Table { tables: 2, rows: 1000, distribution: Distribution::Special };
 
@@ -94,7 +94,7 @@ fn wait_until_alone(root: &mut Connection) -> u64 {
 }
 
 #[test]
-fn a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one_loop() {
+fn system_a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one_loop() {
     let Some(server) = server_with_tables() else { return };
     let open = Pace::Open { rate_per_s: 40.0, arrivals: Arrivals::Uniform };
     for (pace, workers) in [(Pace::Closed, 4), (Pace::Closed, 1), (open.clone(), 4), (open, 1)] {
@@ -165,7 +165,7 @@ fn a_load_travels_over_tls_and_compression_as_well() {
     let Some(server) = server_with_tables() else { return };
     let certificates = tempfile::tempdir().unwrap();
     let mut transports = vec![Target { compress: Compression::Zlib, ..server.tcp() }];
-    let secure = crate::server::make_certificates(certificates.path()).then(|| {
+    let secure = toll_testkit::server::make_certificates(certificates.path()).then(|| {
         let path = |name: &str| certificates.path().join(name).display().to_string();
         let options =
             [format!("--ssl-cert={}", path("server.pem")), format!("--ssl-key={}", path("server.key"))];
@@ -176,7 +176,7 @@ fn a_load_travels_over_tls_and_compression_as_well() {
         let tls = Target { tls: Tls::Required, ..secure.tcp() };
         transports.extend([tls.clone(), Target { compress: Compression::Zlib, ..tls }]);
     } else {
-        eprintln!("SKIPPED: load over TLS: openssl is missing");
+        toll_testkit::skip!("load over TLS: openssl is missing");
     }
     for target in transports {
         for connections in [1, 6] {
@@ -212,7 +212,7 @@ fn results_and_requests_beyond_sixteen_megabytes_pass_by_in_bounded_memory() {
 }
 
 #[test]
-fn an_open_loop_begins_every_event_that_is_due_and_none_before() {
+fn system_an_open_loop_begins_every_event_that_is_due_and_none_before() {
     let Some(server) = server_with_tables() else { return };
     let time = Duration::from_secs(2);
     for (rate_per_s, arrivals) in [
@@ -272,7 +272,7 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
 }
 
 #[test]
-fn a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
+fn system_a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pace::Open { rate_per_s: 200.0, arrivals: Arrivals::Uniform };
     let plan = Plan { pace, ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap()) };
@@ -308,7 +308,7 @@ fn a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
 }
 
 #[test]
-fn bins_end_on_time_while_the_server_says_nothing() {
+fn system_bins_end_on_time_while_the_server_says_nothing() {
     let Some(server) = server_with_tables() else { return };
     for connections in [1, 2, 4] {
         let plan = Plan { connections, ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap()) };
@@ -343,7 +343,7 @@ fn bins_end_on_time_while_the_server_says_nothing() {
 }
 
 #[test]
-fn a_rate_beyond_capacity_is_said_to_be_one() {
+fn system_a_rate_beyond_capacity_is_said_to_be_one() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pace::Open { rate_per_s: 1000.0, arrivals: Arrivals::Poisson };
     let time = Some(Duration::from_secs(5));

@@ -9,9 +9,8 @@
 mod connection;
 mod load;
 mod mishaps;
-mod mysql;
-mod port;
-mod server;
+
 mod session;
 mod short;
+mod system_mysql;
 mod tables;

@@ -1,12 +1,12 @@
 //! What becomes of a run when the server restarts, refuses, kills or has no tables?
 
 use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
-use crate::server::as_user;
 use std::time::Duration;
 use toll_load::engine::{Plan, RunError};
 use toll_load::mix::Profile;
 use toll_stats::schedule::{Arrivals, Pace};
 use toll_sys::clock::now_ns;
+use toll_testkit::server::as_user;
 
 #[test]
 fn killed_connections_are_counted_and_come_back() {
@@ -98,7 +98,7 @@ fn what_cannot_begin_ends_at_once_and_in_words() {
 }
 
 #[test]
-fn a_server_that_stays_away_ends_the_run_after_the_time_given() {
+fn system_a_server_that_stays_away_ends_the_run_after_the_time_given() {
     let Some(mut server) = server_with_tables() else { return };
     let plan = Plan {
         time: None,

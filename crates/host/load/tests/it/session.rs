@@ -1,11 +1,11 @@
 //! Does every session begin with the statements that its target names?
 
 use crate::load::{TABLE, make_tables, plan, run};
-use crate::server::{TestServer, as_user};
 use std::sync::atomic::AtomicBool;
 use toll_load::mix::{Profile, Table};
 use toll_load::tables::{self, Layout};
 use toll_mysql::{Connection, NO_BINLOG, Target};
+use toll_testkit::server::{TestServer, as_user};
 
 fn binlog_position(root: &mut Connection) -> (String, u64) {
     let rows = root.query("SHOW MASTER STATUS").unwrap().rows;

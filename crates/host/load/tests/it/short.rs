@@ -1,10 +1,10 @@
 //! Does each event have a connection of its own where that is asked for, and what is left behind?
 
 use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
-use crate::server::TestServer;
 use toll_load::engine::{Plan, RunError};
 use toll_load::mix::Profile;
 use toll_mysql::{Connection, Target};
+use toll_testkit::server::TestServer;
 
 const THREADS: u64 = 4;
 

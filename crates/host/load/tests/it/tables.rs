@@ -1,13 +1,13 @@
 //! Are the tables those that sysbench makes, and always the same for a seed?
 
 use crate::load::{TABLE, plan, run, server_with_tables};
-use crate::server::TestServer;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use toll_load::mix::{Profile, Table};
 use toll_load::tables::{self, Layout, Progress};
 use toll_mysql::Target;
+use toll_testkit::server::TestServer;
 
 fn in_sbtest(server: &TestServer) -> Target {
     Target { db: Some("sbtest".into()), ..server.unix() }
@@ -50,7 +50,7 @@ fn a_seed_makes_the_same_rows_whatever_the_threads_and_their_count_is_told() {
 #[test]
 fn sysbench_runs_on_our_tables_and_we_on_its() {
     if Command::new("sysbench").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: sysbench is missing: apt-get install sysbench");
+        toll_testkit::skip!("sysbench is missing: apt-get install sysbench");
         return;
     }
     let Some(server) = server_with_tables() else { return };

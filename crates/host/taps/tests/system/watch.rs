@@ -1,0 +1,176 @@
+//! A tap on a server with a decoder behind it, on a thread of its own.
+
+use crate::spoken::spoken;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use toll_taps::sockets::{Counters, Options, SocketTap, TapError};
+use toll_wire::decoder::{Config, Decoder, Limits};
+use toll_wire::event::{CommandKind, Event, Sink};
+use toll_wire::ledger::Ledger;
+
+/// No host is so busy that what a server has been asked takes this long to be seen.
+const HUNG: Duration = Duration::from_secs(120);
+
+/// Whether what is hooked, which is the host's, may be. The runner lets one such test run at a time.
+pub fn may_hook() -> bool {
+    let may = nix::unistd::geteuid().is_root();
+    if !may {
+        toll_testkit::skip!("looking at a server's sockets takes root");
+    }
+    may
+}
+
+/// The process that listens there.
+pub fn pid_of(socket: &Path) -> u32 {
+    let stream = UnixStream::connect(socket).unwrap();
+    let peer = nix::sys::socket::getsockopt(&stream, nix::sys::socket::sockopt::PeerCredentials).unwrap();
+    u32::try_from(peer.pid()).unwrap()
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    pub start_ns: u64,
+    pub kind: CommandKind,
+    pub text: Vec<u8>,
+    pub text_cut: u64,
+    pub user: String,
+    pub host: String,
+    pub params: String,
+    pub timed: bool,
+    pub tainted: bool,
+}
+
+impl Seen {
+    pub fn reads(&self, text: &str) -> bool {
+        self.text == text.as_bytes()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Events(Vec<Seen>);
+
+impl Sink for Events {
+    fn event(&mut self, event: &Event<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.0.push(Seen {
+            start_ns: event.start_ns,
+            kind: event.kind,
+            text: event.text.to_vec(),
+            text_cut: event.text_cut,
+            user: text(event.user),
+            host: text(event.host),
+            params: text(event.params),
+            timed: event.query_ns.is_some(),
+            tainted: event.tainted,
+        });
+    }
+}
+
+/// What came of a watch.
+pub struct Watched {
+    pub events: Vec<Seen>,
+    pub ledger: Ledger,
+    pub counters: Counters,
+    /// Why it ended by itself.
+    pub ended: Option<TapError>,
+}
+
+impl Watched {
+    pub fn count(&self, text: &str) -> usize {
+        self.events.iter().filter(|seen| seen.reads(text)).count()
+    }
+
+    pub fn only(&self, text: &str) -> &Seen {
+        assert_eq!(self.count(text), 1, "{text:?} among {} events", self.events.len());
+        self.events.iter().find(|seen| seen.reads(text)).unwrap()
+    }
+}
+
+pub struct Watch {
+    end: Arc<AtomicBool>,
+    events: Arc<Mutex<Events>>,
+    thread: JoinHandle<Watched>,
+}
+
+impl Watch {
+    pub fn begin(options: &Options) -> Self {
+        Self::on(SocketTap::open(options).unwrap())
+    }
+
+    /// Hands what the tap sees to a decoder until it is told to end, or the server has.
+    pub fn on(mut tap: SocketTap) -> Self {
+        let (end, events) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Events::default())));
+        let (told, found) = (Arc::clone(&end), Arc::clone(&events));
+        let thread = std::thread::spawn(move || {
+            let limits = Limits { text: 8 << 20, ..Limits::default() };
+            let mut decoder = Decoder::new(&Config { limits, ..Config::default() });
+            let mut ended = None;
+            loop {
+                let last = told.load(Ordering::Acquire);
+                if last {
+                    // Once more, for what had been said until then.
+                    tap.close();
+                }
+                // Those who ask what was seen must not wait for what is yet to come.
+                let mut new = Events::default();
+                let taken = tap.take(Duration::from_millis(5), |record| {
+                    decoder.spoken(&spoken(record), &mut new);
+                    Ok::<(), TapError>(())
+                });
+                found.lock().unwrap().0.append(&mut new.0);
+                if let Err(error) = taken {
+                    ended = Some(error);
+                }
+                if last || ended.is_some() {
+                    break;
+                }
+            }
+            let mut events = found.lock().unwrap();
+            decoder.finish(&mut *events);
+            let (ledger, counters) = (decoder.ledger(), tap.counters());
+            assert!(ledger.adds_up(), "{ledger:#?}");
+            assert_eq!(counters.passed, counters.taken + counters.lost, "{counters:?}");
+            // An answer that is cut is known to have ended when the next command comes.
+            events.0.sort_by_key(|seen| seen.start_ns);
+            Watched { events: std::mem::take(&mut events.0), ledger, counters, ended }
+        });
+        Self { end, events, thread }
+    }
+
+    /// How many events match until now.
+    pub fn seen(&self, matches: impl Fn(&Seen) -> bool) -> usize {
+        self.events.lock().unwrap().0.iter().filter(|seen| matches(seen)).count()
+    }
+
+    /// Waits until so many events match.
+    pub fn until(&self, count: usize, matches: impl Fn(&Seen) -> bool) {
+        let begun = Instant::now();
+        loop {
+            let found = self.seen(&matches);
+            if found >= count {
+                return;
+            }
+            assert!(begun.elapsed() < HUNG, "{found} of {count} were seen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until a statement was seen.
+    pub fn until_seen(&self, text: &str) {
+        self.until(1, |seen| seen.reads(text));
+    }
+
+    pub fn end(self) -> Watched {
+        self.end.store(true, Ordering::Release);
+        self.thread.join().unwrap()
+    }
+
+    /// Waits until it ends by itself.
+    pub fn outlived(self) -> Watched {
+        self.thread.join().unwrap()
+    }
+}

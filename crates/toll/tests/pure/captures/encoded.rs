@@ -1,0 +1,120 @@
+//! Query events of a capture, as the library writes them, and their digest beside that of the packets.
+
+use super::printed;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use toll_agent::capture::chunks::{Chunks, Destination};
+use toll_agent::capture::decoded::{CHUNK_BYTES, Packing, Queries};
+use toll_agent::capture::output::{Account, Output};
+use toll_digest::count::{CountWindow, count};
+use toll_digest::Type;
+use toll_wire::decoder::Config;
+use toll_wire::pcap::{Format, Frame, Reader};
+
+/// Bytes that several hold.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Destination for Shared {
+    fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
+        self.0.lock().unwrap().extend_from_slice(header);
+        Ok(())
+    }
+
+    fn chunk(&mut self, bytes: &[u8], _items: u64, _first_ns: u64, _last_ns: u64) -> anyhow::Result<()> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn lost(&self) -> (u64, u64) {
+        (0, 0)
+    }
+
+    fn finish(&mut self, tail: &[u8]) -> anyhow::Result<()> {
+        self.0.lock().unwrap().extend_from_slice(tail);
+        Ok(())
+    }
+}
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub fn config(port: u16) -> Config {
+    Config { ports: vec![port], ..Config::default() }
+}
+
+/// Each packet of a capture, in its order.
+pub fn each_frame(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
+    let mut reader = Reader::new(Format::detect(capture).unwrap());
+    reader.feed(capture, &mut each).unwrap();
+    reader.finish(&mut each);
+}
+
+/// The packets of a capture as query events; `before`: what is done before each packet.
+pub fn encoded(capture: &[u8], port: u16, mut before: impl FnMut(u64, &mut Queries)) -> (Vec<u8>, Account) {
+    let file = Shared::default();
+    let packing = Packing::new(Box::new(file.clone())).unwrap();
+    // Room for all of it: what is asked is whether all is there.
+    let chunks = Chunks::start(Box::new(packing), b"", CHUNK_BYTES, 4096).unwrap();
+    let mut queries = Queries::new(&config(port), chunks);
+    let mut last_ns = 0;
+    each_frame(capture, |frame| {
+        before(frame.time_ns, &mut queries);
+        queries.packet(frame).unwrap();
+        queries.beat(frame.time_ns).unwrap();
+        last_ns = frame.time_ns;
+    });
+    queries.finish(last_ns).unwrap();
+    (file.bytes(), queries.account())
+}
+
+/// A digest without what is told of files.
+pub fn told(file: &Path, port: u16) -> Value {
+    let mut digest = printed::digest(file, port);
+    digest["inputs"] = Value::Null;
+    digest["ledger"]["queries"] = Value::Null;
+    digest
+}
+
+/// A file of query events and the capture beside it say the same, to the last byte of each event.
+pub fn assert_same(capture: &Path, port: u16, case: &str) {
+    let bytes = std::fs::read(capture).unwrap();
+    let (events, account) = encoded(&bytes, port, |_, _| {});
+    let file = capture.with_extension("queries");
+    std::fs::write(&file, &events).unwrap();
+    assert_eq!(account.bytes_written, events.len() as u64, "{case}");
+    assert_eq!(account.lost(), 0, "{case}");
+    let (from_packets, from_events) = (told(capture, port), told(&file, port));
+    assert_eq!(from_events["ledger"]["adds_up"], true, "{case}");
+    assert!(from_events["totals"]["queries"].as_u64().unwrap() > 100, "{case}: too little to tell anything");
+    assert_eq!(from_events["totals"]["queries"], account.queries.unwrap(), "{case}");
+    assert!(from_events == from_packets, "{case}:\n{from_events:#}\n{from_packets:#}");
+    assert!(printed::lines(&file, port) == printed::lines(capture, port), "{case}");
+    let counted = |path: &Path, kind, window| count(path, kind, window, &[port]).unwrap().queries;
+    let mut windows = vec![CountWindow::Whole];
+    let mut times = Vec::new();
+    each_frame(&bytes, |frame| times.push(frame.time_ns));
+    let at = |part: usize| times[times.len() * part / 4];
+    windows.extend([(0, 1), (1, 3)].map(|(a, b)| CountWindow::Time { since_ns: at(a), until_ns: at(b) }));
+    for window in windows {
+        let both =
+            (counted(&file, Some(Type::Queries), window), counted(capture, Some(Type::Pcap), window));
+        assert!(both.0 == both.1 && both.0 > 0, "{case}: {window:?}: {both:?}");
+    }
+    assert!(events.len() * 5 < bytes.len(), "{case}: {} of {} bytes", events.len(), bytes.len());
+}

@@ -1,0 +1,16 @@
+//! Captures that nobody captured: made up, converted, merged, damaged.
+
+mod encoded;
+mod events;
+mod forms;
+mod made;
+mod merged;
+mod own {
+    toll_testkit::own!();
+}
+mod printed {
+    toll_testkit::printed!();
+}
+mod refused;
+mod text;
+mod window;

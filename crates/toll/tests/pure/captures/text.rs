@@ -1,0 +1,107 @@
+//! Is what tcpdump prints of a capture read like the capture itself?
+
+use super::forms::{Link, Order, file, in_v6, pcap, talk};
+use super::printed::events;
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use toll_sys::program::on_path;
+use toll_testkit::wire::Captured;
+
+/// What a form of time tells of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Moment,
+    /// Since the packet before, or since midnight.
+    Distance,
+    Nothing,
+}
+
+/// Forms of time. `-ttttt` counts from the first packet and looks like `-ttt`, which it is taken for.
+const TIMES: [(&[&str], Told); 6] = [
+    (&[], Told::Distance),
+    (&["-t"], Told::Nothing),
+    (&["-tt"], Told::Moment),
+    (&["-ttt"], Told::Distance),
+    (&["-tttt"], Told::Moment),
+    (&["-ttttt"], Told::Nothing),
+];
+const DUMPS: [&str; 4] = ["-x", "-xx", "-X", "-XX"];
+/// Neither tcpdump nor toll is on a host whose zone is UTC.
+const ZONE: &str = "IST-5:30";
+
+/// What toll reads from what tcpdump prints of `capture`.
+fn read(capture: &Path, options: &[&str]) -> Vec<Value> {
+    let output = Command::new("tcpdump")
+        .args(["-Z", "root", "-nn", "-r"])
+        .arg(capture)
+        .args(options)
+        .env("TZ", ZONE)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = capture.with_extension("txt");
+    std::fs::write(&text, output.stdout).unwrap();
+    events(&text, ZONE)
+}
+
+/// The events without what the form of time does not tell.
+fn as_told(mut events: Vec<Value>, told: Told) -> Vec<Value> {
+    for event in &mut events {
+        if told != Told::Moment {
+            event["time"].take();
+        }
+        if told == Told::Nothing {
+            event["query_time_us"].take();
+            event["first_byte_time_us"].take();
+        }
+    }
+    events
+}
+
+fn has_tcpdump() -> bool {
+    let found = on_path("tcpdump").is_some();
+    if !found {
+        toll_testkit::skip!("this test needs tcpdump");
+    }
+    found
+}
+
+#[test]
+fn every_form_of_dump_holds_the_events_of_its_capture() {
+    if !has_tcpdump() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let talk = talk();
+    let six = in_v6(talk.frames());
+    let cases: [(Link, &[Captured]); 3] =
+        [(Link::Ethernet, talk.frames()), (Link::Vlan, talk.frames()), (Link::Ethernet, &six)];
+    for (link, frames) in cases {
+        let capture = file(dir.path(), "capture", &pcap(Order::Little, 1000, link, frames));
+        let expected = events(&capture, ZONE);
+        assert_eq!(expected.len(), 8);
+        for dump in DUMPS {
+            assert_eq!(read(&capture, &[dump, "-tttt"]), expected, "{link:?} {dump}");
+        }
+    }
+}
+
+#[test]
+fn every_form_of_time_is_read_for_what_it_tells() {
+    if !has_tcpdump() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let talk = talk();
+    let capture = file(dir.path(), "capture", &pcap(Order::Little, 1000, Link::Ethernet, talk.frames()));
+    let fine = file(dir.path(), "fine", &pcap(Order::Little, 1, Link::Ethernet, talk.frames()));
+    let expected = events(&capture, ZONE);
+    assert_eq!(expected[1]["time"], "2023-11-14T22:13:20.000007Z");
+    for (time, told) in TIMES {
+        let options = [&["-x"][..], time].concat();
+        assert_eq!(as_told(read(&capture, &options), told), as_told(expected.clone(), told), "{time:?}");
+        let options = [&["-x", "--nano"][..], time].concat();
+        assert_eq!(as_told(read(&fine, &options), told), as_told(expected.clone(), told), "{time:?}, ns");
+    }
+}

@@ -1,0 +1,178 @@
+//! Does what is streamed arrive, whatever happens to the network, the sender, the receiver and its disk?
+//!
+//! The receiver is the program, the sender is the library's; what needs root is skipped visibly without it.
+
+mod bad;
+mod breaks;
+#[allow(dead_code, reason = "the tests of `system` use the rest")]
+mod ends;
+mod many;
+mod units;
+
+use crate::lab::said;
+use ends::{Receiver, Synthetic, sender};
+use std::os::unix::fs::PermissionsExt;
+use toll_agent::capture::chunks::Destination;
+
+#[test]
+fn what_is_sent_is_what_is_written_and_nobody_else_may_read_it() {
+    let lab = toll_testkit::lab!();
+    let receiver = Receiver::start(&lab, &[]);
+    let mut stream = sender(&receiver.address, &receiver.key);
+    let sent = Synthetic::pcapng(20, 50_000);
+    sent.send(&mut stream);
+    let account = receiver.one_account();
+    let files = receiver.files();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(std::fs::read(&files[0]).unwrap(), sent.whole());
+    assert_eq!(std::fs::metadata(&files[0]).unwrap().permissions().mode() & 0o777, 0o600);
+    let name = files[0].file_name().unwrap().to_str().unwrap();
+    assert!(name.ends_with(".pcapng") && name.contains("-20"), "{name}");
+    assert_eq!(
+        (&account["items"], &account["lost"], &account["whole"]),
+        (&20.into(), &0.into(), &true.into())
+    );
+    assert_eq!(account["written_bytes"].as_u64(), Some(sent.whole().len() as u64));
+    assert_eq!(account["connections"], 1);
+    // Of bytes that nothing makes smaller, a chunk is as long as it was, and numbers before it.
+    let received = account["received_bytes"].as_u64().unwrap();
+    assert!((1_000_000..1_010_000).contains(&received), "{received}");
+    let ended = receiver.end("TERM");
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn what_is_streamed_can_be_piped_on() {
+    let lab = toll_testkit::lab!();
+    let key = ends::key(&lab);
+    let args = ["receive", "--listen", "127.0.0.1:0", "--key", &key, "--once", "-w", "-"];
+    let (output, words) = (lab.path("output"), lab.path("words"));
+    let mut child = lab.spawn_into(&args, &output, &words);
+    let mut stream = sender(&ends::address(&words), &key);
+    let sent = Synthetic::queries(5, 3_000);
+    sent.send(&mut stream);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(std::fs::read(output).unwrap(), sent.whole());
+    let words = std::fs::read_to_string(words).unwrap();
+    assert!(words.contains("5 events in 5 chunks") && words.contains("nothing lost on the way"), "{words}");
+}
+
+/// As at the end of an arm: both ends are told at once, and the sender has still something to send.
+#[test]
+fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end() {
+    let lab = toll_testkit::lab!();
+    let (key, file, words) = (ends::key(&lab), lab.path("one.pcapng"), lab.path("words"));
+    let args = ["receive", "--listen", "127.0.0.1:0", "--key", &key, "--once", "-w", &file];
+    let mut child = lab.spawn_saying(&args, &words);
+    let mut stream = sender(&ends::address(&words), &key);
+    let sent = Synthetic::pcapng(6, 10_000);
+    sent.begin(&mut stream);
+    sent.chunks_to(&mut stream, 0..3);
+    ends::until("it has begun", || stream.fill().bytes().0 == 0);
+    lab.signal(&child, "TERM");
+    let said = || std::fs::read_to_string(&words).unwrap();
+    ends::until("it was heard", || said().contains("the stream has 5 s to come to its end"));
+    sent.chunks_to(&mut stream, 3..6);
+    stream.finish(&sent.closing).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(std::fs::read(&file).unwrap() == sent.whole());
+}
+
+#[test]
+fn a_stream_of_nothing_is_a_file_of_nothing() {
+    let lab = toll_testkit::lab!();
+    let receiver = Receiver::start(&lab, &[]);
+    let mut stream = sender(&receiver.address, &receiver.key);
+    let sent = Synthetic::pcapng(0, 0);
+    sent.send(&mut stream);
+    assert_eq!(receiver.one_account()["whole"], true);
+    assert_eq!(std::fs::read(&receiver.files()[0]).unwrap(), sent.whole());
+}
+
+#[test]
+fn wrong_words_are_refused_with_what_to_say_instead() {
+    let lab = toll_testkit::lab!();
+    let key = ends::key(&lab);
+    let file = lab.write("there", "precious");
+    let listen = ["--listen", "127.0.0.1:0"];
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&[], 2, "--new-key stream.key"),
+        (&["-w", "x", "--plain"], 2, "--listen"),
+        (&["--listen", "127.0.0.1:0", "--plain"], 2, "-w"),
+        (&["-w", "x", listen[0], listen[1]], 1, "say --key FILE"),
+        (&["-w", "x", listen[0], listen[1], "--key", &key, "--plain"], 2, "cannot be used with"),
+        (&["-w", "x", listen[0], listen[1], "--key", "nothere"], 1, "--new-key FILE` makes one"),
+        (&["-w", "x", "--listen", "here", "--plain"], 1, "write it as ADDRESS:PORT"),
+        (&["-w", &file, listen[0], listen[1], "--plain", "--once"], 1, "is there already"),
+        (&["-w", &file, listen[0], listen[1], "--plain"], 1, "cannot make"),
+        (&["-w", "-", listen[0], listen[1], "--plain"], 1, "--once"),
+        (&["-w", "x", listen[0], listen[1], "--plain", "--rotate", "fast"], 2, "write"),
+    ];
+    for (args, code, told) in cases {
+        let output = lab.toll(&[&["receive"], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(told), "{args:?}: {}", said(&output));
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+    let again = lab.toll(&["receive", "--new-key", &key]);
+    assert_eq!(again.status.code(), Some(1), "a key is never written over: {}", said(&again));
+    let full = lab.toll(&["receive", "--new-key", "/dev/full/key"]);
+    assert!(said(&full).contains("cannot make the key file"), "{}", said(&full));
+}
+
+#[test]
+fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() {
+    let lab = toll_testkit::lab!();
+    let cases: [(&[&str], i32, &str); 3] = [
+        (&["--stream", "localhost:3399"], 1, "takes --key FILE"),
+        (&["--stream", "localhost:3399", "--key", "nothere"], 1, "--new-key FILE` makes one"),
+        (
+            &["--stream", "localhost:3399", "--plain", "--port", "3306,3399"],
+            1,
+            "have the receiver listen on another",
+        ),
+    ];
+    for (args, code, told) in cases {
+        let output = lab.toll(&[&["capture"], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(told), "{args:?}: {}", said(&output));
+    }
+}
+
+/// A sender that is killed, or a receiver that is ended: what is in the file can be read.
+#[test]
+fn a_stream_that_is_broken_off_leaves_a_file_of_whole_packets() {
+    let lab = toll_testkit::lab!();
+    let receiver = Receiver::start(&lab, &[]);
+    let mut stream = sender(&receiver.address, &receiver.key);
+    let sent = Synthetic::pcapng(7, 10_000);
+    sent.begin(&mut stream);
+    sent.chunks_to(&mut stream, 0..7);
+    ends::until("all is acknowledged", || stream.fill().bytes().0 == 0);
+    drop(stream);
+    let file = receiver.files().remove(0);
+    let (accounts, ended) = receiver.end_with_accounts("INT");
+    assert_eq!(ended.code(), Some(0));
+    assert_eq!(accounts.len(), 1);
+    assert_eq!((&accounts[0]["items"], &accounts[0]["whole"]), (&7.into(), &false.into()));
+    assert_eq!(std::fs::read(file).unwrap(), sent.part(0..7));
+}
+
+#[test]
+fn files_are_rotated_and_each_is_whole() {
+    let lab = toll_testkit::lab!();
+    let receiver = Receiver::start(&lab, &["--rotate", "25K", "--keep", "3"]);
+    let mut stream = sender(&receiver.address, &receiver.key);
+    let sent = Synthetic::pcapng(9, 10_000);
+    sent.send(&mut stream);
+    let account = receiver.one_account();
+    assert_eq!((&account["items"], &account["whole"]), (&9.into(), &true.into()));
+    let files = receiver.files();
+    let listed: Vec<_> =
+        account["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap()).collect();
+    assert_eq!(files.iter().map(|file| file.to_str().unwrap()).collect::<Vec<_>>(), listed);
+    // Two chunks a file: 0-1, 2-3, 4-5, 6-7, 8; the newest three are kept.
+    let read: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    let last = [sent.part(8..9), sent.closing.clone()].concat();
+    assert!(read == [sent.part(4..6), sent.part(6..8), last], "{files:?}");
+}

@@ -1,0 +1,77 @@
+//! What does a toll that is killed at any moment leave? Pieces that the next backup uses, and nothing else.
+
+use super::{fill, json, succeeded, whole_backups};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[test]
+fn sigkill_at_ten_random_moments_leaves_no_half_backup_and_the_next_one_goes_on() {
+    let lab = toll_testkit::lab!();
+    let source = lab.server();
+    fill(30_000, |sql| source.run(sql));
+    let (store, git, dsn) = (lab.path("store"), lab.path("repo.git"), source.dsn());
+    let arguments = ["backup", "--server", &dsn, "--to", &store, "--git", &git];
+    // How long one takes here, without leaving anything for those that follow.
+    let begun = Instant::now();
+    let (trial_store, trial_git) = (lab.path("trial"), lab.path("trial.git"));
+    succeeded(lab.toll(&["backup", "--server", &dsn, "--to", &trial_store, "--git", &trial_git]));
+    let whole = begun.elapsed();
+    let mut seed = std::process::id();
+    let mut killed = 0;
+    for number in 0..10 {
+        // Another row each time, so that there is always something to do.
+        source.run(&format!("UPDATE shop.orders SET price = price + 1 WHERE id MOD 1000 = {number}"));
+        let mut child = lab.spawn(&arguments);
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let share = f64::from(seed >> 8) / f64::from(1 << 24);
+        std::thread::sleep(whole.mul_f64(share).max(Duration::from_millis(1)));
+        let before_end = child.try_wait().unwrap().is_none();
+        lab.signal_if_alive(&mut child, "KILL");
+        child.wait().unwrap();
+        killed += u32::from(before_end);
+        succeeded(lab.toll(&["clean"]));
+        lab.assert_nothing_left();
+        whole_backups(&lab, &store);
+        let fsck = Command::new("git").args(["-C", &git, "fsck", "--no-dangling"]).output().unwrap();
+        assert!(fsck.status.success() || !std::path::Path::new(&git).join("HEAD").exists(), "{fsck:?}");
+    }
+    assert!(killed >= 5, "only {killed} of 10 were killed before their end");
+    let taken = json(lab.toll(&[&arguments[..], &["--keep", "1", "--json"]].concat()));
+    assert_eq!(taken["warnings"], serde_json::json!([]), "{taken}");
+    assert_eq!(whole_backups(&lab, &store), 1);
+    let left = super::files(std::path::Path::new(&store));
+    let pieces = taken["pruned"]["pieces_left"].as_u64().unwrap() as usize;
+    assert_eq!(left.len(), pieces + 1, "nothing but the pieces and the manifest: {left:?}");
+    let broken_off = |path: &&std::path::PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.contains("crash") || name.starts_with("tmp_")
+    };
+    assert_eq!(super::files(std::path::Path::new(&git)).iter().find(broken_off), None);
+    for from in [["--from", &store], ["--git", &git]] {
+        let verified = json(lab.toll(&[&["backup", "verify", "--json"], &from[..]].concat()));
+        assert_eq!(verified["differences"], serde_json::json!([]));
+    }
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_backup_that_is_interrupted_ends_in_good_order() {
+    let lab = toll_testkit::lab!();
+    let source = lab.server();
+    fill(60_000, |sql| source.run(sql));
+    let (store, dsn, words) = (lab.path("store"), source.dsn(), lab.path("words"));
+    for signal in ["INT", "TERM"] {
+        let _ = std::fs::remove_dir_all(&store);
+        let mut child = lab.spawn_saying(&["backup", "--server", &dsn, "--to", &store], &words);
+        super::until("the dump goes on", || {
+            super::files(&std::path::Path::new(&store).join("pieces")).len() > 3
+        });
+        lab.signal(&child, signal);
+        assert_eq!(child.wait().unwrap().code(), Some(130));
+        let told = std::fs::read_to_string(&words).unwrap();
+        assert!(told.contains("interrupted"), "{told}");
+        assert_eq!(whole_backups(&lab, &store), 0);
+        assert!(super::files(&std::path::Path::new(&store).join("running")).is_empty());
+        lab.assert_nothing_left();
+    }
+}

@@ -1,0 +1,30 @@
+//! Tests with a real server of their own: runs, loads, backups, and all that toll changes and puts back.
+//!
+//! Those whose name or module begins with `system_` are left to `make test-system`: they kill at random moments,
+//! fill disks, or hang on how the host shares out its CPUs.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod backup;
+mod backup_load;
+mod cost;
+mod external;
+mod load;
+mod run;
+mod safe;
+mod server;
+mod sets;
+mod stage;
+mod throttle;
+
+use std::path::Path;
+use toll_server::{DataSpec, Sandbox, SandboxSpec};
+use toll_testkit::lab;
+
+/// A sandbox of a test that is not about making one: its empty data is made once and cloned for each.
+fn sandbox(journal: &toll_journal::Journal) -> Sandbox {
+    let cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/toll"));
+    let spec = SandboxSpec { cache, ..SandboxSpec::default() };
+    let data = DataSpec { key: "test-empty".into(), bytes: 64 << 20, what: "nothing".into() };
+    Sandbox::start_prepared(&spec, &data, journal, &|_| {}, |_| Ok(())).expect("a sandbox")
+}

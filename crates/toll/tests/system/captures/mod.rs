@@ -1,0 +1,21 @@
+//! Captures of real servers, clients and tcpdump. One that lacks root or a tool is skipped visibly.
+
+mod clients;
+mod connectors;
+#[path = "../../pure/captures/encoded.rs"]
+#[allow(dead_code, reason = "the tests of `pure` use the rest")]
+mod encoded;
+mod loads;
+mod loss;
+mod midway;
+mod own {
+    toll_testkit::own!();
+}
+pub mod printed {
+    toll_testkit::printed!();
+}
+mod profiled;
+mod queries;
+mod replay;
+pub mod server;
+mod sysbench;

@@ -1,0 +1,17 @@
+//! Tests of `make test-system`: whole captures, network namespaces, settings of the kernel, kills at any moment.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod capture;
+mod captures;
+#[path = "../pure/receive/ends.rs"]
+#[allow(dead_code, reason = "the tests of `pure` use the rest")]
+mod ends;
+mod figures;
+mod journal;
+mod ledger;
+mod received;
+mod replay;
+mod sysctl;
+
+use toll_testkit::lab;

@@ -1,0 +1,79 @@
+//! Does a setting of the kernel hold while its arm is on, and is the old one back whatever happens?
+//!
+//! With a limit of the page cache that nothing here comes near; skipped visibly without root.
+
+use std::time::{Duration, Instant};
+use toll_testkit::lab::said;
+
+const SETTING: &str = "vm.dirty_background_bytes";
+const GIB: &str = "1073741824";
+
+/// This setting, and the one that takes its place where it is 0.
+fn held() -> [String; 2] {
+    ["bytes", "ratio"].map(|unit| {
+        let value = std::fs::read_to_string(format!("/proc/sys/vm/dirty_background_{unit}"));
+        value.unwrap().trim().to_owned()
+    })
+}
+
+/// An arm that changes nothing, and one that changes the setting to `value` beside `command`.
+fn scenario(value: &str, command: &str) -> String {
+    format!(
+        "name = \"kernel\"\nquestion = \"?\"\nsubject = \"host\"\nbaseline = \"plain\"\nprimary = \"elapsed_s\"\n\
+         [profile.quick]\nrounds = 1\nwindow = \"2s\"\nsettle = \"10ms\"\n\
+         [[arm]]\nname = \"plain\"\ntitle = \"plain\"\nrole = \"baseline\"\nends = \"closes-window\"\n\
+         at_most = \"60s\"\ncommand = \"true\"\n\
+         [[arm]]\nname = \"changed\"\ntitle = \"changed\"\nends = \"closes-window\"\nat_most = \"60s\"\n\
+         sysctl = {{ \"{SETTING}\" = \"{value}\" }}\ncommand = \"{command}\"\n"
+    )
+}
+
+#[test]
+fn a_setting_of_the_kernel_holds_for_its_arm_and_is_put_back_after_success_failure_or_a_kill() {
+    let lab = toll_testkit::lab!();
+    let path = "/proc/sys/vm/dirty_background_bytes";
+    if !lab.is_root || std::fs::OpenOptions::new().write(true).open(path).is_err() {
+        toll_testkit::skip!("{path} cannot be written here: needs root on a host of its own");
+        return;
+    }
+    let before = held();
+    assert_ne!(before[0], GIB, "this host has the test's own value");
+    let run = |scenario: &str, out: &str| lab.toll(&["run", scenario, "--out", &lab.path(out)]);
+
+    let seen = lab.path("seen");
+    let good = lab.write("good.toml", &scenario(GIB, &format!("cp {path} {seen}")));
+    let success = run(&good, "success");
+    assert!(success.status.success(), "{}", said(&success));
+    assert_eq!(std::fs::read_to_string(&seen).unwrap().trim(), GIB);
+    assert_eq!(held(), before);
+
+    let refused = run(&lab.write("bad.toml", &scenario("much", "true")), "failure");
+    assert!(said(&refused).contains(&format!("cannot set {SETTING} to much")), "{}", said(&refused));
+    assert_eq!(held(), before);
+
+    let unknown = scenario(GIB, "true").replace(SETTING, "vm.no_such_setting");
+    let unavailable = run(&lab.write("unknown.toml", &unknown), "unknown");
+    assert!(
+        said(&unavailable).contains("this kernel has no setting vm.no_such_setting"),
+        "{}",
+        said(&unavailable)
+    );
+
+    let long = lab.write("long.toml", &scenario(GIB, "sleep 30"));
+    let mut killed = lab.spawn(&["run", &long, "--out", &lab.path("killed")]);
+    let begun = Instant::now();
+    while held()[0] != GIB {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the setting never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    lab.signal(&killed, "KILL");
+    killed.wait().unwrap();
+    assert_eq!(held()[0], GIB, "a killed run leaves it");
+    let again = run(&good, "again");
+    assert!(said(&again).contains("has left settings of the kernel changed"), "{}", said(&again));
+    assert_eq!(held()[0], GIB);
+    let clean = lab.toll(&["clean"]);
+    assert!(clean.status.success(), "{}", said(&clean));
+    assert_eq!(held(), before);
+    lab.assert_nothing_left();
+}
