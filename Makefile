@@ -24,19 +24,12 @@ demo: setup build ## what does watching cost? five minutes on a private server, 
 	$(AS_ROOT) $(TOLL) run tcpdump-impact --profile quick
 
 .PHONY: test
-test: setup check test-rust test-safety test-viewer ## all checks and tests, as CI does
-	@echo "make test: all checks and tests passed"
+test: setup check ## checks and the fast tests, as CI does on every change
+	@scripts/test fast
 
-.PHONY: test-rust
-test-rust:
-	@scripts/connectors
-	@scripts/stores
-	@scripts/test-rust
-
-.PHONY: test-safety
-test-safety:
-	@cargo build --quiet --bin toll
-	@scripts/safety --quick --toll target/debug/toll
+.PHONY: test-system
+test-system: setup viewer/node_modules/.package-lock.json ## the other tests: captures, kills, timing, MySQL, browser; half an hour
+	@scripts/test system
 
 .PHONY: test-viewer
 test-viewer: viewer/node_modules/.package-lock.json
