@@ -344,13 +344,13 @@ impl Server {
 
     /// A statement for its effect.
     pub fn run(&self, sql: &str) {
-        let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
-        toll_load::Connection::connect(&target).unwrap().exec_drop(sql).unwrap();
+        let target = toll_mysql::Target::parse_dsn(&self.dsn()).unwrap();
+        toll_mysql::Connection::connect(&target).unwrap().exec_drop(sql).unwrap();
     }
 
     pub fn rows(&self, sql: &str) -> String {
-        let target = toll_load::Target::parse_dsn(&self.dsn()).unwrap();
-        let Ok(mut connection) = toll_load::Connection::connect(&target) else { return String::new() };
+        let target = toll_mysql::Target::parse_dsn(&self.dsn()).unwrap();
+        let Ok(mut connection) = toll_mysql::Connection::connect(&target) else { return String::new() };
         let rows = connection.query(sql).unwrap();
         rows.rows.iter().map(|row| format!("{row:?}\n")).collect()
     }

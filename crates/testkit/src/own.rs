@@ -58,11 +58,11 @@ pub fn has(tools: &[&str]) -> bool {
 #[macro_export]
 macro_rules! own {
     () => {
-        #[allow(unused_imports, reason = "each test program uses its part")]
-        pub use crate::own::{has, printed, text};
         use serde_json::Value;
         use std::path::{Path, PathBuf};
         use std::process::Output;
+        #[allow(unused_imports, reason = "each test program uses its part")]
+        pub use $crate::own::{has, printed, text};
         const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 
         #[allow(dead_code, reason = "each test program uses its part")]

@@ -5,7 +5,7 @@ use crate::{HUNG, on_path, skip, template};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use toll_load::{Address, Connection, Secret, Target};
+use toll_mysql::{Address, Connection, Secret, Target};
 
 pub struct TestServer {
     child: Child,

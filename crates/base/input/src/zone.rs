@@ -1,13 +1,14 @@
-//! In which zone did a server write its log? The one of this machine, unless it says so itself.
+//! Time zone of logs that name none: the one of this machine.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use toll_wire::log::{Civil, Zone};
 
+/// The zone of this machine.
 pub struct Here(TimeZone);
 
 impl Here {
-    pub fn new() -> Self {
+    pub fn system() -> Self {
         Self(TimeZone::system())
     }
 }

@@ -309,7 +309,7 @@ mod tests {
         assert_eq!((run.samples().unwrap(), run.latencies().unwrap().len()), (vec![], 1));
         assert_eq!(run.cut_short(), ["latency.hlog.zst"]);
         writer.flush().unwrap();
-        assert_eq!(run.samples().unwrap(), [tick.clone()]);
+        assert_eq!(run.samples().unwrap(), std::slice::from_ref(&tick));
         assert_eq!(run.cut_short(), ["samples.ndjson.zst", "latency.hlog.zst"]);
         writer.finish().unwrap();
         assert_eq!((run.samples().unwrap(), run.cut_short()), (vec![tick], vec![]));

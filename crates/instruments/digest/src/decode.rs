@@ -22,7 +22,7 @@ impl Decode {
     /// The type holds no events.
     pub fn new(kind: Type, config: &Config) -> anyhow::Result<Self> {
         let capture = |format| {
-            let decoder = CaptureDecoder::in_zone(format, config, Box::new(Here::new()));
+            let decoder = CaptureDecoder::in_zone(format, config, Box::new(Here::system()));
             Self::Capture(Box::new(decoder), None)
         };
         Ok(match kind {
@@ -30,16 +30,16 @@ impl Decode {
             Type::Pcapng => capture(Format::PcapNg),
             Type::Tcpdump => capture(Format::TcpdumpText),
             Type::Queries => Self::Queries(Box::default()),
-            Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::new()))),
-            Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::new()))),
-            Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::new()))),
+            Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::system()))),
+            Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::system()))),
+            Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::system()))),
             Type::Digest => bail!("a digest holds no single events: name the captures or logs that it is of"),
         })
     }
 
     /// For a part of a slow log: until an entry names a schema, it is the one of the part before.
     pub fn slow_log_from_middle() -> Self {
-        Self::SlowLog(Box::new(SlowLog::from_middle(Here::new())))
+        Self::SlowLog(Box::new(SlowLog::from_middle(Here::system())))
     }
 
     /// The schema that the next entry of a slow log would inherit.

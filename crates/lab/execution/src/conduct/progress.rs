@@ -47,7 +47,7 @@ struct Place {
 const PLAIN_EVERY: Duration = Duration::from_secs(30);
 
 impl Progress {
-    pub fn new() -> Self {
+    pub fn on_stderr() -> Self {
         let plain = !std::io::stderr().is_terminal();
         let bar = if plain { ProgressBar::hidden() } else { ProgressBar::new(0) };
         if let Ok(style) = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}") {

@@ -37,7 +37,7 @@ pub(super) fn trials(
         Work::Settled(settled, _) => settled.plan(facts, &fill_of, asked.command.clone())?,
         Work::Plan(plan) => repeated(plan, facts, &fill_of, &asked.command)?,
     };
-    let progress = Progress::new();
+    let progress = Progress::on_stderr();
     let begun = Instant::now();
     let mut world = Real::new(stage, recorder, interrupt, &progress, draft.seed, asked.keep_artefacts);
     let ending = (|| {

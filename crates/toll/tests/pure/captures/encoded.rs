@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use toll_agent::capture::chunks::{Chunks, Destination};
 use toll_agent::capture::decoded::{CHUNK_BYTES, Packing, Queries};
 use toll_agent::capture::output::{Account, Output};
-use toll_digest::count::{CountWindow, count};
 use toll_digest::Type;
+use toll_digest::count::{CountWindow, count};
 use toll_wire::decoder::Config;
 use toll_wire::pcap::{Format, Frame, Reader};
 
@@ -112,8 +112,7 @@ pub fn assert_same(capture: &Path, port: u16, case: &str) {
     let at = |part: usize| times[times.len() * part / 4];
     windows.extend([(0, 1), (1, 3)].map(|(a, b)| CountWindow::Time { since_ns: at(a), until_ns: at(b) }));
     for window in windows {
-        let both =
-            (counted(&file, Some(Type::Queries), window), counted(capture, Some(Type::Pcap), window));
+        let both = (counted(&file, Some(Type::Queries), window), counted(capture, Some(Type::Pcap), window));
         assert!(both.0 == both.1 && both.0 > 0, "{case}: {window:?}: {both:?}");
     }
     assert!(events.len() * 5 < bytes.len(), "{case}: {} of {} bytes", events.len(), bytes.len());

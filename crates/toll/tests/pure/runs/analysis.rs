@@ -350,7 +350,7 @@ fn a_crashed_run_is_reported_as_far_as_it_went() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
     Synthetic::with(7, 9, SyntheticArm::usual()).write(&root).unwrap();
-    crate::expand_series(&root);
+    super::expand_series(&root);
     // Killed in the middle of a line, before the host's description reached the disk.
     for (file, keep) in
         [("trials.ndjson", 0.55), ("samples.ndjson", 0.55), ("latency.hlog", 0.5), ("artefacts.ndjson", 0.3)]
@@ -420,7 +420,7 @@ fn absurd_numbers_in_a_record_end_in_a_report_or_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("run");
     Synthetic::with(7, 6, SyntheticArm::usual()).write(&root).unwrap();
-    crate::expand_series(&root);
+    super::expand_series(&root);
     let edit = |file: &str, from: &str, to: &str| {
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         assert!(text.contains(from), "{file} has no {from}");

@@ -307,7 +307,7 @@ fn kinds_that_a_newer_toll_wrote_are_passed_over_and_counted() {
     arms.retain(|arm| arm.name == "B");
     Synthetic::with(6, ROUNDS, arms).write(&root).unwrap();
     let before = analyse::run(&RunDir::open(&root).unwrap()).unwrap();
-    crate::expand_series(&root);
+    super::expand_series(&root);
     let samples = root.join("samples.ndjson");
     let known = std::fs::read_to_string(&samples).unwrap();
     let newer = "{\"kind\":\"gpu\",\"mono_us\":1,\"busy_pct\":2.5}\n";

@@ -1,6 +1,6 @@
 //! One analysis in every form of a report, whatever an earlier one left in the run.
 
-use crate::synthetic::{Synthetic, SyntheticArm};
+use super::synthetic::{Synthetic, SyntheticArm};
 use std::path::Path;
 use std::process::Command;
 use toll_analysis as analyse;

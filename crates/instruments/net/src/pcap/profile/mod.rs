@@ -77,7 +77,7 @@ fn add(path: &Path, to: &mut Profiled, progress: &Progress, stop: &AtomicBool) -
         bail!("it is no capture: neither pcap nor pcapng nor what tcpdump -x prints");
     };
     let mut counting =
-        Counting { reader: Reader::in_zone(format, Box::new(Here::new())), to, damage: None, bytes: 0 };
+        Counting { reader: Reader::in_zone(format, Box::new(Here::system())), to, damage: None, bytes: 0 };
     let pumped = pump(reader, plain_bytes.is_none(), &mut counting, stop);
     let Counting { reader, damage, bytes, .. } = counting;
     let bytes = match pumped {
