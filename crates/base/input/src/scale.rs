@@ -1,6 +1,6 @@
 //! How is a number written for a person? `1.2ms`, `4.5k`, `12M`; rounding only.
 
-use toll_wire::digest::Unit;
+use toll_wire::attribute::Unit;
 
 /// A value of an attribute: ns as time, the rest with a magnitude.
 pub fn scaled(value: f64, unit: Unit) -> String {

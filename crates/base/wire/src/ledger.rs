@@ -110,12 +110,12 @@ impl Ledger {
 }
 
 /// Stops at the greatest number: a file may hold any.
-pub(crate) fn add(to: &mut u64, more: u64) {
+pub fn add(to: &mut u64, more: u64) {
     *to = to.saturating_add(more);
 }
 
 /// Whatever a file holds: no sum of counts overflows.
-pub(crate) fn is_sum(total: u64, of: &[u64]) -> bool {
+pub fn is_sum(total: u64, of: &[u64]) -> bool {
     u128::from(total) == of.iter().copied().map(u128::from).sum()
 }
 

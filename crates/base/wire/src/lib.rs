@@ -3,8 +3,8 @@
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+pub mod attribute;
 pub mod decoder;
-pub mod digest;
 mod endpoints;
 pub mod event;
 pub mod filter;
@@ -24,4 +24,4 @@ mod side;
 mod spoken;
 mod stream;
 pub mod streamed;
-mod text_hash;
+pub mod text_hash;

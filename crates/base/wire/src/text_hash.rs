@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) type TextMap<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<TextHasher>>;
+pub type TextMap<V> = HashMap<Box<[u8]>, V, BuildHasherDefault<TextHasher>>;
 
 /// Multiply and fold, after wyhash (Wang Yi, public domain); the constants are its own.
 #[derive(Default)]
-pub(crate) struct TextHasher(u64);
+pub struct TextHasher(u64);
 
 const K0: u64 = 0xa076_1d64_78bd_642f;
 const K1: u64 = 0xe703_7ed1_a0b4_28db;
@@ -17,7 +17,7 @@ fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-pub(crate) fn hash(text: &[u8], seed: u64) -> u64 {
+pub fn hash(text: &[u8], seed: u64) -> u64 {
     let mut state = seed ^ K0;
     let (words, rest) = text.as_chunks::<16>();
     for word in words {

@@ -2,8 +2,9 @@
 
 use super::json::{kind_name, moment, text};
 use super::{Digested, Request};
+use crate::classes::Measure;
 use std::io::{self, Write};
-use toll_wire::digest::{Attribute, Measure, Unit};
+use toll_wire::attribute::{Attribute, Unit};
 
 const AGGREGATES: [&str; 8] = ["sum", "min", "max", "mean", "stddev", "p50", "p95", "p99"];
 

@@ -6,11 +6,10 @@ use super::schema::{
     Other, Schema, Sum, Totals,
 };
 use super::{Digested, Request};
+use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, HISTOGRAM_SCHEME, Measure, Names};
 use std::collections::BTreeMap;
 use std::io::Write;
-use toll_wire::digest::{
-    Attribute, Class, Digest, FLAG_NAMES, GroupBy, HISTOGRAM_SCHEME, Measure, Names, Unit,
-};
+use toll_wire::attribute::{Attribute, Unit};
 use toll_wire::event::CommandKind;
 
 pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {

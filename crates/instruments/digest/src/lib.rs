@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod classes;
 pub mod count;
 mod csv;
 mod decode;
@@ -27,6 +28,7 @@ pub use ledger::Ledger;
 pub use sampled::{Sampled, Sampling};
 pub use when::When;
 
+use crate::classes::{Digest, Limit, Settings};
 use anyhow::Context;
 use decode::Decode;
 use events::Events;
@@ -40,7 +42,6 @@ use std::sync::atomic::AtomicBool;
 use toll_input::{Progress, pump};
 use toll_sys::named::Named;
 use toll_wire::decoder::Config;
-use toll_wire::digest::{Digest, Limit, Settings};
 use toll_wire::event::Sink;
 use toll_wire::filter::Filter;
 use toll_wire::log::INHERITED_DB;

@@ -6,9 +6,10 @@ use super::report_class::{self, Table};
 use super::sampled::{Estimate, Found};
 use super::schema::Merged;
 use super::{Digested, Request};
+use crate::classes::{Class, GroupBy};
 use std::io::{self, Write};
 use toll_input::scale::{magnitude, time};
-use toll_wire::digest::{Attribute, Class, GroupBy};
+use toll_wire::attribute::Attribute;
 
 pub(super) const WIDTH: usize = 74;
 

@@ -3,9 +3,10 @@
 use super::Request;
 use super::json::text;
 use super::report::WIDTH;
+use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, Measure, Names};
 use std::io::{self, Write};
 use toll_input::scale::{magnitude, percent, scaled};
-use toll_wire::digest::{Attribute, Class, Digest, FLAG_NAMES, GroupBy, Measure, Names, Unit};
+use toll_wire::attribute::{Attribute, Unit};
 
 pub fn write(
     request: &Request,

@@ -8,10 +8,10 @@
 //! asked before it and ends after it, and counts with the wrong one of the two. Where the share changed during a connection, the roots of its parts' terms are
 //! added before they are squared, as if the parts were wholly dependent: too wide rather than too narrow.
 
+use crate::classes::Digest;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use toll_stats::student_t_quantile;
-use toll_wire::digest::Digest;
 use toll_wire::event::{Asked, CommandKind, Event, Share, Sink};
 
 /// Connections held apart at once. Beyond, all so far are settled; one that goes on then counts as two.

@@ -6,11 +6,11 @@
 //! never read back.
 
 use super::Source;
+use crate::classes::CLASSES_MAX;
 use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
-use toll_wire::digest::CLASSES_MAX;
 use toll_wire::ledger::{Bytes, Commands, Frames, Sessions};
 use toll_wire::log::LogLedger;
 use toll_wire::queries::QueriesLedger;
@@ -59,7 +59,7 @@ pub struct Schema {
     pub version: u32,
     /// What the queries of a class have in common.
     pub group_by: String,
-    /// Scheme of all histograms, [`toll_wire::digest::HISTOGRAM_SCHEME`].
+    /// Scheme of all histograms, [`crate::classes::HISTOGRAM_SCHEME`].
     pub histogram: String,
 }
 
@@ -229,7 +229,7 @@ pub struct MeasureRow {
     pub histogram: Vec<(u16, u64)>,
 }
 
-const BUCKETS_MAX: usize = toll_wire::digest::BUCKETS as usize;
+const BUCKETS_MAX: usize = crate::classes::BUCKETS as usize;
 
 /// Classes that are not listed: beyond the limit, or folded for want of room.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -315,7 +315,7 @@ pub fn is_zero(n: &u64) -> bool {
 /// Refuses other schemas before anything else of a document is read.
 fn known_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Schema>, D::Error> {
     let schema = Schema::deserialize(from)?;
-    let histogram = toll_wire::digest::HISTOGRAM_SCHEME;
+    let histogram = crate::classes::HISTOGRAM_SCHEME;
     if schema.name != NAME {
         return Err(D::Error::custom("it is not a digest of toll's"));
     }

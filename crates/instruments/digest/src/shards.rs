@@ -10,6 +10,7 @@ use super::input::Type;
 use super::ledger::Ledger;
 use super::sampled::{Sampled, Sampling};
 use super::select::Select;
+use crate::classes::{Digest, GroupBy};
 use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -18,7 +19,6 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use toll_input::{Progress, Pumped, pump};
 use toll_wire::decoder::{Config, Shard};
-use toll_wire::digest::{Digest, GroupBy};
 use toll_wire::queries::Head;
 
 /// Smaller parts are not worth a thread.

@@ -5,12 +5,13 @@ use super::input::Input;
 use super::json::{group_name, kind_name, unit_name};
 use super::schema::{self, ClassRow, Document, Exact, MeasureRow, Named};
 use super::{Digested, Request, Source};
+use crate::classes::{Class, Digest, FLAG_NAMES, Measure, Names, Rest, Sample, Settings};
 use anyhow::{Context, bail, ensure};
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use toll_wire::digest::{Attribute, Class, Digest, FLAG_NAMES, Measure, Names, Rest, Sample, Settings, Unit};
+use toll_wire::attribute::{Attribute, Unit};
 use toll_wire::event::CommandKind;
 use toll_wire::fingerprint::QueryId;
 

@@ -2,13 +2,13 @@
 
 use super::input::Input;
 use super::{Digested, Format, Request, json, print_line, stored};
+use crate::classes::{GroupBy, Limit, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
 use std::io::Cursor;
 use std::sync::atomic::AtomicBool;
 use toll_wire::decoder::Config;
-use toll_wire::digest::{GroupBy, Limit, Settings};
 use toll_wire::event::{CommandKind, ErrorInfo, Event, Flags, Share, Sink};
 
 /// All classes are listed, unless asked otherwise.

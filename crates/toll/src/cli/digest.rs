@@ -12,10 +12,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use toll_digest::classes::{GroupBy, Limit, Rank, Settings};
 use toll_digest::{Format, Request, Type, When};
 use toll_input::Progress;
 use toll_wire::decoder::Config;
-use toll_wire::digest::{GroupBy, Limit, Rank, Settings};
 use toll_wire::filter::{Filter, FilterError};
 
 /// Rank the queries of captures and logs by what they cost

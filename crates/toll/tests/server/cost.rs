@@ -54,18 +54,36 @@ fn a_command_that_lasts_is_priced_throughout_its_window() {
 }
 
 #[test]
-fn a_command_that_cannot_be_measured_is_an_error_and_leaves_no_run() {
+fn a_command_that_cannot_be_started_is_an_error_and_leaves_no_run() {
     let lab = toll_testkit::lab!();
     let plain = lab.write("plain", "");
-    for (command, expected) in [
-        (&["false"][..], "false failed (exit status: 1)"),
-        (&["sh", "-c", "echo out of luck >&2; exit 3"][..], "it said: out of luck"),
-        (&["/no/such/program"][..], "there is no /no/such/program"),
-        (&["no-such-program"][..], "no-such-program is not installed"),
-        (&[plain.as_str()][..], "cannot be executed"),
-        (&["echo", "{nosuch}"][..], "nothing is known as {nosuch}"),
-    ] {
-        let run = cost(&lab, &[], command);
+    refused(
+        &lab,
+        &[
+            (&["/no/such/program"], "there is no /no/such/program"),
+            (&["no-such-program"], "no-such-program is not installed"),
+            (&[plain.as_str()], "cannot be executed"),
+            (&["echo", "{nosuch}"], "nothing is known as {nosuch}"),
+        ],
+    );
+}
+
+// That it fails has to be seen within the seconds for which a command is tried.
+#[test]
+fn system_a_command_that_fails_is_an_error_and_leaves_no_run() {
+    refused(
+        &toll_testkit::lab!(),
+        &[
+            (&["false"], "false failed (exit status: 1)"),
+            (&["sh", "-c", "echo out of luck >&2; exit 3"], "it said: out of luck"),
+        ],
+    );
+}
+
+/// Each of these commands is an error that says what is expected.
+fn refused(lab: &Lab, commands: &[(&[&str], &str)]) {
+    for (command, expected) in commands {
+        let run = cost(lab, &[], command);
         assert_eq!(run.status.code(), Some(1), "{command:?}: {}", said(&run));
         assert!(said(&run).contains(expected), "{command:?}: {}", said(&run));
         assert!(lab.runs().is_empty(), "{command:?} left {:?}", lab.runs());
@@ -145,10 +163,10 @@ artefact = "general-log"
 #[test]
 fn a_password_in_a_command_is_in_no_file_and_on_no_stream() {
     let lab = toll_testkit::lab!();
-    let script = "mariadb-dump --no-defaults -pHUNTER2 nothing; export MYSQL_PWD=HUNTER2; exit 0";
+    let script = "mariadb-dump --no-defaults -pHUNTER2 nothing; export MYSQL_PWD=HUNTER2; exec sleep 100";
     for (at, command) in [
         &["sh", "-c", script][..],
-        &["env", "MY_API_KEY=HUNTER2", "sh", "-c", "exit 0", "mysql://u:HUNTER2@h", "h=x,p=HUNTER2"],
+        &["env", "MY_API_KEY=HUNTER2", "sh", "-c", "exec sleep 100", "mysql://u:HUNTER2@h", "h=x,p=HUNTER2"],
     ]
     .iter()
     .enumerate()
@@ -192,7 +210,7 @@ fn a_command_is_given_the_variables_that_are_named_and_no_others() {
     let lab = toll_testkit::lab!();
     // Cargo sets this one for its tests; it is not among those that any child is given.
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some());
-    let command = ["sh", "-c", "test -n \"$CARGO_MANIFEST_DIR\""];
+    let command = ["sh", "-c", "test -n \"$CARGO_MANIFEST_DIR\" && exec sleep 100"];
     let without = cost(&lab, &[], &command);
     assert_eq!(without.status.code(), Some(1), "{}", said(&without));
     let out = lab.path("run");

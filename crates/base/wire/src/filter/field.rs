@@ -1,6 +1,6 @@
 //! What can a filter ask of an event? Names, and the values they stand for.
 
-use crate::digest::{Attribute, Unit};
+use crate::attribute::{Attribute, Unit};
 use crate::event::{CommandKind, Event};
 
 #[derive(Debug, Clone, PartialEq)]

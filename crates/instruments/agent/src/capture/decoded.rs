@@ -7,10 +7,11 @@ use super::printing::{How, Printer};
 use anyhow::Context;
 use std::cmp::Reverse;
 use std::time::Duration;
+use toll_digest::classes::Class as DigestClass;
 use toll_digest::{Digested, Ledger, Sampling, Source};
 use toll_sys::clock;
+use toll_wire::attribute::Attribute;
 use toll_wire::decoder::{Config, Decoder, Spoken};
-use toll_wire::digest::{self, Attribute};
 use toll_wire::event::{CommandKind, Event, Share, Sink};
 use toll_wire::pcap::Frame;
 use toll_wire::queries::{BLOCK, BLOCK_MAX, Encoder, Packer};
@@ -293,11 +294,11 @@ impl Output for Digesting {
     }
 
     fn costliest(&self, most: usize) -> Vec<Class> {
-        let took_ns = |class: &digest::Class| class.measure(Attribute::QueryTime).map_or(0, |time| time.sum);
-        let mut classes: Vec<&digest::Class> = self.gathering.done.digest.classes().iter().collect();
+        let took_ns = |class: &DigestClass| class.measure(Attribute::QueryTime).map_or(0, |time| time.sum);
+        let mut classes: Vec<&DigestClass> = self.gathering.done.digest.classes().iter().collect();
         classes.sort_by_key(|class| Reverse(took_ns(class)));
         classes.truncate(most);
-        let told = |class: &digest::Class| Class {
+        let told = |class: &DigestClass| Class {
             id: class.id.to_string(),
             fingerprint: String::from_utf8_lossy(&class.text).into_owned(),
             queries: class.count,

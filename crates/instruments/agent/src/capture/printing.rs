@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use toll_digest::classes::{Limit, Settings};
 use toll_digest::{Digested, Format, Request};
 use toll_wire::decoder::Config;
-use toll_wire::digest::{Limit, Settings};
 
 /// At the end, a reader that has taken nothing for so long is given up.
 const GIVE_UP: Duration = Duration::from_secs(10);

@@ -94,19 +94,19 @@ const OTHERS_MAX: usize = 48;
 
 /// Numbers without a place of their own, as a log names them.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Others {
+pub struct Others {
     names: Vec<(Box<str>, Unit)>,
 }
 
 /// Number of a name and a value.
-pub(super) type Other = (u8, u64);
+pub type Other = (u8, u64);
 
 impl Others {
-    pub(super) fn names(&self) -> &[(Box<str>, Unit)] {
+    pub fn names(&self) -> &[(Box<str>, Unit)] {
         &self.names
     }
 
-    pub(super) fn read(&mut self, event: &Event<'_>) -> Vec<Other> {
+    pub fn read(&mut self, event: &Event<'_>) -> Vec<Other> {
         // An empty Vec allocates nothing: packets and plain slow logs have none of these.
         let mut values = Vec::new();
         for (name, text) in event.attributes {
@@ -119,7 +119,7 @@ impl Others {
         values
     }
 
-    pub(super) fn id(&mut self, name: &str) -> Option<u8> {
+    pub fn id(&mut self, name: &str) -> Option<u8> {
         if let Some(at) = self.names.iter().position(|(known, _)| **known == *name) {
             return u8::try_from(at).ok();
         }

@@ -1,7 +1,7 @@
 //! How are values distributed? Log-linear buckets at most 1/64 wide, so that a percentile is
 //! within 0.8% of a true value; two histograms merge exactly.
 
-use crate::ledger;
+use toll_wire::ledger;
 
 /// Buckets for each power of two, as a power of two.
 const BITS: u32 = 6;

@@ -2,7 +2,7 @@
 
 use super::Histogram;
 use super::histogram::bucket;
-use crate::ledger;
+use toll_wire::ledger;
 
 #[derive(Debug, Clone, Default)]
 pub struct Measure {

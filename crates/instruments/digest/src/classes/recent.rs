@@ -1,8 +1,8 @@
 //! Which class was this very text in, the last time? Remembers texts whole; never mistakes one
 //! for another.
 
-use crate::event::{CommandKind, Event};
-use crate::text_hash::hash;
+use toll_wire::event::{CommandKind, Event};
+use toll_wire::text_hash::hash;
 
 const SLOTS: usize = 4_096;
 /// Longer texts are seldom repeated and would fill the cache of the processor.

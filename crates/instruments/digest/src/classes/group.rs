@@ -1,8 +1,8 @@
 //! What do the queries of a class have in common?
 
 use super::class::{Class, bound_key};
-use crate::event::{CommandKind, Event};
-use crate::fingerprint::{distill, fingerprint, tables};
+use toll_wire::event::{CommandKind, Event};
+use toll_wire::fingerprint::{distill, fingerprint, tables};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupBy {

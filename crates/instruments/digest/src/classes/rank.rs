@@ -1,9 +1,9 @@
 //! Which class comes first, and how many are shown?
 
-use super::attribute::Attribute;
 use super::class::Class;
 use super::{Digest, Measure};
 use std::str::FromStr;
+use toll_wire::attribute::Attribute;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregate {

@@ -1,7 +1,6 @@
 //! Which queries cost most? Events in, classes out: bounded, mergeable, exact where it says so.
 //! Never prints and never keeps a statement's literals unless asked to.
 
-mod attribute;
 mod class;
 mod fold;
 mod group;
@@ -12,7 +11,6 @@ mod parts;
 mod rank;
 mod recent;
 
-pub use attribute::{Attribute, Unit};
 pub use class::{Class, FLAG_NAMES, Sample};
 pub use group::GroupBy;
 pub use histogram::{BUCKETS, HISTOGRAM_SCHEME, Histogram};
@@ -20,14 +18,15 @@ pub use measure::Measure;
 pub use names::Names;
 pub use parts::Rest;
 pub use rank::{Aggregate, Limit, Rank, RankError};
+pub use toll_wire::attribute::{Attribute, Unit};
 
-use crate::event::{CommandKind, Event, Sink};
-use crate::text_hash::TextMap;
-use attribute::Others;
 use class::Seen;
 use group::Keys;
 use names::Table;
 use recent::Recent;
+use toll_wire::attribute::Others;
+use toll_wire::event::{CommandKind, Event, Sink};
+use toll_wire::text_hash::TextMap;
 
 /// Classes kept apart. When there are more, the lower half is folded into [`Digest::folded`].
 pub const CLASSES_MAX: usize = 8_192;

@@ -2,8 +2,8 @@
 
 use super::Digest;
 use super::class::Class;
-use crate::ledger::add;
-use crate::log::INHERITED_DB;
+use toll_wire::ledger::add;
+use toll_wire::log::INHERITED_DB;
 
 /// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
 /// a class that comes back says how many of its events may be in there.

@@ -1,9 +1,9 @@
 use super::*;
-use crate::event::{ErrorInfo, Flags};
-use crate::fingerprint::QueryId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
+use toll_wire::event::{ErrorInfo, Flags};
+use toll_wire::fingerprint::QueryId;
 
 fn event(text: &str, query_ns: u64) -> Event<'_> {
     Event {

@@ -2,11 +2,11 @@
 //! they are full.
 
 use super::Measure;
-use super::attribute::{Attribute, Other};
 use super::names::Names;
-use crate::event::{CommandKind, Event, Flags};
-use crate::fingerprint::QueryId;
-use crate::ledger::add;
+use toll_wire::attribute::{Attribute, Other};
+use toll_wire::event::{CommandKind, Event, Flags};
+use toll_wire::fingerprint::QueryId;
+use toll_wire::ledger::add;
 
 /// Text kept of a fingerprint or a sample, bytes. The identifier is of the whole.
 const TEXT_MAX: usize = 4_096;

@@ -1,7 +1,7 @@
 //! Who and where: users, hosts and schemas as small numbers. Bounded; names beyond are one.
 
-use crate::ledger::add;
-use crate::text_hash::TextMap;
+use toll_wire::ledger::add;
+use toll_wire::text_hash::TextMap;
 
 /// Names kept in all.
 const NAMES_MAX: usize = 65_536;
