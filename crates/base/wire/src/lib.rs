@@ -1,4 +1,10 @@
 //! What did the packets, logs and streams of a host say? Never reads a clock, file or socket.
+//!
+//! [`decoder`] alone puts the layers of a capture together, and alone knows both addresses and commands. `pcap` finds
+//! frames, `frame` the segment in one and between whom it went. `stream` puts segments in order, knows a connection by a
+//! key that it cannot look into, and hands bytes and gaps to `mysql`'s sessions, which hand events to a sink. Calls on a
+//! server's sockets go to sessions through `spoken`. Below all are `side` (who spoke, why bytes are missing), `room` (the
+//! memory that streams and sessions may take) and `protocol`. `tests/layers.rs` holds them apart.
 
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]

@@ -2,7 +2,8 @@
 //!
 //! Each change is written here, and reaches the disk, *before* it is made. Undoing goes backwards
 //! through what is not marked done. `toll clean` does the same for journals whose owner has died.
-//! Holds no password.
+//! Order of undoing: processes, then those that carry the run's mark without an entry, control groups, settings and
+//! network, sandbox servers, files; within each, the last change first. Holds no password.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

@@ -1,4 +1,4 @@
-//! Which server's sockets are looked at, and what do their calls become? Leaves the looking to `toll-capture`.
+//! Which server's sockets are looked at, and what do their calls become? Leaves the looking to `toll-taps`.
 
 use super::output::Output;
 use super::spoken::spoken;

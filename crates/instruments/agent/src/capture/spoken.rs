@@ -1,5 +1,5 @@
 //! What is a record of a server's sockets to the decoder? The one place where both sides are known; tests and examples of
-//! `toll-capture`, which knows no decoder, take this file as it is.
+//! `toll-taps`, which knows no decoder, take this file as it is.
 
 use toll_taps::sockets::{Record, What};
 use toll_wire::decoder::{Said, Spoken};

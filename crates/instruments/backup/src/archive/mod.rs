@@ -5,8 +5,7 @@
 //! as objects in a [`Store`], [`git`] as blobs. Last of all a [`Manifest`] says what the backup holds; without
 //! it there is none. [`restore`] goes the way back, and checks every byte before it hands it on.
 //!
-//! This crate alone has an async runtime and a store's client; what it offers is synchronous. It never
-//! starts a program and never speaks SQL.
+//! Never starts a program and never speaks SQL: that is for the modules beside this one.
 
 // Libraries answer; they do not print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -2,6 +2,9 @@
 //!
 //! Flags and the profile are settled before a server exists; what depends on the server (which
 //! arms can run, what commands say) once it is there. All randomness comes from the seed.
+//!
+//! Where a time or an effect is given, a pilot measures the host; `noise` makes two numbers of the baseline's bins, `choice`
+//! finds windows and rounds by them, and `chosen` puts these into the plan. All three are pure.
 
 mod again;
 mod arm;

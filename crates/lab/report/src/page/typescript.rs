@@ -8,7 +8,7 @@ use super::{Captured, Missing, Page, PageRun};
 use std::path::Path;
 use ts_rs::{Config, TS};
 
-/// Types of a run come from `record.ts`, made from `crates/toll-record`; `Shown` is what `make_showable` does to them.
+/// Types of a run come from `record.ts`, made from `crates/base/record`; `Shown` is what `make_showable` does to them.
 const HEAD: &str = "\
 // Made from crates/lab/report/src/page.rs: `make viewer` writes it anew.
 
