@@ -1,12 +1,12 @@
-//! What kinds of artefact are there, and how is each of them treated?
+//! Table of artefact kinds: one row says how a kind is treated.
 //!
-//! A row a kind: which files it is, who writes them, how a window is found in them, who counts what they
-//! hold. A new kind of artefact is a row here.
+//! A row names the kind's files, their writer, how a window is found in them, and who counts their queries. A
+//! new kind of artefact is a row here.
 
 use toll_digest::Type;
 use toll_record::ArtefactKind;
 
-/// How artefacts of a kind are treated.
+/// One row of the table: the properties of an artefact kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     pub kind: ArtefactKind,
@@ -17,7 +17,7 @@ pub struct Row {
     pub counted: Counted,
     /// pt-query-digest's `--type` for it; `tcpdump` reads a capture through tcpdump.
     pub pt_type: Option<&'static str>,
-    /// Holds packets, or what was decoded of them: of a session under TLS no query can be read from it.
+    /// Holds packets, or what was decoded from them. No query can be read from it if a session used TLS.
     pub is_of_the_wire: bool,
 }
 
@@ -27,32 +27,32 @@ pub enum Writer {
     Server,
 }
 
-/// Which files an artefact is.
+/// Files that make up an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// None: the server holds it.
+    /// No file: the server holds it.
     None,
-    /// One that grows, and what a tool that rotates writes beside it.
+    /// One file that grows, and the files that a rotating tool writes beside it.
     Files,
     Directory,
 }
 
-/// How a window is found in it.
+/// How a window is found in an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// By the time that each entry bears.
+    /// By the timestamp of each entry.
     ByTime,
-    /// By its length at both edges.
+    /// By its length in bytes at the window's begin and end.
     ByBytes,
 }
 
-/// Who counts the queries in it.
+/// Counter of the queries in an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     Digest(Type),
-    /// A line is a query.
+    /// One line is one query.
     Lines,
-    /// The server, asked at both edges.
+    /// A query to the server at the window's begin and end.
     Server,
     Nobody,
 }
@@ -69,7 +69,7 @@ const FILE: Row = Row {
 };
 const LOG: Row = Row { extension: "log", writer: Writer::Server, ..FILE };
 
-/// Every kind.
+/// All kinds, one row each.
 pub const TABLE: [Row; 10] = [
     Row {
         kind: ArtefactKind::Pcap,
@@ -116,7 +116,7 @@ pub const TABLE: [Row; 10] = [
     Row { kind: ArtefactKind::Directory, extension: "d", shape: Shape::Directory, ..FILE },
 ];
 
-/// What scenarios may say, in a list.
+/// Names of the kinds as scenarios write them, joined into a list for an error.
 pub fn names() -> String {
     let name = |row: &Row| serde_json::to_value(row.kind).ok()?.as_str().map(str::to_owned);
     TABLE.iter().filter_map(name).collect::<Vec<_>>().join(", ")

@@ -1,17 +1,17 @@
-//! Data recipes, as scenarios name them. Never loads any.
+//! Data recipes, as scenarios name them. Never loads any data.
 
 use anyhow::Context;
 
-/// One kind of data. How it is loaded is a row of the same name in the table of whoever carries out a plan.
+/// One kind of data. A row of the same name in the execution crate's table says how to load it.
 #[derive(Debug)]
 pub struct Recipe {
-    /// As scenarios call it.
+    /// The name in scenarios.
     pub name: &'static str,
-    /// Whether it comes in sizes (`scale`).
+    /// True if it comes in sizes (`scale`).
     pub is_scaled: bool,
 }
 
-/// Data where nobody says which, and the tables that loads touch.
+/// The recipe if the scenario names none, and the tables that loads use.
 pub const DEFAULT: &str = "sbtest";
 
 pub const RECIPES: [Recipe; 2] =

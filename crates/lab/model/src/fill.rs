@@ -1,14 +1,17 @@
-//! What do `{port}`, `{artefact}` and the scenario's own definitions stand for?
+//! Expansion of placeholders (`{port}`, `{artefact}`) and of the scenario's own definitions.
 //!
-//! Definitions are text of the scenario and are split into words as such; values (a path, a port) are put
-//! in afterwards and never split, whatever blanks and quotes they hold.
+//! Definitions are text of the scenario and are split into words. Values (a path, a port) are filled in
+//! afterwards.
+//!
+//! # Invariants
+//! A value is never split into words, whatever blanks and quotes it holds.
 
 use crate::scenario::Define;
 use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_sys::secrets;
 
-/// Names that toll itself fills in, and what each is.
+/// Names of the placeholders that toll fills in, each with its description.
 pub const BUILT_IN: [(&str, &str); 22] = [
     ("artefact", "the file that the arm writes; with the key `artefact`"),
     ("client_defaults", "an option file with user and password, for --defaults-file"),
@@ -34,7 +37,7 @@ pub const BUILT_IN: [(&str, &str); 22] = [
     ("toll", "toll itself"),
 ];
 
-/// Those of them that only a server gives.
+/// Placeholders that have a value only if there is a server.
 pub const OF_SERVER: [&str; 10] = [
     "client_defaults",
     "datadir",
@@ -48,20 +51,20 @@ pub const OF_SERVER: [&str; 10] = [
     "ssh_port",
 ];
 
-/// The scenario's own definitions for one flavour of server, and the names that values will have.
+/// The scenario's definitions for one server flavour, and the names that will get values.
 ///
-/// What comes out is free of definitions; `{port}` and the like, and `{{name}}`, stay for [`Fill`].
+/// The expanded text holds no definition any more. `{port}` and the like, and `{{name}}`, stay for [`Fill`].
 #[derive(Debug, Clone)]
 pub struct Definitions {
     texts: BTreeMap<String, String>,
     values: BTreeSet<&'static str>,
 }
 
-/// Definitions may use others, this deep.
+/// Deepest nesting of definitions within definitions.
 const DEPTH: usize = 8;
 
 impl Definitions {
-    /// Takes the scenario's definitions, those by flavour for `flavour`.
+    /// Resolves the scenario's definitions for `flavour`.
     pub fn new(define: &BTreeMap<String, Define>, flavour: &str) -> Self {
         let text = |value: &Define| match value {
             Define::Text(text) => Some(text.clone()),
@@ -77,12 +80,15 @@ impl Definitions {
         self.texts.insert(name.to_owned(), text);
     }
 
-    /// There will be no such value.
+    /// Removes a name: it will get no value.
     pub fn forget(&mut self, value: &str) {
         self.values.remove(value);
     }
 
-    /// Replaces every definition; braces around anything but a name are left as they are.
+    /// Replaces every definition. Braces around anything but a name stay as they are.
+    ///
+    /// # Errors
+    /// A name is unknown, or a definition refers to itself.
     pub fn apply(&self, text: &str) -> anyhow::Result<String> {
         self.apply_to_depth(text, DEPTH)
     }
@@ -105,8 +111,11 @@ impl Definitions {
         )
     }
 
-    /// Splits a command as a shell would (quotes, no expansion); a bare word that is a definition becomes
+    /// Splits a command as a shell would (quotes, no expansion). A bare word that is a definition becomes
     /// that definition's words.
+    ///
+    /// # Errors
+    /// A name is unknown, a definition refers to itself, or a quote does not close.
     pub fn words(&self, command: &str) -> anyhow::Result<Vec<String>> {
         let words = self.words_to_depth(command, DEPTH)?;
         if words.is_empty() {
@@ -135,7 +144,7 @@ impl Definitions {
     }
 }
 
-/// Values for `{name}` in words and settings: each stays as it is, and one word, wherever it is put in.
+/// Values for `{name}` in words and settings. A value is inserted unchanged and stays one word.
 #[derive(Debug, Clone, Default)]
 pub struct Fill {
     values: BTreeMap<String, String>,
@@ -146,7 +155,10 @@ impl Fill {
         self.values.insert(name.to_owned(), value);
     }
 
-    /// Replaces every `{name}`; `{{name}}` stands for `{name}` itself.
+    /// Replaces every `{name}`; `{{name}}` becomes `{name}` itself.
+    ///
+    /// # Errors
+    /// A name has no value.
     pub fn apply(&self, text: &str) -> anyhow::Result<String> {
         let value = |name: &str| {
             let known = || self.values.keys().map(String::as_str).collect::<Vec<_>>();
@@ -204,7 +216,7 @@ fn leading_name(text: &str) -> Option<&str> {
     is_name(name).then_some(name)
 }
 
-/// Whether `{name}` is a placeholder.
+/// True if `{name}` is a placeholder: lower-case letters, digits and underscores.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b.is_ascii_digit())
 }

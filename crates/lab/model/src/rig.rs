@@ -1,20 +1,20 @@
-//! Kinds of step of a rig, as scenarios name them: keys, transports, placeholders. Never makes one.
+//! Kinds of rig step, as scenarios name them: keys, transports, placeholders. Never makes a step.
 
 use crate::scenario::{Arm, Define};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use toll_record::RigStep;
 
-/// One kind of step. How it is made is a row of the same name in the table of whoever carries out a plan.
+/// One kind of step. A row of the same name in the execution crate's table says how to make it.
 pub struct Kind {
-    /// As scenarios call it.
+    /// The name in scenarios.
     pub name: &'static str,
-    /// What may be chosen, and what holds where it is not.
+    /// Keys that may be set, each with its default.
     pub keys: &'static [(&'static str, &'static str)],
-    /// Transports that it gives to loads.
+    /// Transports that it offers to loads.
     pub transports: &'static [&'static str],
     pub needs_server: bool,
-    /// Whether an arm cannot do without it.
+    /// True if an arm requires it.
     serves: fn(&Need<'_>) -> bool,
 }
 
@@ -58,7 +58,7 @@ pub static KINDS: [Kind; 4] = [
     },
 ];
 
-/// Transports and placeholders that steps give.
+/// Transports and placeholders that rig steps offer.
 pub const SSH_TO_TCP: &str = "ssh-tcp";
 pub const SSH_TO_UNIX: &str = "ssh-unix";
 pub const SSH_PORT: &str = "ssh_port";
@@ -66,23 +66,23 @@ pub const SSH_COMPRESSED_PORT: &str = "ssh_compressed_port";
 pub const FAR_IP: &str = "far_ip";
 pub const STREAM_KEY: &str = "stream_key";
 pub const PACKETS: &str = "packets";
-/// Key of the step `link`: the device of this host on which another one's packets come in.
+/// Key of the step `link`: the device of this host that receives another host's packets.
 pub const RECEIVE_ON: &str = "receive_on";
 
-/// The ways to a server that arms can name wherever there is one; steps of a rig give more.
+/// Transports that arms can name wherever there is a server. Rig steps add others.
 pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
-/// What an arm asks of the rig.
+/// Requirements of an arm on the rig.
 pub struct Need<'a> {
     pub arm: &'a Arm,
-    /// Of its load.
+    /// Transport of its load.
     pub transport: &'a str,
-    /// The scenario's definitions, through which it may ask.
+    /// The scenario's definitions, which may hold placeholders of the rig.
     pub define: &'a BTreeMap<String, Define>,
 }
 
 impl Need<'_> {
-    /// Whether a command or setting of the arm has one of these placeholders, by itself or in a definition.
+    /// True if a command or setting of the arm has one of these placeholders, itself or in a definition.
     pub fn mentions(&self, placeholders: &[&str]) -> bool {
         let texts = self.arm.texts();
         let mut open: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -105,7 +105,7 @@ impl Need<'_> {
         false
     }
 
-    /// The kinds of step that the arm cannot do without.
+    /// Kinds of step that the arm requires.
     pub fn kinds(&self) -> impl Iterator<Item = &'static Kind> + '_ {
         KINDS.iter().filter(|kind| (kind.serves)(self))
     }
@@ -119,7 +119,10 @@ impl Kind {
         })
     }
 
-    /// The step with every default spelled out; an error where it says what its kind does not know.
+    /// The step with every default filled in.
+    ///
+    /// # Errors
+    /// The step has a key that its kind does not know.
     pub fn resolved(&self, step: &RigStep) -> anyhow::Result<RigStep> {
         for key in step.keys.keys() {
             let known: Vec<_> = self.keys.iter().map(|(name, _)| *name).collect();
@@ -142,7 +145,7 @@ impl Kind {
     }
 }
 
-/// All ways to a server that arms may name.
+/// All transports that arms may name.
 pub fn transports() -> Vec<&'static str> {
     let given = KINDS.iter().flat_map(|kind| kind.transports);
     TRANSPORTS.into_iter().chain(given.copied()).collect()
@@ -151,7 +154,7 @@ pub fn transports() -> Vec<&'static str> {
 /// Bits a second of a rate as `tc` writes it.
 ///
 /// # Errors
-/// Says how one is written.
+/// The rate is malformed; the message shows the expected form.
 pub fn link_bits_per_s(rate: &str) -> anyhow::Result<u64> {
     let (digits, unit) = rate.split_at(rate.find(|c: char| !c.is_ascii_digit()).unwrap_or(rate.len()));
     let times = match unit {

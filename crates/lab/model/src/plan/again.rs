@@ -1,9 +1,10 @@
-//! Which command line carries the same run out again?
+//! Command line that repeats a run.
 
 use toll_sys::secrets;
 
-/// The words with the run's seed and without its directory, which exists by then; what a command that is
-/// priced says after `--` is its own. Secrets are `***`.
+/// The command's words with the run's seed. The directory is left out, because it exists by then.
+///
+/// Options after `--` belong to the command that is priced and are not touched. Secrets become `***`.
 pub fn again(command: &[String], seed: u64) -> Vec<String> {
     let end = command.iter().position(|word| word == "--").unwrap_or(command.len());
     let (ours, theirs) = command.split_at(end);

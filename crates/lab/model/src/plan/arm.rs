@@ -1,4 +1,4 @@
-//! How does an arm as written become one in which nothing is left open?
+//! Resolution of a variant: from the arm as written to the arm in the plan.
 
 use super::Times;
 use crate::artefacts::{self, Shape, Writer};
@@ -9,8 +9,9 @@ use toll_record::{Arm, Counted, Meter, Needs, Process, Setting, Treatment, Windo
 use toll_sys::units::Percent;
 use toll_sys::{cpu, secrets};
 
-/// The arm with everything that the scenario and the profile say of it. One whose texts cannot be put
-/// together for this server is unavailable, with the reason.
+/// The arm with all defaults of the scenario and the profile filled in.
+///
+/// An arm is marked unavailable, with the reason, if its texts cannot be expanded for this server.
 pub fn resolved(
     written: &scenario::Arm,
     workload: Workload,
@@ -57,7 +58,7 @@ pub fn resolved(
     }
 }
 
-/// A command that is yet to be tried has a window of the usual length.
+/// The arm's window. A command that is still to be rehearsed gets a window of the usual length.
 fn window(written: &scenario::Arm, times: &Times) -> Window {
     let at_most_s = written.at_most.map_or(times.done_at_most_s(), |at_most| at_most.0);
     match (written.until, written.ends) {
@@ -74,7 +75,7 @@ fn window(written: &scenario::Arm, times: &Times) -> Window {
     }
 }
 
-/// A flag's is every arm's; else the longer of the arm's own and the profile's.
+/// Seconds to settle: the flag's value for every arm, else the longer of the arm's and the profile's.
 fn settle_s(written: &scenario::Arm, times: &Times) -> f64 {
     let own = written.settle.filter(|_| !times.settle_is_asked);
     own.map_or(times.settle_s, |own| own.0.max(times.settle_s))
@@ -96,7 +97,7 @@ fn treatment(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resu
     })
 }
 
-/// In the order in which they are set; the way back is the reverse.
+/// Variables in the order in which they are set. They are restored in reverse order.
 fn settings(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Result<Vec<Setting>> {
     let needed = written.set.0.iter().map(|setting| (setting, false));
     let optional = written.set_if_known.0.iter().map(|setting| (setting, true));
@@ -110,9 +111,10 @@ fn settings(written: &scenario::Arm, definitions: &Definitions) -> anyhow::Resul
     Ok(settings)
 }
 
-/// When a variable is set, whatever the order in the file. Where a log goes comes before what it takes, or
-/// a log that is on already (and is somebody's) takes what is meant for toll's; what switches a log on
-/// comes last.
+/// Step at which a variable is set, whatever the order in the file.
+///
+/// A log's path is set before the variables that fill it. Otherwise a log that is already on, and somebody's,
+/// would receive entries meant for toll's. The variable that switches a log on comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Place,
@@ -171,7 +173,7 @@ fn program(stages: &[Vec<String>]) -> String {
     word.rsplit('/').next().unwrap_or(word).trim_matches(['{', '}']).to_owned()
 }
 
-/// The commands or settings as people would write them, in one line; `{artefact}` and the like stay open.
+/// The commands or settings in one line, as a user would write them. `{artefact}` and the like stay open.
 pub fn shown(arm: &Arm, fill: &Fill) -> String {
     let mut open = fill.clone();
     open.set("toll", "toll".into());
@@ -214,7 +216,7 @@ pub fn shown(arm: &Arm, fill: &Fill) -> String {
     texts.join("; ")
 }
 
-/// Whether the server writes the arm's artefact.
+/// True if the server writes the arm's artefact.
 pub fn is_written_by_server(arm: &Arm) -> bool {
     let row = arm.artefact.map(artefacts::of);
     row.is_some_and(|row| row.writer == Writer::Server && row.shape != Shape::None)

@@ -1,4 +1,4 @@
-//! Can an arm run here, and if not, why not?
+//! Availability check: the reason why a variant cannot run on this host, if there is one.
 
 use super::arm::is_written_by_server;
 use crate::fill::Fill;
@@ -11,28 +11,29 @@ use toll_sys::sysctl;
 /// Placeholders that each trial fills in for itself.
 pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
 
-/// What the host and the servers offer.
+/// Capabilities of the host and its servers.
 #[derive(Debug, Clone)]
 pub struct Facts {
     pub is_root: bool,
-    /// What stands, as it was asked for.
+    /// The test setup, as requested.
     pub setup: Setup,
-    /// In the order of the setup; the reason where one could not be started. None: no server is in sight.
+    /// Servers in the order of the setup, or the reason why one could not be started. Empty: there is no
+    /// server.
     pub servers: Vec<Result<ServerFacts, String>>,
-    /// Steps of the rig that could not be made, by kind, and why.
+    /// Rig steps that could not be made: the reason by kind.
     pub rig_missing: BTreeMap<String, String>,
-    /// What holds a treatment's processes together.
+    /// Mechanism that groups a treatment's processes.
     pub held_in: HeldIn,
 }
 
-/// What one server offers.
+/// Capabilities of one server.
 #[derive(Debug, Clone)]
 pub struct ServerFacts {
     pub server: toll_record::Server,
     pub variables: BTreeMap<String, String>,
-    /// toll may change global variables (its own sandbox, or a user with the privilege).
+    /// True if toll may change global variables (its own sandbox, or a user with the privilege).
     pub may_set: bool,
-    /// Why no log of the server's can be had; absent where one can.
+    /// The reason why the server's logs cannot be read; `None` if they can.
     pub no_logs: Option<String>,
 }
 
@@ -43,7 +44,7 @@ impl Facts {
     }
 }
 
-/// The reason why an arm cannot run, with what would change that; `None`: it can.
+/// The reason why an arm cannot run, and the remedy. `None` if it can run.
 pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     let step = arm.needs.rig.iter().find_map(|kind| Some((kind, facts.rig_missing.get(kind)?)));
     if let Some((kind, why)) = step {
@@ -121,8 +122,9 @@ fn unavailable_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
     None
 }
 
-/// The reason why an arm's commands cannot be carried out on this server, placeholders filled in as far as
-/// they are known before a trial.
+/// The reason why an arm's commands cannot be carried out on this server. `None` if they can.
+///
+/// Placeholders are filled in as far as they are known before a trial.
 pub fn unfit(arm: &Arm, fill: &Fill) -> Option<String> {
     let mut open = fill.clone();
     for name in OPEN {

@@ -1,72 +1,73 @@
-//! Which windows, and how many rounds, find the smallest effect in the time given?
+//! Sample-size optimiser: window length and rounds with the smallest detectable effect in the time given.
 //!
-//! Figures in, figures out: what the pilot found and what the user wants. Never reads a clock.
+//! A pure function of the pilot's figures and the user's options. Never reads a clock.
 
 use super::noise;
 use toll_record::Noise;
 
-/// Lengths of window that are weighed against each other. Shorter ones hold more of the switch than of the arm; of
-/// noise of the 1/f kind longer ones average nothing out.
+/// Candidate window lengths, seconds.
+///
+/// Shorter windows hold more of the switch than of the arm. Longer ones do not average out 1/f noise.
 const WINDOWS_S: [f64; 10] = [0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0];
-/// Without noise that is known, where nothing speaks for any other.
+/// Window length if no noise is known and nothing favours another, seconds.
 const USUAL_WINDOW_S: f64 = 2.0;
-/// Fewer bins than this make no window of their own.
+/// Fewest bins of the meter in a window.
 const FEWEST_BINS: f64 = 3.0;
-/// The power that the smallest effect is stated for.
+/// Power at which the minimum detectable effect is stated.
 const POWER: f64 = 0.8;
-/// Of the time, at most, for rounds of long windows; as many of them as an interval needs, at least.
+/// Largest share of the time for rounds of long windows. There are at least as many as an interval needs.
 const LONG_SHARE: f64 = 1.0 / 3.0;
 pub const LONG_ROUNDS: u32 = 6;
-/// Shorter ones tell no stall; longer ones are cut in two.
+/// Bounds of a long window. Stalls cannot be measured in a shorter one; a longer one is split in two.
 const LONG_WINDOWS_S: [f64; 2] = [2.0, 30.0];
 
-/// What one arm's trials take beside their window.
+/// Time that one arm's trials need in addition to their window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slot {
     pub name: String,
     pub settle_s: f64,
-    /// Load, start, stop, and the wait for an edge between bins.
+    /// Load, start, stop, and the wait for a boundary between bins, seconds.
     pub around_s: f64,
-    /// Counting what it left, for each second that it was on.
+    /// Seconds to count the artefact, per second that the arm was on.
     pub count_s_per_s: f64,
-    /// How long its windows last where something else than time ends them.
+    /// Length of its windows, if something other than time ends them.
     pub lasts_s: Option<f64>,
 }
 
-/// All that the choice hangs on.
+/// Input of the optimiser.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// The arms of a round.
     pub slots: Vec<Slot>,
     pub gap_s: f64,
-    /// Share of a window by which its begin is shifted at most.
+    /// Largest random shift of a window's begin, as a share of the window.
     pub jitter: f64,
-    /// Of ln(primary outcome); absent: not known, or not compared as a ratio.
+    /// Noise of ln(primary outcome). `None` if unknown, or if the outcome is not compared as a ratio.
     pub noise: Option<Noise>,
-    /// Of the meter.
+    /// Width of the meter's bins, seconds.
     pub bin_s: f64,
-    /// Windows that hold fewer events than a mean needs are shorter than this.
+    /// Shortest window that holds enough events for a mean, seconds.
     pub least_window_s: f64,
     pub alpha: f64,
-    /// Verdicts that share one error rate.
+    /// Number of verdicts that share one error rate.
     pub treatments: u32,
-    /// As the user says.
+    /// Window length set by the user.
     pub window_s: Option<f64>,
     pub rounds: Option<u32>,
-    /// Whether an outcome that is shown needs long windows.
+    /// True if a shown outcome needs long windows.
     pub wants_long: bool,
 }
 
-/// What was chosen.
+/// Result of the optimiser.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     pub window_s: f64,
     /// Rounds of these windows.
     pub rounds: u32,
     pub long: Option<LongChoice>,
-    /// Smallest effect on the primary outcome that is found in 8 runs of 10, as a difference of logarithms.
+    /// Minimum detectable effect (80% power) on the primary outcome, as a difference of logarithms.
     pub finds: Option<f64>,
-    /// All trials, as foretold.
+    /// Predicted duration of all trials, seconds.
     pub takes_s: f64,
 }
 
@@ -82,15 +83,15 @@ impl Choice {
     }
 }
 
-/// The time is too short for an interval.
+/// Error: the time is too short for an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TooShort {
-    /// Rounds that an interval needs, and what they take with the shortest windows.
+    /// Rounds that an interval needs. `takes_s` is their duration with the shortest windows.
     pub rounds: u32,
     pub takes_s: f64,
 }
 
-/// Seconds of one round of these arms in windows of that length; `counted`: what they leave is counted.
+/// Seconds of one round of these arms with windows of that length. `counted`: artefacts are counted.
 pub fn round_s(slots: &[Slot], gap_s: f64, jitter: f64, window_s: f64, counted: bool) -> f64 {
     let trial_s = |slot: &Slot| {
         let lasts_s = slot.lasts_s.unwrap_or(window_s);
@@ -102,15 +103,15 @@ pub fn round_s(slots: &[Slot], gap_s: f64, jitter: f64, window_s: f64, counted: 
 }
 
 impl Question {
-    /// One round of windows of that length, whose artefacts are counted.
+    /// Seconds of one round with windows of that length, artefacts counted.
     pub fn round_s(&self, window_s: f64) -> f64 {
         round_s(&self.slots, self.gap_s, self.jitter, window_s, true)
     }
 
-    /// The smallest effect that so many rounds find, as a difference of logarithms: all treatments together, by
-    /// Bonferroni's share of alpha, which no correction that is used needs more than.
+    /// Minimum detectable effect after that many rounds, as a difference of logarithms.
     ///
-    /// An arm and its baseline lie apart by any number of trials of a round.
+    /// It is valid for all treatments together, by Bonferroni's share of alpha. No correction that toll
+    /// applies needs more. An arm and its baseline may be any number of trials of a round apart.
     pub fn finds(&self, window_s: f64, rounds: u32) -> Option<f64> {
         let noise = self.noise.as_ref()?;
         let arms = self.slots.len();
@@ -128,7 +129,7 @@ impl Question {
         toll_stats::minimal_detectable_effect(variance.sqrt(), rounds, self.alpha, self.treatments, POWER)
     }
 
-    /// Fewer give no interval; treatments that are judged together need no more than one by itself.
+    /// Fewest rounds that give an interval. Joint verdicts need no more than a single one.
     pub fn fewest_rounds(&self) -> u32 {
         u32::try_from(toll_stats::rounds_for_interval(self.alpha)).unwrap_or(u32::MAX)
     }
@@ -142,14 +143,14 @@ impl Question {
         if fit.is_empty() { vec![least.ceil()] } else { fit }
     }
 
-    /// The least that an interval takes.
+    /// The least that an interval needs: rounds and seconds.
     pub fn least(&self) -> TooShort {
         let rounds = self.fewest_rounds();
         let shortest = self.windows().into_iter().fold(f64::INFINITY, f64::min);
         TooShort { rounds, takes_s: f64::from(rounds) * self.round_s(shortest) }
     }
 
-    /// What finds the smallest effect in the time that all trials are given.
+    /// Windows and rounds with the smallest detectable effect in the given time for all trials.
     ///
     /// # Errors
     /// Too few rounds fit for an interval.
@@ -178,7 +179,7 @@ impl Question {
         Ok(self.with_rounds_of_the_user(best))
     }
 
-    /// Rounds that the user gives win over those that were chosen, and are all of one kind.
+    /// Replaces the chosen rounds by the user's, if given. These are all of one kind.
     fn with_rounds_of_the_user(&self, chosen: Choice) -> Choice {
         let Some(rounds) = self.rounds else { return chosen };
         Choice {
@@ -190,7 +191,7 @@ impl Question {
         }
     }
 
-    /// Long rounds in their share of the time; `None`: not wanted, or too short to be worth the name.
+    /// Long rounds within their share of the time. `None` if not wanted, or if too few fit.
     fn long(&self, time_s: f64) -> Option<LongChoice> {
         if !self.wants_long || !self.timed() || self.rounds.is_some() {
             return None;
@@ -211,8 +212,9 @@ impl Question {
         Some(LongChoice { window_s, rounds: rounds.max(LONG_ROUNDS) })
     }
 
-    /// The shortest time in which an effect of that size is found, up to so much. `None`: not even then, or nothing is
-    /// known of the noise.
+    /// The shortest time in which an effect of that size is detectable, at most `most_s` seconds.
+    ///
+    /// `None` if no such time is enough, or if the noise is unknown.
     pub fn time_to_find(&self, effect: f64, most_s: f64) -> Option<f64> {
         let finds = |time_s: f64| {
             self.within(time_s).ok().and_then(|choice| choice.finds).is_some_and(|finds| finds <= effect)
@@ -228,18 +230,18 @@ impl Question {
         Some(enough)
     }
 
-    /// Whether windows are of a length at all, not all as long as what their arms do takes.
+    /// True if time ends at least some windows. False if all of them end with their arm's command.
     pub fn timed(&self) -> bool {
         self.slots.iter().any(|slot| slot.lasts_s.is_none())
     }
 
-    /// Percent of a round that is spent in windows of that length; `None`: all of them end by something else.
+    /// Percent of a round inside windows of that length. `None` if something else ends all windows.
     pub fn measured_pct(&self, window_s: f64) -> Option<f64> {
         let timed = self.slots.iter().filter(|slot| slot.lasts_s.is_none()).count();
         (timed > 0).then(|| 100.0 * timed as f64 * window_s / self.round_s(window_s))
     }
 
-    /// The arm whose settling and switching takes most of a round, and percent of it.
+    /// The arm whose settling and switching needs most of a round, and its percent of the round.
     pub fn dearest(&self, window_s: f64) -> Option<(&Slot, f64)> {
         let beside_s = |slot: &Slot| {
             slot.settle_s
@@ -251,10 +253,11 @@ impl Question {
     }
 }
 
-/// Positions of long rounds among all, one in each of as many equal stretches, drawn; the order's end is left to
-/// short rounds, which a run that is late can lose.
+/// Positions of the long rounds among all rounds, random, one in each of equally long stretches.
+///
+/// The last positions are left to short rounds, which a late run can drop.
 pub fn spread(seed: u64, long: u32, all: u32) -> Vec<u32> {
-    /// Of draws that nothing else makes.
+    /// Random stream that nothing else uses.
     const STREAM: u64 = 101;
     const EARLY: f64 = 0.9;
     let mut draws = toll_stats::Draws::new(seed, STREAM);

@@ -1,20 +1,21 @@
-//! How does what the pilot found become a plan of windows and rounds?
+//! Application of the pilot's result: windows and rounds of a plan.
 
 use super::choice::{Choice, Question, Slot, round_s, spread};
 use super::times::Times;
 use toll_record::{Arm, Compare, Definition, Long, Meter, Plan, Role, Source, Window, catalogue};
 
-/// Switching an arm where nobody has tried it: load, start, stop, and the wait for an edge between bins, as measured
-/// with tcpdump and the slow log.
+/// Seconds to switch an arm that nobody has tried: load, start, stop, wait for a boundary between bins.
+///
+/// As measured with tcpdump and the slow log.
 const AROUND_S: f64 = 0.35;
-/// Events that a mean of a window rests on.
+/// Events that a mean of one window needs.
 const FEWEST_EVENTS: f64 = 100.0;
-/// Longer windows are not made for the sake of events.
+/// Longest window that is chosen to hold enough events, seconds.
 const LONGEST_FOR_EVENTS_S: f64 = 30.0;
-/// Rounds beyond those that are foretold to fit, so that trials that are quicker than foretold leave no time unused.
+/// Share of spare rounds beyond the predicted ones. They fill the time if trials are faster than predicted.
 const SPARE: f64 = 0.15;
 
-/// What each arm of a round takes beside its window, as far as it is known.
+/// Time that each arm of a round needs in addition to its window, as far as known.
 fn slots(plan: &Plan) -> Vec<Slot> {
     let Some(names) = plan.order.first() else { return Vec::new() };
     let arms = names.iter().filter_map(|name| plan.arms.iter().find(|arm| arm.name == *name));
@@ -37,12 +38,12 @@ fn slots(plan: &Plan) -> Vec<Slot> {
     .collect()
 }
 
-/// Seconds that this round of a plan takes, as far as is known.
+/// Expected seconds of this round of a plan.
 pub fn expected_round_s(plan: &Plan, round: u32) -> f64 {
     round_s(&slots(plan), plan.gap_s, plan.jitter, plan.window_of(round), plan.counts(round))
 }
 
-/// Seconds that all trials of a plan take, as far as is known; no more than they are given.
+/// Expected seconds of all trials of a plan, at most the time given.
 pub fn expected_s(plan: &Plan) -> f64 {
     let [short, long] = [false, true].map(|is_long| {
         let round = (0..plan.order.len() as u32).find(|round| plan.is_long(*round) == is_long);
@@ -53,7 +54,7 @@ pub fn expected_s(plan: &Plan) -> f64 {
     plan.time_s.map_or(all, |given| all.min(given))
 }
 
-/// Whether noise of a load's bins is noise of the outcome that verdicts are drawn from.
+/// The bin outcome whose noise equals the primary outcome's noise. `None` if there is none.
 pub fn noise_tells(plan: &Plan) -> Option<super::noise::Outcome> {
     let primary = catalogue::definition(&plan.outcomes, &plan.primary)?;
     match (primary.compare, &primary.source) {
@@ -63,7 +64,7 @@ pub fn noise_tells(plan: &Plan) -> Option<super::noise::Outcome> {
     }
 }
 
-/// What is to be chosen for a plan whose pilot is over, or (with what is usual) before it.
+/// The optimiser's input for a plan, after its pilot or (with usual values) before it.
 pub fn question(plan: &Plan, times: &Times) -> Question {
     let in_rounds = |arm: &&Arm| arm.unavailable.is_none();
     let pilot = plan.pilot.as_ref();
@@ -90,19 +91,19 @@ pub fn question(plan: &Plan, times: &Times) -> Question {
     }
 }
 
-/// Of the slowest meter among the arms.
+/// Bin width of the slowest meter among the arms, seconds.
 fn bin_s(plan: &Plan) -> f64 {
     let slow = |arm: &Arm| arm.meter == Meter::Driver && arm.workload.driver == "sysbench";
     if plan.arms.iter().any(slow) { 1.0 } else { 0.1 }
 }
 
-/// The outcomes of table and page that some arm can have.
+/// Outcomes of table and page that at least one arm can have.
 fn shown(plan: &Plan) -> impl Iterator<Item = &Definition> {
     let names = plan.columns.iter().chain(&plan.panels);
     names.filter_map(|name| catalogue::definition(&plan.outcomes, name))
 }
 
-/// Titles of what is shown and needs long windows.
+/// Titles of the shown outcomes that need long windows.
 pub fn long_titles(plan: &Plan) -> Vec<&str> {
     let mut titles: Vec<&str> =
         shown(plan).filter(|outcome| outcome.long_windows).map(|outcome| outcome.title.as_str()).collect();
@@ -111,7 +112,7 @@ pub fn long_titles(plan: &Plan) -> Vec<&str> {
     titles
 }
 
-/// Settling as the pilot found it, never below what was asked for.
+/// Sets the settling time to the pilot's finding, never below the requested one.
 pub fn settle(plan: &mut Plan, times: &Times) {
     let Some(pilot) = plan.pilot.as_ref().filter(|_| !times.settle_is_asked) else { return };
     for arm in &mut plan.arms {
@@ -128,13 +129,13 @@ fn without_spare(rounds: u32) -> u32 {
     (0..=rounds).rev().find(|few| with_spare(*few) <= rounds).unwrap_or(rounds)
 }
 
-/// Rounds that a plan is likely to get through: of one with a time not the spare ones.
+/// Rounds that a plan is likely to complete. Spare rounds of a plan with a time limit are left out.
 pub fn likely_rounds(plan: &Plan) -> u32 {
     let all = plan.order.len() as u32;
     if plan.time_s.is_some() { without_spare(all) } else { all }
 }
 
-/// Puts what was chosen into the plan. `time_s`: what all trials are given; absent where rounds are as the user says.
+/// Writes the choice into the plan. `time_s`: seconds for all trials; `None` if the user sets the rounds.
 pub fn apply(plan: &mut Plan, choice: &Choice, time_s: Option<f64>) {
     let all = choice.all_rounds();
     let rounds = if time_s.is_some() { with_spare(all) } else { all };
@@ -152,13 +153,13 @@ pub fn apply(plan: &mut Plan, choice: &Choice, time_s: Option<f64>) {
     plan.planned_mde_pct = choice.finds.map(toll_stats::toll_pct);
 }
 
-/// What a pilot may take of the time that is given: the baseline alone, then its arms, seconds.
+/// Seconds of the pilot within the given time: first the baseline alone, then all arms.
 pub fn pilot_s(plan: &Plan, times: &Times) -> (f64, f64) {
     const SHARE: f64 = 0.1;
     const LEAST_S: f64 = 5.0;
     const OF_BASELINE: f64 = 0.3;
     const MOST_OF_BASELINE_S: f64 = 60.0;
-    /// Without a time that is given.
+    /// Pilot length without a given time, seconds.
     const USUAL_S: f64 = 60.0;
     // Bins of a second are few.
     let least = if bin_s(plan) >= 1.0 { 2.5 * LEAST_S } else { LEAST_S };

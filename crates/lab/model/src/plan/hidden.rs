@@ -1,7 +1,6 @@
-//! What of a plan may be written down?
+//! Redaction of a plan: everything is written down but what looks like a secret on a command line.
 //!
-//! Everything but what looks like a secret on a command line. A plan that lost one so cannot be carried out
-//! again, and says so.
+//! A plan without its secrets cannot be carried out again. [`check_whole`] refuses it.
 
 use anyhow::bail;
 use std::collections::BTreeMap;
@@ -39,12 +38,15 @@ fn hide_options(options: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Whether a server's option of this name holds one.
+/// True if a server option of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     name.contains("password") || name.contains("secret")
 }
 
-/// An error for the first arm whose commands have lost a secret.
+/// Refuses a plan whose secrets were redacted.
+///
+/// # Errors
+/// A command, statement or server option holds `***`.
 pub fn check_whole(plan: &Plan) -> anyhow::Result<()> {
     let options =
         plan.setup.sandbox.iter().flat_map(|sandbox| &sandbox.servers).map(|server| &server.options);

@@ -1,10 +1,13 @@
-//! How does a scenario as written become a plan in which nothing is left open?
+//! Resolution of a scenario into a plan with every choice made.
 //!
-//! Flags and the profile are settled before a server exists; what depends on the server (which
-//! arms can run, what commands say) once it is there. All randomness comes from the seed.
+//! Flags and the profile are resolved before a server exists. Everything that depends on the server follows
+//! once it is there: which arms can run, and their expanded commands.
 //!
-//! Where a time or an effect is given, a pilot measures the host; `noise` makes two numbers of the baseline's bins, `choice`
-//! finds windows and rounds by them, and `chosen` puts these into the plan. All three are pure.
+//! Where a time or an effect is given, a pilot measures the host. `noise` makes two numbers of the baseline's bins,
+//! `choice` finds windows and rounds by them, and `chosen` puts these into the plan. All three are pure.
+//!
+//! # Invariants
+//! All randomness comes from the seed.
 
 mod again;
 mod arm;
@@ -40,7 +43,7 @@ use toll_record::{Contrast, FORMAT, Plan, Workload};
 use toll_sys::clock;
 use toll_sys::units::Percent;
 
-/// All that can be settled without a server.
+/// A scenario with every choice made that needs no server.
 #[derive(Debug, Clone)]
 pub struct Settled {
     pub scenario: Scenario,
@@ -53,8 +56,9 @@ pub struct Settled {
     pub early_stop: bool,
 }
 
-/// Windows begin up to this fraction of their length late, at random, so that nothing periodic
-/// on the host can keep step with them (statistics notes: U(0, 0.2 W)).
+/// Largest random delay of a window's begin, as a fraction of its length (statistics notes: U(0, 0.2 W)).
+///
+/// It prevents windows from falling in step with periodic work on the host.
 const JITTER: f64 = 0.2;
 
 impl Settled {
@@ -124,19 +128,19 @@ impl Settled {
         })
     }
 
-    /// The kinds of step that an arm cannot do without.
+    /// Kinds of rig step that an arm requires.
     pub fn needs(&self, arm: &Arm) -> impl Iterator<Item = &'static str> {
         let load = self.arm_workload(arm);
         let need = Need { arm, transport: &load.transport, define: &self.scenario.define };
         need.kinds().map(|kind| kind.name).collect::<Vec<_>>().into_iter()
     }
 
-    /// The scenario's load with what this arm says of its own.
+    /// The scenario's load, overridden by this arm's own.
     pub fn arm_workload(&self, arm: &Arm) -> Workload {
         overlay(&self.workload, &arm.workload)
     }
 
-    /// Arms whose capacity must be known before rates can be, each once.
+    /// Arms whose capacity is required to compute rates, each once.
     pub fn capacities_wanted(&self) -> Vec<String> {
         let mut wanted: Vec<String> = Vec::new();
         for arm in &self.arms {
@@ -149,8 +153,9 @@ impl Settled {
         wanted
     }
 
-    /// Puts numbers in the place of shares. `rates`, where the user gave some, stand for the
-    /// shares in rising order.
+    /// Replaces shares of capacity by rates in events a second.
+    ///
+    /// `rates` from the user replace the shares in rising order.
     pub fn settle_rates(&mut self, capacities: &BTreeMap<String, f64>, rates: &[f64]) -> anyhow::Result<()> {
         let share_of = |arm: &Arm| match &arm.workload.rate {
             Some(Rate::Share { share, of }) => Some((*share, of.clone())),
@@ -173,7 +178,7 @@ impl Settled {
         Ok(())
     }
 
-    /// Those of which all arms are in this run.
+    /// Contrasts of which all arms are in this run.
     fn contrasts(&self, arms: &[toll_record::Arm]) -> Vec<Contrast> {
         let runs = |name: &String| arms.iter().any(|arm| arm.name == *name && arm.unavailable.is_none());
         let all = |contrast: &&Contrast| {
@@ -182,12 +187,12 @@ impl Settled {
         self.scenario.contrasts.iter().filter(all).cloned().collect()
     }
 
-    /// What it means when an arm's commands end by themselves.
+    /// Meaning of an arm whose commands end by themselves.
     pub fn ends(&self, name: &str) -> Ends {
         self.arms.iter().find(|arm| arm.name == name).map_or(Ends::Never, |arm| arm.ends)
     }
 
-    /// An arm of the scenario, among those of this run or not.
+    /// An arm of the scenario, resolved. It need not be part of this run.
     pub fn resolved(&self, name: &str, facts: &Facts) -> anyhow::Result<toll_record::Arm> {
         let written = self.scenario.arms.iter().find(|arm| arm.name == name).context("no such arm")?;
         Ok(self.resolved_arm(written, facts))
@@ -202,7 +207,7 @@ impl Settled {
         arm
     }
 
-    /// The plan, now that the server is known; `fill_of` gives an arm's placeholders.
+    /// The plan for a known server. `fill_of` gives an arm's placeholders.
     pub fn plan(
         &self,
         facts: &Facts,
@@ -266,8 +271,9 @@ impl Settled {
     }
 }
 
-/// So many rounds of the arms that can run, drawn from the plan's seed: more of them begin with those that fewer
-/// would have had.
+/// The first `rounds` rounds of the arms that can run, drawn from the plan's seed.
+///
+/// A longer order begins with the shorter one.
 fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
     let runnable: Vec<&String> =
         plan.arms.iter().filter(|a| a.unavailable.is_none()).map(|a| &a.name).collect();
@@ -277,7 +283,7 @@ fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The one that the scenario names, else the first: a scenario with a single profile has no choice.
+/// The profile that the scenario names as default, else the first by name.
 fn default_profile(scenario: &Scenario) -> String {
     let first = || scenario.profile.keys().next().cloned().unwrap_or_default();
     scenario.default_profile.clone().unwrap_or_else(first)
@@ -331,8 +337,7 @@ fn overlay(base: &Workload, over: &Written) -> Workload {
     }
 }
 
-/// The scenario's rate is every arm's that has none of its own, but for the one whose capacity it is a share
-/// of.
+/// Copies the scenario's rate to an arm without its own. The arm whose capacity it is a share of is left out.
 fn inherit_rate(arm: &mut Arm, scenario: &Written) {
     let is_itself = matches!(&scenario.rate, Some(Rate::Share { of, .. }) if *of == arm.name);
     let has_load = arm.workload.driver.as_ref().or(scenario.driver.as_ref()).is_none_or(|d| d != "none");
@@ -341,7 +346,7 @@ fn inherit_rate(arm: &mut Arm, scenario: &Written) {
     }
 }
 
-/// The scenario's sweep, at the percents that the user asks for, if any.
+/// The scenario's sweep, at the user's percents if given.
 fn sweep_of(scenario: &Scenario, wishes: &Wishes) -> Option<Sweep> {
     let Some(percents) = &wishes.sweep else { return scenario.sweep.clone() };
     let percents = percents.iter().copied().collect::<BTreeSet<u32>>().into_iter().collect();
@@ -375,7 +380,7 @@ fn some(arms: &[Arm]) -> String {
     }
 }
 
-/// An arm whose counterpart cannot run here has nothing to be compared with.
+/// Marks an arm unavailable if the arm that it is compared with cannot run here.
 fn without_reference(arms: &mut [toll_record::Arm]) {
     loop {
         let gone: Vec<String> =

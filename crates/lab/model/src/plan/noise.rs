@@ -1,18 +1,18 @@
-//! How far do two windows of unchanged load differ, by how long they are and how far apart?
+//! Noise model: variance between two windows of unchanged load, by their length and distance.
 //!
-//! A pilot's bins in, two numbers out: noise that averages out, and noise of the 1/f kind, which does not. Never
+//! Fits two numbers to a pilot's bins: white noise, which averages out, and 1/f noise, which does not. Never
 //! reads a clock.
 
 use toll_record::{Apart, Bin, Noise};
 
-/// ln of an outcome in bins that follow each other; `None` where there is none.
+/// ln of an outcome in consecutive bins; `None` for a bin without a value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     pub width_s: f64,
     pub ln: Vec<Option<f64>>,
 }
 
-/// What of a bin is looked at.
+/// Outcome of a bin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Mean response time of the bin's events.
@@ -21,14 +21,14 @@ pub enum Outcome {
     Count,
 }
 
-/// Fewer bins tell nothing.
+/// Fewest bins for an estimate.
 const FEWEST_BINS: usize = 8;
-/// Lengths of windows and distances that are looked at, in bins and in windows.
+/// Window lengths in bins, and distances in windows, at which variances are computed.
 const WIDTHS: [usize; 7] = [1, 2, 5, 10, 20, 50, 100];
 const LAGS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Series {
-    /// Of bins that lie in one of these stretches (begin, end], microseconds.
+    /// A series of the bins within one of these stretches (begin, end], microseconds.
     pub fn of(bins: &[Bin], outcome: Outcome, stretches: &[(u64, u64)]) -> Self {
         let Some(first) = bins.first() else { return Self::default() };
         let width_us = first.width_us.max(1);
@@ -52,20 +52,20 @@ impl Series {
         Self { width_s: width_us as f64 / 1e6, ln }
     }
 
-    /// Mean over so many bins from there; absent where one of them is.
+    /// Mean of `bins` bins from `from`. `None` if one of them has no value.
     fn mean(&self, from: usize, bins: usize) -> Option<f64> {
         let of = self.ln.get(from..from + bins)?;
         let sum: Option<f64> = of.iter().copied().sum();
         Some(sum? / bins as f64)
     }
 
-    /// So many seconds as bins, at least one.
+    /// Seconds as a number of bins, at least one.
     fn bins(&self, seconds: f64) -> usize {
         (seconds / self.width_s).round().max(1.0) as usize
     }
 }
 
-/// What the series tells of the host's noise; `None`: too little.
+/// Noise fitted to a series. `None` if the series is too short.
 pub fn fitted(series: &Series) -> Option<Noise> {
     let known = series.ln.iter().flatten().count();
     if known < FEWEST_BINS {
@@ -93,7 +93,7 @@ pub fn fitted(series: &Series) -> Option<Noise> {
     Some(Noise { white_s, pink, seen: seen.into_iter().map(|(apart, _)| apart).collect() })
 }
 
-/// Cressie and Hawkins' robust estimator (Mathematical Geology 12, 1980): a stall in the pilot is no noise.
+/// Cressie and Hawkins' robust estimator (Mathematical Geology 12, 1980): a stall in the pilot is not noise.
 fn robust_variance(differences: &[f64], independent: f64) -> Option<f64> {
     if differences.is_empty() {
         return None;
@@ -102,8 +102,9 @@ fn robust_variance(differences: &[f64], independent: f64) -> Option<f64> {
     Some(root.powi(4) / (0.457 + 0.494 / independent.max(1.0)))
 }
 
-/// Weighted least squares of `2 white / w + 2 pink F(l / w)`, neither below zero. A variance is known to within a share of
-/// itself, so weights go by what was fitted before.
+/// Weighted least squares of `2 white / w + 2 pink F(l / w)`, neither below zero.
+///
+/// The error of a variance is proportional to the variance. Weights therefore come from the previous fit.
 fn fit(seen: &[(Apart, f64)]) -> Option<(f64, f64)> {
     const TURNS: usize = 4;
     let rows: Vec<([f64; 2], f64, f64)> = seen
@@ -145,7 +146,7 @@ fn fit(seen: &[(Apart, f64)]) -> Option<(f64, f64)> {
     found.iter().all(|x| x.is_finite()).then_some((found[0], found[1]))
 }
 
-/// Variance of the difference between two windows of that length whose begins are so far apart.
+/// Variance of the difference between two windows, by their length and the distance of their begins, seconds.
 pub fn variance(noise: &Noise, width_s: f64, lag_s: f64) -> f64 {
     let [white, pink] = terms(width_s, lag_s);
     noise.white_s * white + noise.pink * pink
@@ -167,8 +168,10 @@ fn terms(width_s: f64, lag_s: f64) -> [f64; 2] {
 /// Standard errors by which stretches may differ.
 const BY_CHANCE: f64 = 2.0;
 
-/// Seconds from the begin of the series until its next stretch differs no more from its last one than chance has it;
-/// not looked for before `from_s`. Several series of one arm are one, on average. `None`: too short to tell.
+/// Seconds from the begin of the series until it is steady, at least `from_s`.
+///
+/// The series is steady if its next stretch differs from its last one by no more than chance. Several series
+/// of one arm are averaged. `None` if the series is too short.
 pub fn steady_from(series: &[Series], noise: &Noise, from_s: f64, stretch_s: f64) -> Option<f64> {
     let first = series.first().filter(|first| first.width_s > 0.0)?;
     let stretch = first.bins(stretch_s);

@@ -1,4 +1,4 @@
-//! In which parts is a run laid out that is to say how far one hour differs from another?
+//! Spread of a run over hours, in parts, to measure the variation between hours.
 
 use super::{expected_s, likely_rounds};
 use anyhow::ensure;
@@ -6,17 +6,17 @@ use toll_record::{Plan, Spread};
 use toll_sys::counted::counted;
 use toll_sys::figures::duration_s;
 
-/// More would leave each too few rounds, or too little to do between them.
+/// Most parts. More would have too few rounds each, or too little time between them.
 const MOST_PARTS: u32 = 6;
-/// A part of fewer rounds has no error of its own.
+/// Fewest rounds of a part that has an error estimate of its own.
 const FEWEST_ROUNDS: u32 = 3;
-/// The spread between fewer parts is not worth the wait.
+/// Fewest parts. The spread between fewer is not worth the wait.
 const FEWEST_PARTS: u32 = 3;
 
-/// Whether a run that takes so long can be spread over so long.
+/// Checks that a run of `takes_s` seconds fits into `over_s` seconds with pauses.
 ///
 /// # Errors
-/// It takes longer.
+/// The run takes as long or longer.
 pub fn check(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
     ensure!(
         over_s > takes_s,
@@ -27,10 +27,10 @@ pub fn check(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lays a whole plan out over so many seconds.
+/// Spreads a whole plan over `over_s` seconds.
 ///
 /// # Errors
-/// Too few rounds, or a time that the run itself takes.
+/// There are too few rounds, or the run itself takes that long.
 pub fn spread(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
     let rounds = likely_rounds(plan);
     let parts = (rounds / FEWEST_ROUNDS).min(MOST_PARTS);

@@ -1,13 +1,13 @@
-//! How does one arm become a load-latency curve?
+//! Load-latency sweep: copies of an arm at each rate.
 //!
-//! Each arm that has a load of its own pace stays as it is, and comes again at every rate.
+//! An arm with a load of its own pace stays as it is, and is repeated at every rate.
 
 use crate::scenario::{Arm, Rate, Sweep};
 use toll_record::Role;
 
-/// The arms, and after them those that can be swept at each rate of the sweep.
+/// The arms, followed by copies of those that can be swept at each rate of the sweep.
 ///
-/// At a rate, an arm is compared with its counterpart at the same rate.
+/// A copy is compared with its counterpart at the same rate.
 pub fn swept(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
     let of = sweep.of.as_deref().unwrap_or(baseline);
     let curves: Vec<&Arm> = arms.iter().filter(|arm| can_be_swept(arm)).collect();
@@ -31,7 +31,7 @@ pub fn swept(arms: Vec<Arm>, sweep: &Sweep, baseline: &str) -> Vec<Arm> {
     all
 }
 
-/// Controls have no curve of interest, and what already runs at a rate is not given another.
+/// False for controls, whose curve is of no interest, and for arms that already have a rate.
 fn can_be_swept(arm: &Arm) -> bool {
     matches!(arm.role, Role::Baseline | Role::Treatment)
         && arm.workload.rate.is_none()

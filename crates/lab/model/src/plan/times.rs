@@ -1,35 +1,36 @@
-//! How long may a run take, and what of its windows did the user say?
+//! Time limits and window lengths of a run, from flags and profile.
 //!
-//! What flags and profile say becomes one of two things: rounds and windows that are given, or a time (or an effect
-//! to be found) for which they are chosen once the pilot has looked.
+//! The result is one of two: fixed rounds and windows, or a time (or a minimum detectable effect). For the
+//! latter, rounds and windows are chosen after the pilot.
 
 use super::Wishes;
 use crate::scenario::Profile;
 use toll_sys::units::Seconds;
 
-/// Longest time that is chosen for an effect to be found.
+/// Longest time that is chosen for a requested minimum detectable effect, seconds.
 pub const LONGEST_CHOSEN_S: f64 = 4.0 * 3600.0;
-/// Between an arm's being on and its window where nobody says otherwise: what starts within the first bins is over.
+/// Default settling time of an arm before its window, seconds: start-up within the first bins is over.
 const USUAL_SETTLE_S: f64 = 0.3;
-/// A command that ends by itself, where neither it nor the user says how long it may take: this share of the time.
+/// Longest run of a command that ends by itself, as a share of the time, if nothing else is set.
 const DONE_SHARE: f64 = 0.1;
 
-/// What was asked for, flags before the profile.
+/// Resolved times. Flags win over the profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Times {
-    /// From the pilot's begin to the last window's end; absent: as many rounds as are said, or as find the effect.
+    /// Seconds from the pilot's begin to the last window's end. `None`: rounds are fixed, or an effect is
+    /// requested.
     pub time_s: Option<f64>,
-    /// By a flag: what does not fit is an error.
+    /// A flag set the time: a choice that does not fit is an error.
     pub time_is_asked: bool,
-    /// An effect that is to be found, percent.
+    /// Requested minimum detectable effect, percent.
     pub find_pct: Option<f64>,
     pub rounds: Option<u32>,
     pub window_s: Option<f64>,
     pub settle_s: f64,
-    /// By a flag: then all arms settle alike.
+    /// A flag set the settling time: all arms then settle alike.
     pub settle_is_asked: bool,
     pub gap_s: f64,
-    /// Of the baseline alone, where nothing is to be chosen.
+    /// Length of the baseline's pilot if nothing is to be chosen, seconds.
     pub pilot_s: f64,
 }
 
@@ -56,25 +57,26 @@ impl Times {
         }
     }
 
-    /// Whether windows and rounds are yet to be chosen.
+    /// True if windows and rounds are still to be chosen.
     pub fn is_open(&self) -> bool {
         self.time_s.is_some() || self.find_pct.is_some()
     }
 
-    /// Of a plan whose windows are yet to be chosen.
+    /// Window length of a draft whose windows are still to be chosen, seconds.
     pub fn draft_window_s(&self) -> f64 {
         const DRAFT_S: f64 = 1.0;
         self.window_s.unwrap_or(DRAFT_S)
     }
 
-    /// How long a window lasts at most that something else than time ends, where its arm does not say.
+    /// Longest window that something other than time ends, if its arm sets no limit, seconds.
     pub fn done_at_most_s(&self) -> f64 {
         self.window_s.unwrap_or_else(|| self.time_s.unwrap_or(LONGEST_CHOSEN_S) * DONE_SHARE)
     }
 }
 
-/// Of the baseline alone, where windows and rounds are given: a profile that is a time says nothing of it, and what calm
-/// is must be known all the same.
+/// Seconds of the baseline's pilot, if windows and rounds are fixed.
+///
+/// A profile with a time sets no pilot. The writeback baseline must be measured all the same.
 fn pilot_s(profile: &Profile, rounds: Option<u32>, window_s: Option<f64>) -> f64 {
     const MOST_S: f64 = 5.0;
     match (profile.time, rounds, window_s) {

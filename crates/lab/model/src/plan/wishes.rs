@@ -1,19 +1,19 @@
-//! What does the command line ask of a scenario?
+//! Overrides of a scenario by command-line options.
 
 use toll_sys::units::Seconds;
 
-/// What the command line asks for; `None`: as the scenario says.
+/// Command-line overrides; `None` leaves the scenario's value.
 #[derive(Debug, Clone, Default)]
 pub struct Wishes {
     pub profile: Option<String>,
     pub driver: Option<String>,
-    /// Arms by name; the baseline is added when it is missing.
+    /// Arms by name. A missing baseline is added.
     pub arms: Option<Vec<String>>,
-    /// All of the run, from its pilot to its last window.
+    /// Duration of the whole run, from its pilot to its last window.
     pub time: Option<Seconds>,
-    /// An effect that is to be found, percent.
+    /// Requested minimum detectable effect, percent.
     pub find_pct: Option<f64>,
-    /// Parts over so long a time.
+    /// Duration over which the run's parts are spread.
     pub spread: Option<Seconds>,
     pub rounds: Option<u32>,
     pub window: Option<Seconds>,
@@ -23,14 +23,14 @@ pub struct Wishes {
     pub threads: Option<u32>,
     pub tables: Option<u32>,
     pub table_rows: Option<u64>,
-    /// Of the size of the recipe's data.
+    /// Share of the recipe's full data size.
     pub scale: Option<f64>,
-    /// The device on which another host's packets come in.
+    /// The device that receives another host's packets.
     pub receive_on: Option<String>,
     pub seed: Option<u64>,
     pub early_stop: bool,
-    /// Every arm again at these percents of capacity.
+    /// Percents of capacity at which every arm is repeated.
     pub sweep: Option<Vec<u32>>,
-    /// In the place of the scenario's shares of capacity, events a second.
+    /// Rates in events a second, in place of the scenario's shares of capacity.
     pub rates: Vec<f64>,
 }

@@ -1,4 +1,4 @@
-//! What does a scenario say of one arm?
+//! One arm of a scenario, as written.
 
 use super::in_order::InOrder;
 use super::{ServerWish, Workload};
@@ -18,51 +18,51 @@ pub struct Arm {
     pub command: Option<String>,
     /// Commands joined by pipes.
     pub stages: Option<Vec<String>>,
-    /// File that takes the last command's standard output.
+    /// File for the last command's standard output.
     pub stdout: Option<String>,
-    /// Text on standard error that says that the first command is on.
+    /// Text on standard error that reports the first command as ready.
     pub ready: Option<String>,
     /// The signal that ends the first command.
     pub stop: Option<Signal>,
     /// A signal that makes the tool print its counters without ending.
     pub probe: Option<Signal>,
-    /// Several processes at once, in the place of `command` or `stages`.
+    /// Several processes at once, in place of `command` or `stages`.
     #[serde(default)]
     pub process: Vec<Member>,
-    /// A listener on the rig's far end: its port. Gives `{remote_ip}`.
+    /// Port of a listener on the rig's far end. Defines `{remote_ip}`.
     pub remote_port: Option<u16>,
     /// The command runs at the rig's far end.
     #[serde(default)]
     pub far: bool,
-    /// Rate of the link to it while the arm is on, where that is not the rig's.
+    /// Rate of the link to it while the arm is on, if it differs from the rig's.
     pub far_rate: Option<String>,
-    /// Global variables while the arm is on, in this order; put back afterwards.
+    /// Global variables while the arm is on, set in this order; restored afterwards.
     #[serde(default)]
     pub set: InOrder<String>,
-    /// The same, where the server knows the variable.
+    /// As `set`, but only variables that the server knows.
     #[serde(default)]
     pub set_if_known: InOrder<String>,
-    /// Rows of tables while the arm is on; put back afterwards.
+    /// Rows of tables while the arm is on; restored afterwards.
     #[serde(default)]
     pub update: Vec<RowUpdate>,
-    /// Settings of the kernel while the arm is on, by their names as `sysctl` has them; put back afterwards.
+    /// Kernel settings while the arm is on, by their `sysctl` names; restored afterwards.
     #[serde(default)]
     pub sysctl: InOrder<String>,
-    /// Statements when the arm goes on, and off.
+    /// Statements that switch the arm on. `off` switches it off.
     #[serde(default)]
     pub on: Vec<String>,
     #[serde(default)]
     pub off: Vec<String>,
-    /// A query whose one number counts what was caught so far (`artefact = "server"`).
+    /// A query that returns one number: the events captured so far (`artefact = "server"`).
     pub count: Option<String>,
-    /// Sessions copy some variables when they connect: reconnect the load once the arm is on.
+    /// Reconnects the load once the arm is on. Sessions copy some variables when they connect.
     #[serde(default)]
     pub fresh_sessions: bool,
     pub artefact: Option<toll_record::ArtefactKind>,
-    /// The artefact lies in memory, where no disk is in its way.
+    /// The artefact is in memory, so that no disk slows it down.
     #[serde(default)]
     pub in_memory: bool,
-    /// Its capture's filter leaves packets out.
+    /// The filter of its capture leaves packets out.
     #[serde(default)]
     pub selects: bool,
     /// Programs needed beyond those of the commands, and files (with a slash).
@@ -73,38 +73,39 @@ pub struct Arm {
     /// Variables that the server must know.
     #[serde(default)]
     pub requires_variable: Vec<String>,
-    /// In the place of commands: a process that burns this share of the host's CPU time.
+    /// In place of commands: a process that burns this share of the host's CPU time.
     pub burn: Option<Percent>,
-    /// What it means when the commands end by themselves.
+    /// Meaning of commands that end by themselves.
     #[serde(default)]
     pub ends: Ends,
-    /// The window ends when the meter has counted so much.
+    /// The window ends when the meter has counted this much.
     pub until: Option<Until>,
-    /// Longest window of an arm whose window ends by something else than time; absent: the profile's.
+    /// Longest window of an arm that something other than time ends; absent: the profile's.
     pub at_most: Option<Seconds>,
-    /// The least time from being on to its window, where the arm needs longer than others.
+    /// Shortest settling time before its window, if the arm needs longer than others.
     pub settle: Option<Seconds>,
-    /// What says how much work was done; absent: the load's driver, or nothing where there is no load.
+    /// Source of the work done; absent: the load's driver, or none if there is no load.
     pub meter: Option<Meter>,
-    /// Environment variables that the processes are given, by name; of all others only harmless ones.
+    /// Names of environment variables that the processes inherit. Of all others only harmless ones are passed
+    /// on.
     #[serde(default)]
     pub env: Vec<String>,
-    /// The arm that this one is compared with, where that is not the scenario's baseline.
+    /// The arm that this one is compared with, if not the scenario's baseline.
     pub against: Option<String>,
-    /// The outcome that verdicts on this arm are drawn from, where that is not the scenario's primary one.
+    /// The outcome of this arm's verdicts, if not the scenario's primary one.
     pub judged_by: Option<String>,
     #[serde(default)]
     pub workload: Workload,
-    /// Options of a sandbox that this arm has for itself, beyond the scenario's.
+    /// Sandbox options of this arm alone, in addition to the scenario's.
     #[serde(default)]
     pub server: ServerWish,
-    /// Many arms that differ in a word or two; resolved when the file is read.
+    /// Matrix of values: many arms that differ in a word or two. Expanded when the file is read.
     #[serde(default)]
     pub each: InOrder<Vec<String>>,
-    /// What that put into this one of them; never in a file.
+    /// Values of the matrix in this arm. Never in a file.
     #[serde(skip)]
     pub varied: Vec<(String, String)>,
-    /// The arm that this one is at another rate; never in a file, a sweep says so.
+    /// The arm whose copy at another rate this is. Never in a file; a sweep sets it.
     #[serde(skip)]
     pub curve: Option<String>,
 }
@@ -113,7 +114,7 @@ pub struct Arm {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Absent: its first command's.
+    /// Absent: its first command's name.
     pub name: Option<String>,
     pub command: Option<String>,
     pub stages: Option<Vec<String>>,
@@ -121,30 +122,30 @@ pub struct Member {
     pub ready: Option<String>,
     pub stop: Option<Signal>,
     pub probe: Option<Signal>,
-    /// So many of it at once; `{copy}` counts them from 1.
+    /// Number of simultaneous copies; `{copy}` counts them from 1.
     pub copies: Option<u32>,
-    /// Started this long after the arm is switched on.
+    /// Delay of its start after the arm is switched on.
     #[serde(default)]
     pub after: Seconds,
-    /// Each copy starts so long after the one before.
+    /// Delay of each copy's start after the previous one.
     #[serde(default)]
     pub stagger: Seconds,
-    /// Runs for as long as the others take.
+    /// Runs as long as the other processes of the set.
     #[serde(default)]
     pub background: bool,
     /// Runs at the rig's far end.
     #[serde(default)]
     pub far: bool,
-    /// Before it is ended, it is left alone until it has written nothing for so long.
+    /// Time without output that toll waits for before it ends the process.
     #[serde(default)]
     pub drain: Seconds,
-    /// Its standard output is kept beside its errors, and read for what it says of packets.
+    /// Stores its standard output beside its errors, and parses it for packet counters.
     #[serde(default)]
     pub keep_stdout: bool,
 }
 
 impl Arm {
-    /// How it is carried out, in a word.
+    /// The form of the treatment, in a word.
     pub fn how(&self) -> &'static str {
         match (self.members().as_slice(), self.artefact.map(artefacts::of)) {
             ([], Some(row)) if row.writer == Writer::Server => "log",
@@ -156,18 +157,18 @@ impl Arm {
         }
     }
 
-    /// Whether a meter of its own counts, in the place of a driver.
+    /// True if a meter of its own counts, in place of a driver.
     pub fn counts_statements(&self) -> bool {
         matches!(self.meter, Some(Meter::Server | Meter::Link(_)))
     }
 
-    /// Whether anything is asked of a server.
+    /// True if the arm has statements or settings for a server.
     pub fn has_statements(&self) -> bool {
         let settings = self.set.0.is_empty() && self.set_if_known.0.is_empty() && self.update.is_empty();
         !(settings && self.on.is_empty() && self.off.is_empty())
     }
 
-    /// Whatever may hold placeholders.
+    /// All texts that may hold placeholders.
     pub fn texts(&self) -> Vec<String> {
         let mut texts = Vec::new();
         for member in self.members() {
@@ -178,7 +179,7 @@ impl Arm {
         texts
     }
 
-    /// All processes as written, whichever way that was.
+    /// All processes, from `command`, `stages` or `process`.
     pub fn members(&self) -> Vec<Member> {
         if let Some(Percent(percent)) = self.burn {
             return vec![Member { command: Some(format!("{{toll}} burn {percent}%")), ..Member::default() }];
@@ -206,7 +207,7 @@ impl Member {
     }
 }
 
-/// What it means when the commands of an arm end by themselves.
+/// Meaning of an arm's commands that end by themselves.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ends {
@@ -215,13 +216,13 @@ pub enum Ends {
     Never,
     /// The window, which began when they were started, is over.
     ClosesWindow,
-    /// They are run again until the window is over.
+    /// They are restarted until the window is over.
     Again,
-    /// One rehearsal before the first trial tells: `ClosesWindow` if they end in time, else `Never`.
+    /// A dry run before the first trial decides: `ClosesWindow` if they end in time, else `Never`.
     Rehearse,
 }
 
-/// How much a meter is to count before the window ends: one of them.
+/// Count at which a meter ends the window: one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Until {

@@ -1,6 +1,6 @@
-//! Does a scenario make sense, as far as can be told without a server?
+//! Validation of a scenario, as far as possible without a server.
 //!
-//! Each refusal quotes what was written and says what is allowed. Never looks at the host.
+//! Each error quotes the rejected value and lists what is allowed. Never inspects the host.
 
 use super::{Define, Limits, Profile, Rate, Scenario, Subject, Sweep, Workload};
 use crate::fill::{BUILT_IN, is_name};
@@ -11,17 +11,17 @@ use toll_record::Definition;
 use toll_record::catalogue::{definition, names};
 use toll_sys::units::{LONGEST_S, Percent, Seconds};
 
-/// Servers that definitions and options can differ for.
+/// Server flavours for which definitions and options can differ.
 pub(super) const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
-/// What makes a load; `none` is none.
+/// Load drivers; `none` is no load.
 const DRIVERS: [&str; 3] = ["toll", "sysbench", "none"];
-/// More than a year of the shortest rounds; beyond it only a slip of the finger.
+/// Most rounds: more than a year of the shortest ones. A larger number is a typing error.
 pub const MOST_ROUNDS: u32 = 10_000;
-/// A reply that is held back for longer than it took is a control that nobody can miss.
+/// Longest delay of a reply, percent of its response time. A longer one is an effect that nobody can miss.
 const LONGEST_DELAY_PCT: f64 = 100.0;
-/// A thousand times the full size fits on no disk.
+/// Largest data scale: a thousand times the full size fits on no disk.
 const LARGEST_SCALE: f64 = 1_000.0;
-/// A margin of so many percent calls nearly everything no effect.
+/// Widest equivalence margin, percent. A wider one would call nearly everything equivalent.
 const WIDEST_MARGIN_PCT: f64 = 1_000.0;
 
 impl Scenario {
@@ -89,7 +89,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Every outcome that is named is one, and what verdicts are drawn from can be judged.
+    /// Every named outcome exists, and verdicts can be drawn from the primary one.
     fn check_outcomes(&self) -> anyhow::Result<()> {
         let all = self.definitions();
         let judged = |key: &str, name: &str| -> anyhow::Result<&Definition> {
@@ -159,7 +159,7 @@ impl Scenario {
         known_flavours(self.server.options.keys(), "[server.options]", &any)
     }
 
-    /// Other arms that arms name: they exist, and nothing is compared with itself by any way round.
+    /// Every arm that an arm refers to exists, and no arm is compared with itself, even indirectly.
     fn check_references(&self, names: &BTreeSet<&str>) -> anyhow::Result<()> {
         ensure!(
             names.contains(self.baseline.as_str()),
@@ -254,7 +254,7 @@ impl Workload {
     }
 }
 
-/// A load by its name, ours or sysbench's.
+/// Checks the name of a load: toll's or sysbench's.
 pub fn check_load(profile: &str) -> anyhow::Result<()> {
     let known: Vec<_> = toll_load::mix::Profile::ALL.iter().map(|profile| profile.name()).collect();
     ensure!(
@@ -265,7 +265,7 @@ pub fn check_load(profile: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of a recipe's full size.
+/// Checks a share of a recipe's full size.
 pub(super) fn check_scale(scale: f64) -> anyhow::Result<()> {
     ensure!(
         scale > 0.0 && scale <= LARGEST_SCALE,
@@ -274,14 +274,14 @@ pub(super) fn check_scale(scale: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Events a second.
+/// Checks a rate, events a second.
 pub fn check_rate(rate: f64) -> anyhow::Result<()> {
     ensure!(rate.is_finite() && rate > 0.0, "a rate of {rate} events/s: it must be above 0");
     Ok(())
 }
 
 impl Profile {
-    /// Whether a run can be as long as this says.
+    /// Checks that a run can be as long as this profile sets.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(
             self.time.is_some() || (self.rounds.is_some() && self.window.is_some() && self.settle.is_some()),

@@ -1,4 +1,4 @@
-//! Does an arm make sense by itself, as far as can be told without a server?
+//! Validation of a single arm, as far as possible without a server.
 
 use super::check::FLAVOURS;
 use super::{Arm, Define, Ends, Until};
@@ -11,7 +11,7 @@ use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
 use toll_sys::sysctl;
 use toll_sys::units::{LONGEST_S, Percent};
 
-/// Each copy is a process, and its share of the host small.
+/// Most copies of a process: each is a process, with only a small share of the host.
 const MOST_COPIES: u32 = 1_000;
 
 impl Arm {

@@ -1,4 +1,4 @@
-//! Can the charts be drawn that a scenario asks for?
+//! Validation of the charts of a scenario.
 
 use super::{Arm, Scenario};
 use anyhow::{Context, bail, ensure};
@@ -24,7 +24,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// All of them are outcomes, and have one axis.
+    /// All outcomes of the chart exist, and have one axis.
     fn check_outcomes_of(&self, chart: &Charted) -> anyhow::Result<()> {
         let all = self.definitions();
         let mut units = BTreeSet::new();
@@ -45,7 +45,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// They are keys of `each`, and no two arms stand at one place.
+    /// The chart's keys are keys of `each`, and no two arms share one position.
     fn check_keys_of(&self, chart: &Charted) -> anyhow::Result<()> {
         let keys: Vec<&String> = chart.keys().collect();
         let distinct: BTreeSet<&String> = keys.iter().copied().collect();

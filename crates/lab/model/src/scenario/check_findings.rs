@@ -1,4 +1,4 @@
-//! Does what a scenario wants found of its arms together make sense: contrasts, and what they trade?
+//! Validation of findings over several arms: contrasts, limits, trade-offs.
 
 use super::Scenario;
 use anyhow::{Context, bail, ensure};

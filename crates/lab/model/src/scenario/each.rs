@@ -1,19 +1,19 @@
-//! How does one arm as written stand for many that differ in a word or two?
+//! Matrix expansion: one arm as written becomes many that differ in a word or two.
 //!
-//! `each = { set = ["http", "skype"], mbps = ["100", "200"] }` is an arm for each combination, `{set}` and `{mbps}`
-//! put in wherever the arm says so, the last changing fastest.
+//! `each = { set = ["http", "skype"], mbps = ["100", "200"] }` is an arm for each combination. `{set}` and
+//! `{mbps}` are replaced throughout the arm. The last key changes fastest.
 
 use super::in_order::InOrder;
 use super::{Arm, Member};
 use anyhow::ensure;
 
-/// A matrix of more arms is a mistake: no run would come to an end.
+/// Most arms of a matrix. A larger one is a mistake: no run would end.
 const MOST: usize = 2_000;
 
 /// The arm itself, or an arm for each combination.
 ///
 /// # Errors
-/// A list is empty; a name does not tell the arms apart; there are too many.
+/// A list is empty, two arms would have the same name, or there are too many arms.
 pub fn expanded(arm: Arm) -> anyhow::Result<Vec<Arm>> {
     let lists = arm.each.0.clone();
     let count = lists.iter().try_fold(1_usize, |product, (_, list)| product.checked_mul(list.len()));
@@ -37,7 +37,7 @@ pub fn expanded(arm: Arm) -> anyhow::Result<Vec<Arm>> {
     Ok(arms)
 }
 
-/// The arm with a value in the place of its name.
+/// The arm with `{key}` replaced by a value.
 fn with(mut arm: Arm, key: &str, value: &str) -> Arm {
     let placeholder = format!("{{{key}}}");
     let put = |text: &mut String| {

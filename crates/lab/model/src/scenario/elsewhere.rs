@@ -1,4 +1,4 @@
-//! What is left of a scenario where who sends is another host?
+//! Reduction of a scenario to its receiving half, if another host sends.
 
 use super::{Arm, Scenario};
 use crate::rig::{Need, RECEIVE_ON};
@@ -6,11 +6,14 @@ use anyhow::{Context, bail, ensure};
 use toll_record::Role;
 
 impl Scenario {
-    /// The one arm of `arms`, without what sends, on a device of this host in the place of the rig's own link: what comes in
-    /// there is the same for all arms, so that a run has one.
+    /// Reduces the scenario to the one arm of `arms`, without its senders. `device` of this host replaces the
+    /// rig's own link.
+    ///
+    /// Incoming packets are the same for all arms, so that a run has exactly one.
     ///
     /// # Errors
-    /// The scenario has no link, not one arm was named, or the arm's captures do not end by themselves.
+    /// The scenario has no link, not exactly one arm is named, or the arm's captures do not end by
+    /// themselves.
     pub fn receive_on(&mut self, device: &str, arms: Option<&[String]>) -> anyhow::Result<()> {
         let link = self.rig.iter_mut().find(|step| step.kind == "link");
         let link = link.with_context(|| {

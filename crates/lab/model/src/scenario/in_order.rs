@@ -1,11 +1,12 @@
-//! How does a table keep the order of the file?
+//! Table that keeps the order of its file.
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// `name = value`, each name once, as the file has them (toml's feature `preserve_order` hands them on so).
+/// Pairs `name = value`, each name once, in the order of the file (toml's feature `preserve_order` supplies
+/// it).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InOrder<T>(pub Vec<(String, T)>);
 

@@ -1,4 +1,4 @@
-//! What does a scenario file say? As written: nothing is resolved, looked up or started here.
+//! Scenario file, as written. Never resolves, looks up or starts anything.
 
 mod arm;
 mod check;
@@ -40,56 +40,56 @@ pub struct Scenario {
     pub margin_pct: f64,
     #[serde(default = "default_alpha")]
     pub alpha: f64,
-    /// Outcomes of its own, and in the place of the catalogue's.
+    /// Outcomes of its own. They override the catalogue's of the same name.
     #[serde(default, rename = "outcome", deserialize_with = "catalogue::definitions")]
     pub outcomes: Vec<Definition>,
-    /// Outcomes that the report's table shows; absent: the catalogue's choice. The page's, likewise.
+    /// Outcomes in the report's table; absent: the catalogue's choice. `page` likewise.
     pub columns: Option<Vec<String>>,
     pub panels: Option<Vec<String>>,
     /// Outcomes of one arm over multiples of another's.
     #[serde(default, rename = "contrast")]
     pub contrasts: Vec<Contrast>,
-    /// Arms that differ in a number, as rungs of a ladder.
+    /// Limits over arms that differ in a number, as rungs of a ladder.
     #[serde(default, rename = "limit")]
     pub limits: Vec<Limit>,
-    /// What arms trade against each other.
+    /// Outcomes that arms trade against each other.
     pub pareto: Option<Pareto>,
-    /// Outcomes that are drawn over what `each` puts into arms.
+    /// Charts of outcomes over the values of `each`.
     #[serde(default, rename = "chart")]
     pub charts: Vec<Charted>,
     #[serde(default)]
     pub workload: Workload,
     #[serde(default)]
     pub server: ServerWish,
-    /// Absent: the tables of the loads, where there are any.
+    /// Absent: the tables of the loads, if there are any.
     pub data: Option<Data>,
-    /// What stands around the subject, in this order.
+    /// Steps of the test rig, in this order.
     #[serde(default)]
     pub rig: Vec<toll_record::RigStep>,
     /// `quick`, `standard`, `faithful`.
     pub profile: BTreeMap<String, Profile>,
-    /// The profile of a run that asks for none; absent: the first by name.
+    /// The default profile; absent: the first by name.
     pub default_profile: Option<String>,
-    /// Text that stands for `{name}` in commands; a table is chosen by the server's flavour.
+    /// Text for `{name}` in commands. A table is chosen by the server's flavour.
     #[serde(default)]
     pub define: BTreeMap<String, Define>,
-    /// Every arm again at rates from low to high.
+    /// Repeats every arm at rates from low to high.
     pub sweep: Option<Sweep>,
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
 }
 
-/// What arms are priced on.
+/// Subject of the measurement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
     #[default]
     Server,
-    /// The host alone, or what the rig makes on it.
+    /// The host alone, or what the rig adds to it.
     Host,
 }
 
-/// Which data there is, and from which seed.
+/// Recipe, seed and scale of the data.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
@@ -97,7 +97,7 @@ pub struct Data {
     pub recipe: String,
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Of the recipe's full size.
+    /// Share of the recipe's full size.
     pub scale: Option<f64>,
 }
 
@@ -111,7 +111,7 @@ fn default_recipe() -> String {
     crate::data::DEFAULT.to_owned()
 }
 
-/// The same for every run, so that data is made once and cloned.
+/// The same seed for every run, so that data is generated once and cloned.
 fn default_seed() -> u64 {
     1
 }
@@ -120,14 +120,14 @@ fn default_seed() -> u64 {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// The arm whose closed loop says what capacity is; absent: the baseline.
+    /// The arm whose closed loop defines capacity; absent: the baseline.
     pub of: Option<String>,
-    /// Percent of that capacity.
+    /// Percents of that capacity.
     #[serde(default = "sweep_percents")]
     pub percents: Vec<u32>,
 }
 
-/// From a tenth of capacity to beyond it.
+/// Default percents, from a tenth of capacity to beyond it.
 pub fn sweep_percents() -> Vec<u32> {
     (1..=11).map(|tenth| tenth * 10).collect()
 }
@@ -139,7 +139,7 @@ pub enum Define {
     ByFlavour(BTreeMap<String, String>),
 }
 
-/// The load; each field of an arm's own `workload` replaces the scenario's.
+/// The load. Each field of an arm's own `workload` replaces the scenario's.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -150,28 +150,29 @@ pub struct Workload {
     pub tables: Option<u32>,
     pub rows: Option<u64>,
     pub prepared: Option<bool>,
-    /// Events after which a connection is made anew; 0: never.
+    /// Events after which a connection is replaced by a new one; 0: never.
     pub reconnect: Option<u64>,
-    /// Threads of toll's driver that share the connections; absent: one each where they are few.
+    /// Threads of toll's driver that share the connections; absent: one for each connection, if these are
+    /// few.
     pub workers: Option<u32>,
-    /// Each reply is held back for this share of its response time.
+    /// Delay added to each reply, as a share of its response time.
     pub delay: Option<Percent>,
     pub rate: Option<Rate>,
 }
 
-/// Events a second of an open loop.
+/// Rate of an open loop, events a second.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Rate {
     PerSecond(f64),
-    /// `{ share = 0.4, of = "tcp-64" }`: of what that arm's closed loop attains here, found first.
+    /// `{ share = 0.4, of = "tcp-64" }`: a share of the capacity of that arm's closed loop, measured first.
     Share {
         share: f64,
         of: String,
     },
 }
 
-/// What a sandbox server must be able to do.
+/// Requirements on a sandbox server.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerWish {
@@ -181,18 +182,18 @@ pub struct ServerWish {
 }
 
 impl ServerWish {
-    /// The options that it asks of a server of this flavour.
+    /// The required options of a server of this flavour.
     pub fn of(&self, flavour: &str) -> BTreeMap<String, String> {
         let tables = ["any", flavour].into_iter().filter_map(|key| self.options.get(key)).flatten();
         tables.map(|(name, value)| (name.clone(), value.clone())).collect()
     }
 }
 
-/// How long and how often.
+/// Length and number of windows, and the size of the setup.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// All of the run: windows and rounds are chosen for it.
+    /// Duration of the whole run: windows and rounds are chosen for it.
     #[serde(default)]
     pub time: Option<Seconds>,
     #[serde(default)]
@@ -205,27 +206,27 @@ pub struct Profile {
     pub gap: Seconds,
     #[serde(default)]
     pub rows: Option<u64>,
-    /// Rows that tables hold, where that is more than the load touches.
+    /// Rows of the tables, if more than the load uses.
     #[serde(default)]
     pub table_rows: Option<u64>,
-    /// Of the size of the recipe's data.
+    /// Share of the recipe's full data size.
     #[serde(default)]
     pub scale: Option<f64>,
-    /// Buffer pool of a sandbox where memory allows; absent: as much as the data needs.
+    /// Buffer pool of a sandbox if memory allows; absent: as large as the data.
     #[serde(default)]
     pub buffer_pool: Option<Bytes>,
-    /// What servers and treatments have of the host; absent: all of it.
+    /// Share of the host for servers and treatments; absent: all of it.
     #[serde(default)]
     pub limits: Option<Limits>,
     /// The arms of this profile; absent: all.
     #[serde(default)]
     pub arms: Option<Vec<String>>,
-    /// Length of the baseline's pilot, from which it is foretold what the run finds; not where a `time` is given.
+    /// Length of the baseline's pilot, which predicts the minimum detectable effect. Not valid with a `time`.
     #[serde(default)]
     pub pilot: Seconds,
 }
 
-/// A smaller host.
+/// Limits that make the host smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
@@ -242,7 +243,10 @@ fn default_alpha() -> f64 {
 }
 
 impl Scenario {
-    /// A preset by its name, or a file by its path.
+    /// Loads a preset by its name, or a file by its path. The second value is the text.
+    ///
+    /// # Errors
+    /// There is no such preset or file, or it is not a valid scenario.
     pub fn load(name_or_path: &str) -> anyhow::Result<(Self, String)> {
         if let Some(preset) = PRESETS.iter().find(|p| p.name == name_or_path) {
             return Ok((Self::parse(preset.text)?, preset.text.to_owned()));
@@ -257,7 +261,7 @@ impl Scenario {
         Ok((scenario, text))
     }
 
-    /// Every outcome that this scenario can speak of.
+    /// Every outcome that this scenario can refer to.
     pub fn definitions(&self) -> Vec<Definition> {
         let mut all = CATALOGUE.outcomes.clone();
         for own in &self.outcomes {
@@ -269,7 +273,10 @@ impl Scenario {
         all
     }
 
-    /// Reads and validates; the error names the line and what was expected.
+    /// Parses and validates a scenario.
+    ///
+    /// # Errors
+    /// Names the line and what was expected there.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let mut scenario: Scenario = toml::from_str(text).context("not a scenario")?;
         let arms = scenario.arms.into_iter().map(each::expanded).collect::<anyhow::Result<Vec<_>>>()?;

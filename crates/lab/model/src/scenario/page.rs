@@ -1,4 +1,4 @@
-//! Does docs/scenarios.md name all that a scenario can say, and do its examples hold?
+//! Tests of docs/scenarios.md: it names every key of a scenario, and its examples are valid.
 
 use super::Scenario;
 use crate::data::RECIPES;
@@ -14,7 +14,7 @@ fn page() -> String {
     std::fs::read_to_string(docs().join("scenarios.md")).unwrap()
 }
 
-/// Names after `pub ` of the structs that are read from a scenario; one that is never in a file left out.
+/// Names after `pub ` in the structs of a scenario, without the one that is never in a file.
 fn keys() -> Vec<String> {
     let source = include_str!("mod.rs");
     let fields = source.lines().filter_map(|line| line.strip_prefix("    pub ")?.split_once(':'));

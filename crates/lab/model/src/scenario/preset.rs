@@ -1,4 +1,4 @@
-//! Which scenarios does the binary carry?
+//! Scenarios that are built into the binary.
 
 /// A scenario file that is embedded in the binary.
 #[derive(Debug)]

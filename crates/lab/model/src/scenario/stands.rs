@@ -1,4 +1,4 @@
-//! Do subject, data and rig of a scenario go together with what its arms need?
+//! Validation of subject, data and rig against the requirements of the arms.
 
 use super::check::check_scale;
 use super::{Arm, Define, Scenario, Subject, Workload};
@@ -8,7 +8,7 @@ use crate::rig::{self, Need};
 use anyhow::{Context, bail, ensure};
 use toll_record::ArtefactKind;
 
-/// What to do about an arm that needs a server in a scenario without one.
+/// Advice for an arm that needs a server in a scenario without one.
 const NO_SERVER: &str = "subject = \"host\" has no server: leave it out, or ask for subject = \"server\"";
 
 impl Scenario {
@@ -77,7 +77,7 @@ impl Scenario {
 }
 
 impl Workload {
-    /// Whether nothing is said of a load, or that there is none.
+    /// True if no load is set, or if it is `none`.
     fn is_none(&self) -> bool {
         let silent = Self { driver: None, ..self.clone() } == Self::default();
         silent && self.driver.as_ref().is_none_or(|driver| driver == "none")
