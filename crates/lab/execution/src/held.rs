@@ -1,4 +1,4 @@
-//! How many packets does a capture hold, of how many bytes, over which time, and when were those sent that it lacks?
+//! Survey of a capture: packets, bytes, duration, and the send times of missing packets.
 
 use super::losses::Dating;
 use anyhow::bail;
@@ -9,18 +9,19 @@ use toll_net::replay::stamp_of;
 use toll_record::{Held, Losses};
 use toll_wire::pcap::Link;
 
-/// What a capture's packets say of it.
+/// Result of a survey.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Survey {
     pub held: Held,
-    /// Absent where no packet has a sender's stamp.
+    /// Absent if no packet has a sender's stamp.
     pub losses: Option<Losses>,
 }
 
-/// All files of one capture together, in the order of its packets.
+/// Surveys all files of one capture together, in the order of its packets. A file that ends within a record
+/// is counted up to there.
 ///
 /// # Errors
-/// A file is no capture, or is damaged; one that ends within a record is counted up to there.
+/// A file is not a capture, or is damaged.
 pub fn survey(files: &[PathBuf]) -> anyhow::Result<Survey> {
     let (mut held, mut dating) = (Held::default(), Dating::default());
     let mut first_ns = None;

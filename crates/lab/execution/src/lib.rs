@@ -1,4 +1,5 @@
-//! The trial loop and all it stands on: test setup, load, treatments, collectors, recorder. Never judges what it records.
+//! Execution of a plan: test setup, load, treatments, collectors, recorder, trials. Never judges what it
+//! records.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

@@ -1,29 +1,29 @@
-//! When within a trial were the packets sent that its capture does not hold?
+//! Loss times within a trial, computed from the sender's stamps in a capture.
 //!
-//! From the stamps of those that it holds, which number all that were sent: a gap in the numbers is as many lost as no
-//! packet without a stamp stands for, and they were sent between the two around it.
+//! Stamps number all sent packets, so that a gap in the numbers counts the lost ones. Packets without a stamp
+//! are subtracted from the gap. Lost packets were sent between the two stamps around the gap.
 
 use toll_net::replay::Stamp;
 use toll_record::Losses;
 
-/// Bins of a capture: fine enough to see a ring run full, few enough to write down.
+/// Width of a bin, microseconds: fine enough to show a ring filling, coarse enough to write down.
 const BIN_US: u64 = 10_000;
-/// A capture of a minute; what comes later counts in the last one.
+/// Most bins: a capture of a minute. Later packets count in the last bin.
 const MOST_BINS: usize = 6_000;
 
-/// More in one gap are no loss, but another sender's numbers.
+/// Largest gap that counts as loss. A larger one means another sender's numbers.
 const LARGEST_GAP: u64 = 10_000_000;
 
-/// The bin of a moment so long after the first.
+/// The bin of a moment so long after the first stamp.
 fn bin_of(after_ns: u64) -> usize {
     usize::try_from(after_ns / 1_000 / BIN_US).unwrap_or(usize::MAX).min(MOST_BINS - 1)
 }
 
-/// Follows a capture packet by packet.
+/// Loss counter that is fed a capture packet by packet.
 #[derive(Debug, Default)]
 pub struct Dating {
     losses: Losses,
-    /// The first stamp's time, and the last stamp.
+    /// Time of the first stamp, and the last stamp.
     first_ns: Option<u64>,
     last: Option<Stamp>,
     /// Packets without a stamp since the last one.
@@ -62,7 +62,7 @@ impl Dating {
         self.last = Some(stamp);
     }
 
-    /// So many were lost between two moments, evenly, as far as is known.
+    /// Spreads `lost` packets evenly between two moments.
     fn spread(&mut self, lost: u64, since_ns: u64, until_ns: u64, first_ns: u64) {
         let gap_ns = u128::from(until_ns - since_ns);
         let (first_bin, last_bin) =
@@ -93,7 +93,7 @@ impl Dating {
         all_lost[bin] += lost;
     }
 
-    /// `None`: no packet had a stamp.
+    /// The losses. `None` if no packet had a stamp.
     pub fn end(mut self) -> Option<Losses> {
         self.losses.bin_us = BIN_US;
         self.first_ns.map(|_| self.losses)

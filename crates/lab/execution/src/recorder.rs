@@ -1,7 +1,10 @@
-//! Who writes the run directory, so that measuring never waits for a disk?
+//! Writer of the run directory, on a thread of its own so that measuring never waits for a disk.
 //!
-//! One thread owns the files; everyone else sends lines through a bounded queue. Lines reach the
-//! kernel at least once a second. A full queue blocks the sender rather than lose a line.
+//! One thread owns the files; all others send lines through a bounded queue. Lines reach the kernel at least
+//! once a second. A full queue blocks the sender.
+//!
+//! # Invariants
+//! Never drops a line.
 
 use anyhow::bail;
 use hdrhistogram::Histogram;
@@ -11,18 +14,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toll_record::{Artefact, RunWriter, Sample, TrialLine};
 
-/// A few seconds of everything, should the disk be that slow.
+/// Queue length in lines: a few seconds of all samples, for a slow disk.
 const QUEUE: usize = 8192;
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 
-/// A handle for sending lines; cheap to clone.
+/// Handle for sending lines; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     queue: SyncSender<Line>,
     failure: Arc<Mutex<Option<String>>>,
 }
 
-/// The thread that writes.
+/// The writing thread.
 #[derive(Debug)]
 pub struct Recording {
     thread: JoinHandle<()>,
@@ -74,7 +77,7 @@ impl Recorder {
         self.send(Line::Latency { arm: arm.to_owned(), trial, begin_us, duration_us, histogram });
     }
 
-    /// An error once the run directory can no longer be written.
+    /// Fails once the run directory cannot be written any more.
     pub fn check(&self) -> anyhow::Result<()> {
         match self.failure.lock() {
             Ok(slot) => match slot.as_deref() {
@@ -92,7 +95,10 @@ impl Recorder {
 }
 
 impl Recording {
-    /// Writes out what is queued and ends.
+    /// Writes all queued lines and ends the thread.
+    ///
+    /// # Errors
+    /// A line could not be written.
     pub fn finish(self, recorder: &Recorder) -> anyhow::Result<()> {
         recorder.send(Line::End);
         let _ = self.thread.join();

@@ -1,8 +1,8 @@
-//! What did the host do in the last second: CPU, memory, network, disk, load?
+//! Reader of the host's counters: CPU, memory, network, disk and load in the last second.
 //!
-//! Reads /proc only; formulas of the kernel's iostats.rst. Files stay open between readings, and of each the few
-//! fields that are needed are read by hand: the procfs crate opens, allocates and takes apart the whole of a file
-//! each time, which would be part of what is measured here.
+//! Reads /proc only, with the formulas of the kernel's iostats.rst. Files stay open between readings, and
+//! only the needed fields are parsed by hand. The procfs crate opens, allocates and parses the whole file
+//! each time, a cost that would be part of the measurement.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use toll_sys::clock;
 use toll_sys::cpu::{CpuTicks, TICK_US};
 use toll_sys::memory::parse_meminfo;
 
-/// A file of /proc that is read again and again through one descriptor and one buffer.
+/// A /proc file that is read repeatedly through one descriptor and one buffer.
 #[derive(Debug)]
 pub struct Reread {
     file: Option<File>,
@@ -21,7 +21,7 @@ pub struct Reread {
 }
 
 impl Reread {
-    /// A file that is not there reads as empty.
+    /// Opens a file. A missing file reads as empty.
     pub fn open(path: &str) -> Self {
         Self { file: File::open(path).ok(), buffer: vec![0; 4096], len: 0 }
     }
@@ -66,13 +66,13 @@ struct Counters {
     disk: [u64; 11],
 }
 
-/// Microseconds all CPUs were busy, and stolen, since boot.
+/// CPU time of all CPUs since boot, busy and stolen, microseconds.
 pub fn busy_and_steal_us() -> (u64, u64) {
     let ticks = CpuTicks::read();
     ((ticks.user + ticks.system) * TICK_US, ticks.steal * TICK_US)
 }
 
-/// Name in /proc/diskstats of the device under `path`; empty where there is none (tmpfs).
+/// Name in /proc/diskstats of the device under `path`. Empty if there is none (tmpfs).
 pub fn disk_under(path: &Path) -> String {
     use std::os::linux::fs::MetadataExt;
     let Ok(meta) = std::fs::metadata(path) else { return String::new() };
@@ -98,7 +98,7 @@ impl HostReader {
         }
     }
 
-    /// Nothing at the first reading: rates need an interval.
+    /// The host's rates since the last reading. `None` at the first reading: rates need an interval.
     pub fn read(&mut self) -> Option<HostSample> {
         let stat = self.stat.text();
         let now = Counters {

@@ -1,7 +1,7 @@
-//! Who reads the host, the server and toll itself while the run goes on, and at what beat?
+//! Collectors of host, server and toll's own cost, read at a fixed interval during a run.
 //!
-//! Pressure and dirty pages every 100 ms; the host, the server's counters and toll's own cost
-//! every second; a 10 ms ticker that notices when the harness itself was held up.
+//! Pressure and dirty pages are read every 100 ms. The host, the server's counters and toll's own cost are
+//! read every second. A 10 ms ticker detects delays of the harness itself.
 
 mod host;
 mod own;
@@ -28,7 +28,7 @@ pub struct Collectors {
 }
 
 const BEAT: Duration = Duration::from_millis(100);
-/// Host, server and own cost are read at every tenth beat.
+/// Ticks a second. Host, server and own cost are read at every tenth tick.
 const BEATS_A_SECOND: u64 = 10;
 
 impl Collectors {

@@ -1,4 +1,4 @@
-//! What does toll itself take from the host?
+//! Reader of toll's own resource use.
 
 use crate::treatment::{cpu_of_process_us, resident_bytes};
 use toll_record::OwnSample;
@@ -14,8 +14,9 @@ pub fn read() -> OwnSample {
     }
 }
 
-/// By the threads that live now; the few that have ended wrote next to nothing. Only a thread's
-/// own file leaves out what reaped children wrote.
+/// Bytes written by the threads that live now. The few that have ended wrote next to nothing.
+///
+/// Only a thread's own file leaves out bytes of reaped children.
 fn written_bytes() -> u64 {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return 0 };
     threads

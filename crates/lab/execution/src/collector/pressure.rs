@@ -1,4 +1,4 @@
-//! How much did tasks wait (PSI), and how many pages are on their way to disk?
+//! Reader of pressure stall information (PSI) and of pages under writeback.
 
 use super::host::Reread;
 use toll_record::PressureSample;
@@ -25,7 +25,7 @@ impl PressureReader {
         }
     }
 
-    /// Nothing at the first reading: a share needs an interval.
+    /// Pressure since the last reading. `None` at the first reading: a share needs an interval.
     pub fn read(&mut self) -> Option<PressureSample> {
         let now = clock::mono_us();
         let totals = [waited_us(self.cpu.text()), waited_us(self.io.text()), waited_us(self.memory.text())];
@@ -48,8 +48,9 @@ impl PressureReader {
     }
 }
 
-/// `total=` of the `some` line: microseconds in which at least one task waited. `None` of a kernel without
-/// PSI, or with it switched off.
+/// `total=` of the `some` line: microseconds in which at least one task waited.
+///
+/// `None` if the kernel has no PSI, or if PSI is off.
 fn waited_us(text: &str) -> Option<u64> {
     text.lines()
         .find(|l| l.starts_with("some"))

@@ -1,4 +1,4 @@
-//! What do the server's own counters say, second by second?
+//! Reader of the server's status counters, once a second.
 
 use crate::treatment::Admin;
 use std::collections::BTreeMap;
@@ -33,11 +33,11 @@ const LEVELS: &[&str] = &[
     "Uptime",
 ];
 
-/// Asks for the counters above over a session of its own.
+/// Reads the counters above over a session of its own.
 #[derive(Debug)]
 pub struct ServerCounters {
     admin: Admin,
-    /// Its place in the setup.
+    /// Number of the server in the setup.
     number: u32,
     query: String,
     last: Option<(u64, BTreeMap<String, String>)>,
@@ -50,7 +50,7 @@ impl ServerCounters {
         Self { admin, number: number as u32, query, last: None }
     }
 
-    /// Nothing at the first reading, nor when the server does not answer.
+    /// The counters. `None` at the first reading, and if the server does not answer.
     pub fn read(&mut self) -> Option<ServerSample> {
         let status = self.admin.pairs(&self.query).ok()?;
         let now = clock::mono_us();

@@ -1,4 +1,4 @@
-//! Was the harness itself held up, so that a stall may be its own and not the server's?
+//! Ticker that detects delays of the harness: a stall may be its own and not the server's.
 
 use crate::recorder::Recorder;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use toll_record::{Sample, Tick};
 use toll_sys::clock;
 
 const PERIOD_US: u64 = 10_000;
-/// Later than this and the host did not run us when it should have.
+/// A tick this late, in microseconds, is recorded: the host did not schedule toll in time.
 const LATE_US: u64 = 50_000;
 
 pub fn start(recorder: Recorder, stop: Arc<AtomicBool>) -> JoinHandle<()> {

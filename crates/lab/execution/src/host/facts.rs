@@ -1,4 +1,4 @@
-//! What about this host bears on a result?
+//! Properties of the host that affect results.
 
 use super::tools;
 use std::collections::BTreeMap;
@@ -7,8 +7,9 @@ use std::path::Path;
 use toll_record::Host;
 use toll_sys::{device, memory, read};
 
-/// Everything for `host.json`. `data` is a directory on the disk that the run writes to;
-/// `server_variables` may be all of them: those that bear on results are kept.
+/// All of `host.json`. `data` is a directory on the disk that the run writes to.
+///
+/// `server_variables` may hold all variables. Those that affect results are kept.
 pub fn facts(data: &Path, server_variables: &BTreeMap<String, String>) -> Host {
     let arch = std::env::consts::ARCH;
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -57,7 +58,7 @@ fn virtualisation(cpuinfo: &str) -> Option<String> {
     flags.split_ascii_whitespace().any(|flag| flag == "hypervisor").then(|| "vm".to_owned())
 }
 
-/// Hierarchy and limits that hold for this process; the path would name containers.
+/// Hierarchy and limits of this process's control group. The path is left out: it would name containers.
 fn cgroup() -> String {
     let own = read("/proc/self/cgroup");
     let v1 = own.lines().any(|line| !line.starts_with("0::") && line.split(':').nth(1) == Some("memory"));
@@ -72,7 +73,7 @@ fn cgroup() -> String {
     format!("v2, {}, {}", limit("cpu.max"), limit("memory.max"))
 }
 
-/// Kernel settings under which a capture or a log costs more or less.
+/// Kernel settings that change the overhead of a capture or a log.
 const SETTINGS: [&str; 16] = [
     "/proc/sys/vm/dirty_ratio",
     "/proc/sys/vm/dirty_bytes",
@@ -105,7 +106,7 @@ fn settings() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Server variables that bear on throughput, latency or what is logged; none holds a path or name.
+/// Server variables that affect throughput, latency or logging. None holds a path or name.
 const VARIABLES: [&str; 34] = [
     "binlog_format",
     "general_log",

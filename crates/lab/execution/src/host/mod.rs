@@ -1,6 +1,7 @@
-//! On what is measured, and what can be measured there?
+//! Inspection of the host: its properties, noise, tools and abilities.
 //!
-//! Reads and asks; changes nothing. Takes down no host name, user name or address.
+//! # Invariants
+//! Never changes anything. Never records a host name, user name or address.
 
 mod facts;
 pub mod noise;

@@ -1,41 +1,43 @@
-//! How steady is this host when nothing is asked of it but a fixed piece of work?
+//! Noise benchmark: variation of a fixed piece of work on an otherwise idle host.
 //!
-//! A bench on a host that varies by itself needs more rounds for the same claim. Runs the work on
-//! one CPU; judges nothing but the times it took.
+//! A noisy host needs more rounds for the same precision. The work runs on one CPU, and only its duration is
+//! judged.
 
 use serde::Serialize;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 use toll_sys::cpu::CpuTicks;
 
-/// One piece of work every beat, as often as the host sample of a run.
+/// Interval between two pieces of work, as in the pressure samples of a run.
 const BEAT: Duration = Duration::from_millis(100);
-/// Long against a timer interrupt, short against a beat.
+/// Length of one piece of work: long against a timer interrupt, short against the interval.
 const UNIT: Duration = Duration::from_millis(5);
 
-/// What the pilot saw.
+/// Result of the benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Noise {
     pub seconds: f64,
     pub units: usize,
-    /// Time that the fixed piece of work took.
+    /// Median duration of the fixed piece of work, microseconds.
     pub unit_us_median: f64,
     pub unit_us_p95: f64,
     pub unit_us_max: f64,
-    /// Standard deviation over mean, in percent.
+    /// Standard deviation over mean, percent.
     pub unit_cv_pct: f64,
-    /// How late the beat came.
+    /// Delay of the tick, 95th percentile, microseconds.
     pub late_us_p95: f64,
     pub late_us_max: f64,
-    /// CPU time taken by the hypervisor for others, in percent of all CPUs.
+    /// CPU time taken by the hypervisor for others, percent of all CPUs.
     pub steal_pct: f64,
-    /// CPU busy with something else than the pilot, in percent of all CPUs.
+    /// CPU time of other processes, percent of all CPUs.
     pub busy_pct: f64,
 }
 
 impl Noise {
-    /// What this means for a run. The bounds are a judgement: with pairs in random order, 5% spread
-    /// of a unit is averaged out by the rounds of a `standard` run, 20% is not.
+    /// The consequence for a run, in words.
+    ///
+    /// The bounds are a judgement. With pairs in random order, the rounds of a `standard` run average out 5%
+    /// spread of a unit, but not 20%.
     pub fn verdict(&self) -> &'static str {
         if self.busy_pct > 20.0 {
             "busy: something else is running here; end it, or expect wide intervals"
@@ -51,7 +53,7 @@ impl Noise {
     }
 }
 
-/// Watches for `length`, at least one second.
+/// Runs the benchmark for `length`, at least one second.
 pub fn pilot(length: Duration) -> Noise {
     let length = length.max(Duration::from_secs(1));
     let count = unit_size();
@@ -89,8 +91,8 @@ pub fn pilot(length: Duration) -> Noise {
     }
 }
 
-/// Rounds of work that take about [`UNIT`] here; the best of five, so that a disturbance does not
-/// make the unit too short.
+/// Rounds of work that need about [`UNIT`] here. The best of five, so that a disturbance does not make the
+/// unit too short.
 fn unit_size() -> u64 {
     const PROBE: u64 = 200_000;
     let best = (0..5).map(|_| {
@@ -102,7 +104,7 @@ fn unit_size() -> u64 {
     (PROBE as f64 * UNIT.as_secs_f64() / best) as u64
 }
 
-/// Register-only integer work (xorshift64): neither memory nor the kernel is asked.
+/// Register-only integer work (xorshift64), without memory or kernel access.
 fn work(count: u64) -> u64 {
     let mut x = 0x9e37_79b9_7f4a_7c15_u64;
     for _ in 0..count {

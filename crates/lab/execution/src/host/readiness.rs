@@ -1,4 +1,4 @@
-//! What can be measured on this host, and what would have to be installed or allowed for the rest?
+//! Abilities of toll on this host, and the remedy for each missing one.
 
 use super::tools::KNOWN;
 use serde::Serialize;
@@ -6,20 +6,20 @@ use std::path::Path;
 use toll_record::Tool;
 use toll_sys::capability::Capability;
 
-/// One thing that toll does, and whether it can be done here.
+/// One ability of toll, and what it lacks on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Ability {
     pub what: String,
-    /// Without it the main job, `toll run tcpdump-impact`, makes no sense.
+    /// True if the main job, `toll run tcpdump-impact`, makes no sense without it.
     pub essential: bool,
-    /// Empty: it can be done.
+    /// Empty if nothing is missing.
     pub missing: Vec<Missing>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Missing {
     pub what: String,
-    /// The command or step that brings it.
+    /// The command or step that provides it.
     pub remedy: String,
 }
 
@@ -29,10 +29,10 @@ impl Ability {
     }
 }
 
-/// What an ability rests on.
+/// Requirement of an ability.
 enum Need {
     Tool(&'static str),
-    /// Any of them will do; the first is advised.
+    /// Any of these tools is enough; the first is advised.
     AnyTool(&'static [&'static str]),
     Capability(Capability),
     Path(&'static str, &'static str),
@@ -69,7 +69,7 @@ const ABILITIES: [(&str, bool, &[Need]); 10] = [
     ),
 ];
 
-/// In the order in which they matter.
+/// All abilities in order of importance.
 pub fn abilities(tools: &[Tool]) -> Vec<Ability> {
     let all = ABILITIES.iter().map(|(what, essential, needs)| Ability {
         what: (*what).to_owned(),

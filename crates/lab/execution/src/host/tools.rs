@@ -1,4 +1,4 @@
-//! Which programs that toll can use are installed, and which package brings them?
+//! Inventory of the programs that toll can use: installed version and Debian package.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -6,11 +6,11 @@ use toll_record::Tool;
 use toll_sys::child;
 use toll_sys::program::on_path;
 
-/// A program, or a library that one is asked for, how its version is asked for, and the Debian package that holds it.
+/// A program, or a library that it links, with its version command and its Debian package.
 #[derive(Debug, Clone, Copy)]
 pub struct Known {
     pub name: &'static str,
-    /// The program that says the version, of itself or of the library.
+    /// The program that prints the version, its own or the library's.
     program: &'static str,
     ask: &'static [&'static str],
     pub package: &'static str,
@@ -41,7 +41,7 @@ pub const KNOWN: [Known; 18] = [
     known("zstd", &["--version"], "zstd"),
 ];
 
-/// All of [`KNOWN`], with what each says of itself. Takes as long as the slowest of them.
+/// All of [`KNOWN`], with the version of each that is installed. As slow as the slowest version command.
 pub fn found() -> Vec<Tool> {
     std::thread::scope(|scope| {
         let asked: Vec<_> = KNOWN.iter().map(|tool| (tool, scope.spawn(|| version(tool)))).collect();
@@ -52,8 +52,10 @@ pub fn found() -> Vec<Tool> {
     })
 }
 
-/// The first line that a program answers, of a library the first that begins with its name; none if it is not there. Programs differ in whether they
-/// answer to stdout or stderr, and in their exit codes.
+/// The first line of the version command, or for a library the first line with its name. `None` without the
+/// program.
+///
+/// Programs differ in whether they print to stdout or stderr, and in their exit codes.
 fn version(tool: &Known) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(5);
     let path = on_path(tool.program)?;

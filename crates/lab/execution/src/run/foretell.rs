@@ -1,4 +1,4 @@
-//! How small an effect will this run find, in which time, and what limits it? Said before it begins.
+//! Power forecast, shown before the run: minimum detectable effect, time needed, and what limits precision.
 
 use crate::conduct::Progress;
 use anyhow::bail;
@@ -7,17 +7,17 @@ use toll_model::plan::{self, LONGEST_CHOSEN_S, Times};
 use toll_record::Plan;
 use toll_sys::counted::counted;
 
-/// What a round loses to one arm beyond this is said, percent.
+/// Share of a round lost to one arm that is worth reporting, percent.
 const WORTH_SAYING_PCT: f64 = 10.0;
-/// Effects that people ask for, percent.
+/// Effect sizes that users request, percent.
 const ROUND_EFFECTS_PCT: [f64; 8] = [10.0, 5.0, 3.0, 2.0, 1.0, 0.5, 0.3, 0.2];
-/// Beyond this no time is named.
+/// Longest time that the forecast names, seconds.
 const LONGEST_NAMED_S: f64 = 7.0 * 86_400.0;
 
-/// Windows and rounds for the time that is left of what was given, `spent_s` being over; said.
+/// Chooses and prints windows and rounds for the time that is left, after `spent_s` seconds.
 ///
 /// # Errors
-/// The time that the user gave is too short for an interval; no time that may be chosen finds the effect.
+/// The user's time is too short for an interval, or no allowed time is enough for the requested effect.
 pub fn chosen(
     plan: &Plan,
     times: &Times,
@@ -54,7 +54,7 @@ pub fn chosen(
     Ok((choice, all_s))
 }
 
-/// Whether the time that the user gave could hold an interval at all, before anything is measured.
+/// Checks, before anything is measured, that the user's time can hold an interval at all.
 pub fn check_time(plan: &Plan, times: &Times) -> anyhow::Result<()> {
     let Some(time_s) = times.time_s.filter(|_| times.time_is_asked && times.rounds.is_none()) else {
         return Ok(());
@@ -111,7 +111,7 @@ fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &Progress
     }
 }
 
-/// Says what a plan of given rounds and windows will find, before it begins.
+/// Prints the predicted minimum detectable effect of fixed rounds and windows, before the run.
 pub fn tell_given(plan: &Plan, progress: &Progress) {
     let need = toll_stats::rounds_for_interval(plan.alpha);
     let text = if (plan.rounds as usize) < need {
@@ -198,7 +198,7 @@ fn told(
     text
 }
 
-/// As people say it.
+/// A duration in words.
 fn lasting(seconds: f64) -> String {
     let seconds = seconds.round();
     match seconds {

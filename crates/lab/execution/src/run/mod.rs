@@ -1,7 +1,9 @@
-//! How does a run go from a scenario to its report?
+//! Sequence of a run, from scenario to report.
 //!
-//! Settle what was asked, make the server ready, plan, conduct, analyse, report; and on every way
-//! out put the host and the server back as they were.
+//! Resolves the options, prepares the server, plans, conducts, analyses and reports.
+//!
+//! # Invariants
+//! Host and server are restored on every way out.
 
 mod foretell;
 mod name;
@@ -24,33 +26,33 @@ use toll_server::lock::HostLock;
 use toll_sys::interrupt::Interrupt;
 use toll_sys::{private, secrets, tell};
 
-/// What is written before the first trial, and comes to nothing with it.
+/// Files that are written before the first trial, and removed if there is none.
 const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES];
 
-/// A run as it was asked for.
+/// Request for a run.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub what: What,
-    /// The scenario's text, kept in the run.
+    /// The scenario's text, stored in the run.
     pub text: String,
     pub server: ServerChoice,
-    /// Absent: a fresh directory named after the scenario and the time.
+    /// Absent: a new directory named after the scenario and the time.
     pub out: Option<PathBuf>,
     pub keep_artefacts: bool,
     /// The command line that repeats the run.
     pub command: Vec<String>,
 }
 
-/// What is to be carried out.
+/// Source of the run: scenario or plan.
 #[derive(Debug, Clone)]
 pub enum What {
-    /// A scenario that is yet to be planned, with what the command line asks for.
+    /// A scenario to plan, with command-line overrides.
     Scenario(Box<Scenario>, Box<Wishes>),
-    /// A plan as it was carried out before, to the letter.
+    /// An earlier plan, to be repeated exactly.
     Plan(Box<Plan>),
 }
 
-/// The same once all is settled that needs no server.
+/// The source of the run after everything is resolved that needs no server.
 enum Work {
     Settled(Box<Settled>, Box<Wishes>),
     Plan(Box<Plan>),
@@ -85,19 +87,22 @@ impl Work {
     }
 }
 
-/// A run that has ended.
+/// A finished run.
 #[derive(Debug)]
 pub struct Finished {
     pub dir: PathBuf,
     pub result: RunResult,
     pub ending: Ending,
-    /// Why `result.json` could not be written, where all was measured.
+    /// The reason why `result.json` could not be written, although all was measured.
     pub unwritten: Option<anyhow::Error>,
-    /// Mode of files of the run that hold no literals: for whoever the user lets read.
+    /// Mode of files without literals, for the readers that the user's umask allows.
     pub readers: u32,
 }
 
-/// Carries the run out. An interrupted run is finished too: what was measured is analysed.
+/// Carries the run out. An interrupted run is finished too: its measurements are analysed.
+///
+/// # Errors
+/// The run cannot begin, or the host or server could not be restored.
 pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     let mut work = Work::of(&asked.what)?;
     let interrupt = Interrupt::listen()?;
@@ -135,14 +140,16 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
     Ok(Finished { dir, result, ending, unwritten, readers })
 }
 
-/// From now on whatever toll or its children write is for this user alone: captures and logs hold what
-/// people's queries hold. The answer is what the user's own umask lets others do with a new file.
+/// Makes all files that toll or its children create private to this user. Returns the umask's mode for
+/// others.
+///
+/// Captures and logs hold literals of users' queries.
 fn only_for_owner() -> u32 {
     let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     0o644 & !umask.bits()
 }
 
-/// Holds no literals, and is for whoever the user lets read.
+/// Writes the result, which holds no literals, for the readers that the user allows.
 fn write_result(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
     let path = run.root().join("result.json");
     toll_record::write_json(run.root(), "result.json", result)
@@ -191,7 +198,7 @@ fn conduct(
     }
 }
 
-/// A run that came to nothing before its first trial leaves no directory to wonder about.
+/// Removes the directory of a run that ended before its first trial.
 fn forget_unmeasured(dir: &Path) {
     if std::fs::metadata(dir.join("trials.ndjson")).is_ok_and(|trials| trials.len() > 0) {
         tell!("toll: what was measured until then is in {}", dir.display());

@@ -1,7 +1,7 @@
-//! How does a run go from a stage that stands ready to its last trial?
+//! Sequence of a run from the ready test setup to the last trial.
 //!
-//! What is yet to be known is found first: what closed loops attain, how noisy the host is, whether commands
-//! end by themselves. Then the plan is whole, is written down, once, and is what is carried out.
+//! Unknown values are measured first: capacity of closed loops, noise of the host, commands that end by
+//! themselves. The plan is then complete, is written once, and is carried out as written.
 
 use super::{Asked, Work, foretell};
 
@@ -85,7 +85,7 @@ pub(super) fn trials(
     ending.and_then(|ending| stopped.map(|()| ending))
 }
 
-/// What placeholders stand for, by arm.
+/// Placeholders and values by arm.
 fn fills(work: &Work, stage: &Stage) -> BTreeMap<String, Fill> {
     let names: Vec<&String> = match work {
         Work::Settled(settled, _) => settled.arms.iter().map(|arm| &arm.name).collect(),
@@ -98,10 +98,10 @@ fn never() -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// A plan once more: the same arms, order and seed, on the server of this run.
+/// An earlier plan on this run's server: the same arms, order and seed.
 ///
 /// # Errors
-/// An arm that the plan has windows of cannot run here.
+/// An arm that has windows in the plan cannot run here.
 fn repeated(
     plan: &Plan,
     facts: &Facts,
@@ -131,7 +131,7 @@ fn repeated(
     })
 }
 
-/// The plan with what its pilot found, and with windows of commands that were seen to end.
+/// The plan with its pilot's result, and with windows of commands that end by themselves.
 fn piloted(
     mut plan: Plan,
     settled: &Settled,
@@ -174,7 +174,7 @@ fn piloted(
     Ok(plan)
 }
 
-/// How long a command that may end is tried for: a usual window where there is one, else a part of the time.
+/// Time limit of the dry run of a command that may end: a usual window if set, else a share of the time.
 fn patience(times: &Times, arm: &toll_record::Arm) -> Patience {
     const SHARE: f64 = 0.05;
     const MOST_S: f64 = 10.0;
@@ -193,7 +193,7 @@ fn patience(times: &Times, arm: &toll_record::Arm) -> Patience {
     }
 }
 
-/// Windows and rounds where they are yet to be chosen; what is foretold in any case.
+/// Chooses windows and rounds if they are open. Prints the forecast in any case.
 fn settle_lengths(plan: &mut Plan, times: &Times, begun: Instant, progress: &Progress) -> anyhow::Result<()> {
     if times.is_open() {
         let (choice, time_s) = foretell::chosen(plan, times, begun.elapsed().as_secs_f64(), progress)?;
@@ -209,7 +209,7 @@ fn settle_lengths(plan: &mut Plan, times: &Times, begun: Instant, progress: &Pro
     Ok(())
 }
 
-/// What closed loops attain here, for the arms whose rates are shares of it.
+/// Capacity of closed loops here, for the arms whose rates are shares of it.
 fn capacities(
     settled: &Settled,
     facts: &Facts,
@@ -230,7 +230,7 @@ fn capacities(
     Ok(found)
 }
 
-/// What the run will be, as far as it is known before it begins.
+/// Prints the run's key figures, as far as known before it begins.
 fn announce(plan: &Plan, settled: &Settled, dir: &Path) {
     let times = &settled.times;
     let ends = settled.arms.iter().any(|arm| matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse));
@@ -264,7 +264,7 @@ fn say_what(plan: &Plan, lengths: &str, dir: &Path) {
     );
 }
 
-/// Of rounds and windows that are known; `may_end`: windows may be shorter than they are long at most.
+/// Rounds and windows in words. `may_end`: a window may end before its limit.
 fn lengths(plan: &Plan, may_end: bool) -> String {
     format!(
         "{} of {} s windows{}, {} {}",

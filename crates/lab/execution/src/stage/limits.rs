@@ -1,6 +1,6 @@
-//! How is the host made smaller around servers and treatments?
+//! CPU and memory limits of servers and treatments, by control groups.
 //!
-//! By control groups: with version 2 one that holds all of them, with version 1 one in each hierarchy that limits.
+//! With cgroup version 2 one group holds all of them; with version 1 there is one in each limiting hierarchy.
 //! toll itself, its driver and the far end of a link stay outside.
 
 use anyhow::{Context, bail};
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 use toll_journal::{Journal, Undo};
 use toll_record::Limits;
 
-/// Groups that were made.
+/// The groups of a run.
 #[derive(Debug, Default)]
 pub struct Limited {
-    /// Each process that is limited enters all of these.
+    /// Groups that each limited process enters.
     pub groups: Vec<PathBuf>,
-    /// Version 2 knows one group for each process: those of treatments are made inside this one.
+    /// The version 2 group inside which treatments' groups are made: there a process has only one group.
     pub holds: Option<PathBuf>,
 }
 
-/// Of CPU time; a group that has used its part waits for the next.
+/// Period of CPU limits, microseconds. A group that has used its quota waits for the next period.
 const PERIOD_US: f64 = 100_000.0;
 
-/// Makes the groups, with nobody in them.
+/// Creates the groups, empty.
 ///
 /// # Errors
-/// Where the kernel has none, or does not let this user make any.
+/// The kernel has no control groups, or does not let this user create any.
 pub fn make(limits: &Limits, journal: &Journal) -> anyhow::Result<Limited> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
     let own = std::fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
@@ -66,7 +66,10 @@ pub fn make(limits: &Limits, journal: &Journal) -> anyhow::Result<Limited> {
 }
 
 impl Limited {
-    /// Takes a server in, with all its threads.
+    /// Moves a server into the groups, with all its threads.
+    ///
+    /// # Errors
+    /// The kernel refuses the process.
     pub fn take_in(&self, pid: i32, name: &str) -> anyhow::Result<()> {
         let below = self.holds.as_ref().map(|holds| holds.join(name));
         if let Some(below) = &below {
@@ -81,7 +84,7 @@ impl Limited {
     }
 }
 
-/// Directory below which groups with a controller can be made, by the version of the hierarchy.
+/// Directory for new groups with a controller, by the version of the hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
     One(PathBuf),
@@ -111,7 +114,7 @@ fn place(mounts: &str, own: &str, controller: &str) -> Option<Place> {
     shared_out.split_ascii_whitespace().any(|c| c == controller).then_some(Place::Two(mount))
 }
 
-/// Files of a group, and what to write into them.
+/// Files of a group, and their values.
 fn settings(place: &Place, controller: &str, limits: &Limits) -> Vec<(&'static Path, String)> {
     let quota = limits.cpus.map(|cpus| (cpus * PERIOD_US).round());
     let memory = limits.memory_bytes.map(|bytes| bytes.to_string());

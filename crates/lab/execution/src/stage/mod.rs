@@ -1,4 +1,4 @@
-//! What stands ready before the first trial: servers, data, rig, journal, places for files?
+//! Test setup of a run: servers, data, rig, journal and directories, ready before the first trial.
 
 pub mod data;
 mod limits;
@@ -27,77 +27,80 @@ use toll_server::Sandbox;
 use toll_server::lock::ServerLock;
 use toll_sys::private;
 
-/// Everything that trials play on.
+/// The test setup.
 #[derive(Debug)]
 pub struct Stage {
     pub journal: Journal,
-    /// What was asked for: which arm is measured on which server, too.
+    /// The requested setup, which also assigns arms to servers.
     pub setup: Setup,
-    /// The servers that arms are measured on; none where no server is in sight.
+    /// The servers that arms are measured on. Empty if there is no server.
     pub servers: Vec<Standing>,
     pub rig: Rig,
-    /// Holds every treatment's own, where one could be made.
+    /// Group that holds every treatment's own group, if one could be made.
     pub cgroup: Option<PathBuf>,
-    /// What keeps servers and treatments within less than all of the host.
+    /// Groups that limit servers and treatments.
     pub limited: Limited,
-    /// For arms without a server; the others use their server's.
+    /// Placeholders of arms without a server. The others use their server's.
     pub fill: Fill,
-    /// The driver's settings and words, gone after the run.
+    /// Directory of the driver's settings and output, removed after the run.
     pub work_dir: PathBuf,
-    /// Artefacts and what the tools say.
+    /// Directory of artefacts and of the tools' output.
     pub artefact_dir: PathBuf,
 }
 
 /// A server that arms are measured on.
 #[derive(Debug)]
 pub struct Standing {
-    /// Its place in the setup.
+    /// Number of the server in the setup.
     pub number: usize,
     pub admin: Admin,
     pub endpoints: Endpoints,
     pub watched: Watched,
-    /// Held for as long as the run lasts; a sandbox is nobody else's.
+    /// Held as long as the run lasts. Absent for a sandbox, which nobody else uses.
     pub lock: Option<ServerLock>,
-    /// Where the server may write a log; absent where toll could not read it.
+    /// Directory in which the server may write a log. Absent if toll could not read it.
     pub logs: Option<LogPlace>,
     pub port: u16,
     pub socket: String,
-    /// The stage's placeholders and this server's own.
+    /// The setup's placeholders and this server's own.
     pub fill: Fill,
-    /// Absent for a server that was there before.
+    /// Absent for an existing server.
     sandbox: Option<Sandbox>,
 }
 
 impl Stage {
-    /// The server that an arm is measured on; `None`: none is in sight.
+    /// The server that an arm is measured on. `None` if there is no server.
     pub fn standing(&mut self, arm: &str) -> Option<&mut Standing> {
         let number = self.setup.server_of(arm);
         self.servers.iter_mut().find(|standing| standing.number == number)
     }
 
-    /// The same, to look at.
+    /// As [`Stage::standing`], read-only.
     pub fn server_of(&self, arm: &str) -> Option<&Standing> {
         let number = self.setup.server_of(arm);
         self.servers.iter().find(|standing| standing.number == number)
     }
 
-    /// The server that an arm's load or statements go to.
+    /// The server for an arm's load or statements.
+    ///
+    /// # Errors
+    /// There is no server.
     pub fn needed(&mut self, arm: &str) -> anyhow::Result<&mut Standing> {
         self.standing(arm).with_context(|| format!("arm {arm} needs a server, and this run has none"))
     }
 
-    /// The placeholders of an arm that are known before its trial.
+    /// Placeholders of an arm that are known before its trial.
     pub fn fill_of(&self, arm: &str) -> Fill {
         self.server_of(arm).map_or(&self.fill, |standing| &standing.fill).clone()
     }
 
-    /// A placeholder for every arm; servers that come later have it too.
+    /// Defines a placeholder for every arm and server, including later ones.
     pub fn give(&mut self, name: &str, value: &str) {
         let fills = self.servers.iter_mut().map(|standing| &mut standing.fill);
         fills.chain([&mut self.fill]).for_each(|fill| fill.set(name, value.to_owned()));
     }
 
-    /// What a treatment may lean on.
+    /// Context for an arm's treatment.
     pub fn bench(&mut self, arm: &str) -> Bench<'_> {
         let number = self.setup.server_of(arm);
         let (admin, logs) = match self.servers.iter_mut().find(|standing| standing.number == number) {
@@ -117,7 +120,8 @@ impl Stage {
     }
 }
 
-/// An option file for client programs among the treatments, readable by its owner only; its path.
+/// Writes an option file for client programs among the treatments, readable by its owner only. Returns its
+/// path.
 fn client_defaults(work_dir: &Path, number: usize, target: &Target) -> anyhow::Result<String> {
     // Inside double quotes the clients undo a backslash before these two.
     let password = target.password.expose().replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,4 +1,4 @@
-//! In what order does everything around the trials come to stand, and how is it left?
+//! Opening and closing of the test setup, in order.
 
 use super::rig::{self, Rig, Turn};
 use super::{Stage, limits, sandbox, there};
@@ -15,15 +15,15 @@ use toll_server::Agreed;
 use toll_sys::interrupt::Interrupt;
 use toll_sys::{cgroup, private};
 
-/// Which server the run is about.
+/// Choice of the server for a run.
 #[derive(Debug, Clone)]
 pub enum ServerChoice {
-    /// The host alone, or what the rig makes.
+    /// The host alone, or what the rig adds to it.
     None,
     Sandbox {
         program: Option<PathBuf>,
     },
-    /// One that is there already, and what may be done with it.
+    /// An existing server, and the changes that the user agreed to.
     External {
         target: Box<Target>,
         defaults_file: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub enum ServerChoice {
     },
 }
 
-/// All that trials need, and what was found.
+/// The open test setup, and the capabilities found.
 #[derive(Debug)]
 pub struct Opened {
     pub stage: Stage,
@@ -39,10 +39,10 @@ pub struct Opened {
     pub host: Host,
 }
 
-/// Makes everything ready: servers started and filled, or found and their schema filled; then the rig.
+/// Opens the test setup: starts and fills servers, or finds one and fills its schema; then makes the rig.
 ///
 /// # Errors
-/// What the run cannot begin without. Whatever was made until then is undone.
+/// A requirement of the whole run is missing. Everything made until then is undone.
 pub fn open(
     choice: &ServerChoice,
     setup: &Setup,
@@ -98,10 +98,10 @@ pub fn open(
     Ok(Opened { stage, facts, host })
 }
 
-/// Puts everything back and ends the servers that toll started.
+/// Restores everything and ends the servers that toll started.
 ///
 /// # Errors
-/// Names what could not be put back; it stays in the journal.
+/// Names each change that could not be undone; it stays in the journal.
 pub fn close(stage: Stage) -> anyhow::Result<()> {
     let Stage { journal, mut servers, .. } = stage;
     let mut stopped = Ok(());
@@ -118,7 +118,7 @@ pub fn close(stage: Stage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where control groups cannot be had, process groups and marks have to do.
+/// Creates the run's control group. `None` if impossible: process groups and marks are then the fallback.
 fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
     let Some(path) = cgroup::base().map(|base| base.join(format!("toll-{}", journal.run_id()))) else {
         return Ok(None);

@@ -1,6 +1,6 @@
-//! How do the servers come to stand that toll starts for a run?
+//! Start of a run's sandbox servers.
 //!
-//! One for each distinct set of options that arms ask for, side by side, with the same data.
+//! There is one for each distinct set of options that arms need, side by side, with the same data.
 
 use super::data::{self, SCHEMA};
 use super::rig::FarEnd;
@@ -16,7 +16,7 @@ use toll_record::{DataSetup, SandboxServer, SandboxSetup};
 use toll_server::{Sandbox, SandboxSpec};
 use toll_sys::{signals, tell};
 
-/// Starts them all. One that does not start takes only its arms along, unless the baseline is among them.
+/// Starts all servers. If one fails, only its arms are unavailable, unless the baseline is among them.
 pub fn open(stage: &mut Stage, facts: &mut Facts) -> anyhow::Result<()> {
     let setup = stage.setup.sandbox.clone().context("the plan says nothing of the sandbox server")?;
     for (number, server) in setup.servers.iter().enumerate() {
@@ -108,7 +108,7 @@ fn filled(spec: &mut SandboxSpec, data: &DataSetup, stage: &Stage) -> anyhow::Re
     Sandbox::start_prepared(spec, &data_spec, &stage.journal, &tell, |target| data::load(target, data))
 }
 
-/// Of a server's last words those that say why.
+/// The lines of a server's last messages that state the reason.
 fn in_short(error: &str) -> String {
     let mut lines = error.lines();
     let first = lines.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What has to stand around the arms, with every choice made?
+//! Sandbox, data and rig that a scenario's variants need, resolved.
 
 use super::{ServerChoice, data};
 use anyhow::{bail, ensure};
@@ -12,7 +12,8 @@ use toll_record::{DataSetup, Limits, SandboxServer, SandboxSetup, Setup};
 use toll_server::{ServerProgram, config};
 use toll_sys::{memory, tell};
 
-/// Finds the program of a sandbox and the room for its servers; starts and changes nothing.
+/// Resolves the setup: finds a sandbox's program and checks memory for its servers. Starts and changes
+/// nothing.
 pub fn setup(settled: &Settled, choice: &ServerChoice) -> anyhow::Result<Setup> {
     let data = data_setup(settled)?;
     let sandbox = match (settled.scenario.subject, choice) {
@@ -44,8 +45,9 @@ pub fn setup(settled: &Settled, choice: &ServerChoice) -> anyhow::Result<Setup> 
     Ok(Setup { sandbox, data, rig, limits })
 }
 
-/// What the scenario asks for, and the tables of the loads: the most, and rows in each, that any arm's load
-/// touches. None where no arm has a load and the scenario asks for none.
+/// The scenario's data, and the loads' tables: the most tables and rows that any arm's load uses.
+///
+/// `None` if no arm has a load and the scenario sets no data.
 fn data_setup(settled: &Settled) -> anyhow::Result<Option<DataSetup>> {
     let mut loads: Vec<_> = settled.arms.iter().map(|arm| settled.arm_workload(arm)).collect();
     let asked = &settled.scenario.data;

@@ -1,6 +1,7 @@
-//! How does a server that was there before come to stand ready, and with what data?
+//! Preparation of an existing server and its data.
 //!
-//! Nothing is made on it that the run does not need and the user has not agreed to.
+//! # Invariants
+//! Never creates anything on it that the run does not need and the user has not agreed to.
 
 use super::data::{self, SCHEMA};
 use super::{Stage, Standing, client_defaults};
@@ -72,7 +73,7 @@ pub fn open(
     Ok(())
 }
 
-/// A server on this host can be reached both ways; one elsewhere only as it was given.
+/// Addresses of the server. A local one can be reached both ways, a remote one only as given.
 fn endpoints(server: &External, within: Target) -> Endpoints {
     let over = |address: Address| Some(Target { address, ..within.clone() });
     let (tcp, unix) = match (&within.address, server.local()) {
@@ -90,7 +91,7 @@ fn endpoints(server: &External, within: Target) -> Endpoints {
     Endpoints { tcp, unix, ..Endpoints::default() }
 }
 
-/// What a killed run has left on would be taken for the server's own.
+/// Refuses a server with changes of a killed run: they would be mistaken for the server's own settings.
 fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
     for waiting in toll_journal::waiting(&places::journal_dir()?) {
         if waiting
@@ -108,7 +109,7 @@ fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes no schema and asks for none; one that the user names is where commands look.
+/// Creates no schema and needs none. A schema that the user names is the commands' default.
 fn without_data(server: &External, agreed: &Agreed) -> anyhow::Result<Target> {
     server.check_fit(agreed, false)?;
     let Some(name) = agreed.schema.as_ref().filter(|_| !agreed.may_make_schema) else {
@@ -120,8 +121,9 @@ fn without_data(server: &External, agreed: &Agreed) -> anyhow::Result<Target> {
     Ok(Target { db: Some(name.clone()), ..server.target().clone() })
 }
 
-/// How loads connect: to a schema that toll makes and fills, and drops after the run; or to one that
-/// was there, which is used as it is if it holds what the loads need.
+/// Connects loads to a schema that toll creates, fills and drops after the run, or to an existing one.
+///
+/// An existing schema is used unchanged if it holds what the loads need.
 fn with_data(
     server: &External,
     admin: &mut Admin,

@@ -1,4 +1,4 @@
-//! Is it still the same server process, and if not, which is it now?
+//! Restart detector: checks that the server is still the same process.
 
 use crate::treatment::Admin;
 use anyhow::{Context, bail};
@@ -10,20 +10,20 @@ use toll_sys::process::ProcessId;
 use toll_sys::server_process::Local;
 use toll_sys::{clock, tell};
 
-/// The server of a run.
+/// The server process of a run.
 #[derive(Debug)]
 pub struct Watched {
-    /// Absent for a server on another host, or whose process toll may not look at.
+    /// Absent for a remote server, or if toll may not inspect the process.
     process: Option<ProcessId>,
-    /// How to find the process that takes its place; a sandbox is not started again.
+    /// How to find the process that replaces it. Absent for a sandbox, which is not restarted.
     again: Option<(Target, BTreeMap<String, String>)>,
-    /// When it started, on the monotonic clock.
+    /// Start of the server, seconds on the monotonic clock.
     started_s: Option<f64>,
 }
 
-/// The server's clock of whole seconds and ours do not tick together.
+/// Tolerance of a start time, seconds: the server's clock has whole seconds.
 const SAME_START_S: f64 = 2.0;
-/// A crashed server is started again by its supervisor within seconds, and may have to recover.
+/// Time limit for a restart, seconds: a supervisor restarts a crashed server, which may have to recover.
 const BACK_WITHIN_S: f64 = 120.0;
 const LOOK_EVERY_S: f64 = 0.5;
 
@@ -40,8 +40,10 @@ impl Watched {
         self.process.and_then(|process| u32::try_from(process.pid).ok())
     }
 
-    /// True where it is not the process that it was when this was asked last: waits for one that is
-    /// being started again. An error where none comes.
+    /// True if the server is another process than at the last call. Waits for one that is being restarted.
+    ///
+    /// # Errors
+    /// The server does not come back in time.
     pub fn restarted(&mut self, admin: &mut Admin, interrupt: &Interrupt) -> anyhow::Result<bool> {
         let uptime_s = self.wait_for_answer(admin, interrupt)?;
         let started_s = clock::mono_us() as f64 / 1e6 - uptime_s as f64;

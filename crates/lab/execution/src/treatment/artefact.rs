@@ -1,9 +1,9 @@
-//! Where does a treatment leave its artefact, and how is that let go?
+//! Location and removal of a treatment's artefact.
 //!
-//! A tool's lies in the run, in a directory of its own: whatever a tool that rotates its files writes beside
-//! the first is part of it. A server writes a log in its data directory: there it may write whoever it
-//! runs as and whatever confines it. That file is made beforehand, for the server and root alone, since
-//! a log holds what people's queries hold.
+//! A tool's artefact is in the run, in a directory of its own. All files that a rotating tool writes beside the
+//! first are part of it. A server writes a log in its data directory: it may write there under any user and any
+//! confinement. That file is created beforehand, for the server and root alone: a log holds literals of users'
+//! queries.
 
 use anyhow::Context;
 use nix::unistd::{Gid, Uid, fchown, geteuid};
@@ -17,34 +17,34 @@ use toll_sys::server_process::Local;
 /// A directory that the server may write to.
 #[derive(Debug, Clone)]
 pub struct LogPlace {
-    /// As seen from here, and as the server calls it.
+    /// The path as toll sees it, and as the server calls it.
     here: PathBuf,
     there: PathBuf,
-    /// As whom the server runs; absent: as toll does.
+    /// The server's user and group. Absent if they are toll's.
     owner: Option<(Uid, Gid)>,
 }
 
-/// What a treatment is about to write, in the journal until it is let go or kept.
+/// An artefact, in the journal until it is removed or kept.
 #[derive(Debug)]
 pub struct ArtefactFile {
-    /// As seen from here, and as whoever writes it calls it.
+    /// The path as toll sees it, and as the writer calls it.
     pub here: PathBuf,
     pub there: PathBuf,
     undo: UndoId,
-    /// The directory of a tool's artefact; absent for a log of the server's.
+    /// The directory of a tool's artefact. Absent for a server's log.
     own: Option<PathBuf>,
     shape: Shape,
-    /// What runs of the tool before this one left, which is gone.
+    /// Bytes of the tool's earlier runs, which were removed.
     earlier_bytes: u64,
 }
 
 impl LogPlace {
-    /// In the data directory of a server of toll's own.
+    /// The data directory of a sandbox.
     pub fn of_sandbox(datadir: &Path) -> Self {
         Self { here: datadir.to_owned(), there: datadir.to_owned(), owner: None }
     }
 
-    /// In that of a server that was there; the error is for the arms that cannot run for it.
+    /// The data directory of an existing server. The error explains why arms with logs cannot run.
     pub fn of(local: Option<Local>, datadir: &Path) -> Result<Self, String> {
         let local = local.ok_or(
             "the server writes its log on its own host, where toll does not run or may not look: run toll \
@@ -61,7 +61,7 @@ impl LogPlace {
         Ok(Self { here: local.here(datadir), there: datadir.to_owned(), owner })
     }
 
-    /// Makes the file `name`, empty.
+    /// Creates the file `name`, empty.
     pub fn make(&self, name: &str, journal: &Journal) -> anyhow::Result<ArtefactFile> {
         let (here, there) = (self.here.join(name), self.there.join(name));
         let undo = journal.record(Undo::Path { path: here.clone() })?;
@@ -84,7 +84,7 @@ impl LogPlace {
 }
 
 impl ArtefactFile {
-    /// One that a tool makes, in a directory of its own; `shape` says whether it is a directory itself.
+    /// An artefact that a tool will create in a directory of its own. `shape`: it may be a directory itself.
     pub fn of_tool(own: PathBuf, name: &str, shape: Shape, journal: &Journal) -> anyhow::Result<Self> {
         let undo = journal.record(Undo::Path { path: own.clone() })?;
         let here = own.join(name);
@@ -103,7 +103,7 @@ impl ArtefactFile {
             .with_context(|| format!("cannot make {}", place.display()))
     }
 
-    /// Makes room for another run of its tool: what is there goes, and counts on. A server's log is left as it is.
+    /// Removes what is there before another run of its tool; its bytes still count. A server's log stays.
     pub fn begin_anew(&mut self) -> anyhow::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let held = self.bytes();
@@ -112,7 +112,7 @@ impl ArtefactFile {
         self.make_place()
     }
 
-    /// Its files, in the order in which a tool that rotates them wrote them.
+    /// Its files, oldest first.
     pub fn files(&self) -> Vec<PathBuf> {
         let Some(own) = &self.own else { return vec![self.here.clone()] };
         let mut files = Vec::new();
@@ -130,18 +130,18 @@ impl ArtefactFile {
         files.into_iter().map(|(_, path)| path).collect()
     }
 
-    /// Size of all that its tool has left so far, run by run; 0 until it has made a file.
+    /// Bytes of all runs of its tool so far; 0 before it has created a file.
     pub fn bytes(&self) -> u64 {
         let there = self.files().into_iter().map(|file| std::fs::metadata(file).map_or(0, |meta| meta.len()));
         self.earlier_bytes + there.sum::<u64>()
     }
 
-    /// Removes it; a tool that wrote nothing made none.
+    /// Removes the artefact. A tool that wrote nothing has none.
     pub fn remove(&self, journal: &Journal) -> anyhow::Result<()> {
         journal.undo(self.undo).map(drop)
     }
 
-    /// Leaves it in the run's directory `dir`; the answer is the name of its first file, or directory, there.
+    /// Moves it into the run's directory `dir`. Returns the name of its first file, or directory, there.
     pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
         let Some(own) = &self.own else {
             let kept = dir.join(name);
@@ -163,7 +163,7 @@ impl ArtefactFile {
     }
 }
 
-/// A file, or a directory of the same file system.
+/// Moves a file, or a directory within one file system.
 fn moved(from: &Path, to: &Path) -> std::io::Result<()> {
     match std::fs::rename(from, to) {
         // From memory to a disk; what is left there goes with its directory.

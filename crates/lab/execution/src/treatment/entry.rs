@@ -1,4 +1,4 @@
-//! How does a program come to run inside its control groups from its first instruction on?
+//! Start of a program inside its control groups, from its first instruction on.
 
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use toll_sys::child;
 
-/// What `toll enter` is called until it has become the program.
+/// Command line of `toll enter` before it has become the program.
 const ENTERING: &[u8] = b"/proc/self/exe\0enter\0";
-/// On a host that is so busy, a program that has not begun by then has its window all the same.
+/// Time limit for a program to begin. After that its window starts all the same.
 const ENTERS_WITHIN: Duration = Duration::from_secs(10);
 
-/// The program by itself, or (`toll enter`) inside these groups.
+/// Command for the program, alone or (`toll enter`) inside these groups.
 pub fn command(groups: &[PathBuf], program: &Path, words: &[String]) -> Command {
     if groups.is_empty() {
         let mut command = child::command(program);
@@ -24,8 +24,9 @@ pub fn command(groups: &[PathBuf], program: &Path, words: &[String]) -> Command 
     command
 }
 
-/// Returns once the program itself runs, or has ended: on a busy host a window could else be over
-/// before its treatment begins.
+/// Returns once the program itself runs, or has ended.
+///
+/// On a busy host a window could otherwise be over before its treatment begins.
 pub fn wait_until_entered(pid: u32) {
     let begun = Instant::now();
     let is_entering =
@@ -35,7 +36,7 @@ pub fn wait_until_entered(pid: u32) {
     }
 }
 
-/// A group of its own inside the run's.
+/// Creates a group inside the run's.
 pub fn make_cgroup(run: &Path, stem: &str) -> anyhow::Result<PathBuf> {
     let path = run.join(stem);
     // The run's own with it, should somebody have tidied up in between.

@@ -1,10 +1,10 @@
-//! How are settings of the kernel changed for an arm, and put back after it?
+//! Kernel settings of an arm: set and restored.
 
 use anyhow::{Context, ensure};
 use toll_journal::{Journal, Undo, UndoId};
 use toll_sys::{places, sysctl};
 
-/// Settings of the kernel stay changed: nothing can be measured on this host.
+/// Error: kernel settings stay changed, so that nothing can be measured on this host.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("cannot put the kernel's settings back; `toll clean` tries again")]
 pub struct KernelStaysOn;
@@ -16,10 +16,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Sets them in their order. The way back is in the journal before the first is changed.
+    /// Sets them in order. The old values are in the journal before the first is changed.
     ///
     /// # Errors
-    /// The kernel has no such setting or refuses its value; a killed run has left settings changed.
+    /// The kernel has no such setting or refuses its value, or a killed run has left settings changed.
     pub fn switch_on(settings: &[(String, String)], journal: &Journal) -> anyhow::Result<Self> {
         for waiting in toll_journal::waiting(&places::journal_dir()?) {
             let is_changed = waiting.changes.iter().any(|change| matches!(change, Undo::Sysctl { .. }));
@@ -42,8 +42,10 @@ impl Kernel {
         Ok(kernel)
     }
 
+    /// Restores the old values.
+    ///
     /// # Errors
-    /// Something was not put back ([`KernelStaysOn`]): it waits in the journal.
+    /// Something could not be restored ([`KernelStaysOn`]); it stays in the journal.
     pub fn switch_off(self, journal: &Journal) -> anyhow::Result<()> {
         journal.undo(self.undo).context(KernelStaysOn)?;
         Ok(())

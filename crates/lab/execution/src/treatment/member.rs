@@ -1,4 +1,4 @@
-//! How does one process of a treatment's set go from its start to its end, perhaps again and again?
+//! One process of a treatment, from its start to its end, with restarts.
 
 use super::Bench;
 use super::artefact::ArtefactFile;
@@ -25,38 +25,38 @@ pub struct Member {
     probe: Option<Signal>,
     env: Vec<String>,
     stem: String,
-    /// Started again whenever it has ended.
+    /// Restarted whenever it has ended.
     again: bool,
-    /// Lasts for as long as the others take.
+    /// Runs as long as the other processes.
     background: bool,
-    /// At the far end of a link.
+    /// Runs at the far end of a link.
     far: bool,
-    /// Quiet for so long, it is ended.
+    /// Time without output before it is ended.
     drain: Duration,
     keep_stdout: bool,
-    /// On the monotonic clock; absent once it was started.
+    /// Start time on the monotonic clock. Absent once it was started.
     due_us: Option<u64>,
     group: Option<Group>,
     has_ended: bool,
-    /// Of the runs before this one.
+    /// CPU time of the earlier runs, microseconds.
     earlier_cpu_us: u64,
     earlier_written: Vec<Written>,
     begun_us: u64,
     runs: Runs,
 }
 
-/// How often a process has ended by itself.
+/// Runs of a process that ended by themselves.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Runs {
     pub count: u32,
-    /// All together.
+    /// Duration of all together, microseconds.
     pub took_us: u64,
-    /// Of the last.
+    /// Begin of the last one.
     pub begun_us: u64,
     pub ended_us: u64,
 }
 
-/// How long a tool may take to say that it is on.
+/// Time limit for a tool to report that it is ready.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
 impl Member {
@@ -125,8 +125,12 @@ impl Member {
         Ok(())
     }
 
-    /// Starts it if it is due, and again if it has ended and is to be, with nothing in `artefact`. Whether it has
-    /// ended for good, by itself and with success; a failure is an error.
+    /// Starts it if due, and restarts it if it has ended and should run again, with an empty `artefact`.
+    ///
+    /// True if it has ended for good, by itself and with success.
+    ///
+    /// # Errors
+    /// The process failed.
     pub fn look(&mut self, artefact: Option<&mut ArtefactFile>, bench: &Bench<'_>) -> anyhow::Result<bool> {
         self.start_if_due(bench)?;
         let Some(group) = &mut self.group else { return Ok(self.background) };
@@ -162,12 +166,12 @@ impl Member {
         self.group.as_mut().map_or(Ok(()), Group::check_alive)
     }
 
-    /// Since the last call of this.
+    /// Runs since the last call.
     pub fn take_runs(&mut self) -> Runs {
         std::mem::take(&mut self.runs)
     }
 
-    /// What it has written since the last call of this, under its name.
+    /// Output since the last call, under the process's name.
     pub fn take_written(&mut self) -> Option<(&str, Vec<Written>)> {
         let mut written = std::mem::take(&mut self.earlier_written);
         written.extend(self.group.as_mut()?.take_written());
@@ -195,7 +199,7 @@ impl Member {
         packet_counts(&self.said()?)
     }
 
-    /// Its words, on whichever stream it tells them.
+    /// Its messages, on whichever stream it prints them.
     fn said(&self) -> Option<String> {
         let group = self.group.as_ref()?;
         let on_stdout = if self.keep_stdout { group.said_on_stdout() } else { String::new() };
@@ -206,7 +210,7 @@ impl Member {
         !self.drain.is_zero()
     }
 
-    /// Leaves it alone until all is written that has come to it.
+    /// Waits until it has written everything that it has received.
     pub fn drain(&mut self) {
         if let Some(group) = &mut self.group {
             group.drain(self.drain);
@@ -224,12 +228,12 @@ impl Member {
         }
     }
 
-    /// Waits for its end; what was out of the ordinary.
+    /// Waits for its end. Returns what was out of the ordinary.
     pub fn finish(&mut self, bench: &Bench<'_>) -> Vec<String> {
         self.group.as_mut().map_or_else(Vec::new, |group| group.finish(bench.journal, bench.load).notes())
     }
 
-    /// Its life, now over; absent if it was never started.
+    /// Summary of the ended process. `None` if it was never started.
     pub fn end(&self) -> Option<ProcessEnd> {
         let end = self.group.as_ref()?.end(&self.name);
         let said = self.said()?;

@@ -1,7 +1,7 @@
-//! How is one treatment switched on, watched and switched off again?
+//! Treatment of an arm: switched on, polled and switched off.
 //!
-//! Whatever an arm is (nothing, statements, a server's log, one process or a set of them), the conductor
-//! sees a [`Treatment`] that starts, answers a few questions, and always stops.
+//! An arm may be nothing, statements, a server's log, one process or a set of them. All look alike to the
+//! conductor: a [`Treatment`] that starts, reports its state, and always stops.
 
 mod artefact;
 mod entry;
@@ -32,29 +32,29 @@ use toll_model::artefacts::{self, Shape, Writer};
 use toll_model::fill::Fill;
 use toll_record::{Arm, OutputSample, PacketCounts, ProcessEnd};
 
-/// Where files lie in memory alone (tmpfs, on every Linux with POSIX shared memory).
+/// Directory in memory (tmpfs, on every Linux with POSIX shared memory).
 const MEMORY: &str = "/dev/shm";
 
-/// What a treatment may lean on while it runs.
+/// Context of a running treatment.
 pub struct Bench<'a> {
-    /// Absent where no server is in sight.
+    /// Absent if there is no server.
     pub admin: Option<&'a mut Admin>,
     pub journal: &'a Journal,
     pub far_end: Option<&'a FarEnd>,
-    /// Where the server may write a log.
+    /// Directory in which the server may write a log.
     pub logs: Option<&'a LogPlace>,
-    /// The load, where it may be held up for a moment.
+    /// The load, if it may be paused.
     pub load: Option<Pausable>,
-    /// The run's control group, where one could be made.
+    /// The run's control group, if one could be made.
     pub cgroup: Option<&'a Path>,
-    /// Groups that a process on this host enters besides.
+    /// Further groups that a process on this host enters.
     pub limits: &'a [PathBuf],
-    /// Where artefacts and what the tools say go.
+    /// Directory of artefacts and of the tools' output.
     pub dir: &'a Path,
 }
 
 impl Bench<'_> {
-    /// Where statements go.
+    /// The session for statements.
     fn admin(&mut self) -> anyhow::Result<&mut Admin> {
         self.admin.as_deref_mut().context("statements need a server, and this run has none")
     }
@@ -63,43 +63,47 @@ impl Bench<'_> {
 /// A treatment that is on.
 #[derive(Debug, Default)]
 pub struct Treatment {
-    /// That it is on in.
+    /// The trial in which it is on.
     trial: u32,
     members: Vec<Member>,
     far_end: Option<Group>,
-    /// The link to the far end has another rate than the rig's.
+    /// True if the link to the far end has another rate than the rig's.
     reshaped: bool,
     switched: Option<Switched>,
     kernel: Option<Kernel>,
     count: Option<String>,
     artefact: Option<ArtefactFile>,
-    /// In the run.
+    /// Name of the artefact in the run.
     artefact_name: Option<String>,
 }
 
-/// What is known at a window's edge.
+/// Counters at a window's begin or end.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Reading {
     pub artefact_bytes: Option<u64>,
     pub packets: Option<PacketCounts>,
-    /// The server's own count, for treatments that leave no file.
+    /// The server's own count, for treatments without a file.
     pub server_count: Option<u64>,
 }
 
-/// What came of switching a treatment off.
+/// Result of switching a treatment off.
 #[derive(Debug, Default)]
 pub struct Stopped {
     /// What was out of the ordinary.
     pub notes: Vec<String>,
     pub processes: Vec<ProcessEnd>,
-    /// The server still has settings of this treatment: nothing can be measured on it.
+    /// Server settings that could not be restored: nothing can be measured on this server any more.
     pub not_put_back: Option<NotPutBack>,
-    /// So has the kernel; they wait in the journal.
+    /// Kernel settings that could not be restored; they stay in the journal.
     pub kernel_not_put_back: Option<anyhow::Error>,
 }
 
 impl Treatment {
-    /// Switches the arm on and returns once it says that it is on.
+    /// Switches the arm on. Returns once it reports that it is on.
+    ///
+    /// # Errors
+    /// A process, a setting or a statement failed, and the arm was switched off again. An error of that restore has
+    /// precedence.
     pub fn start(arm: &Arm, fill: &Fill, trial: u32, bench: &mut Bench<'_>) -> anyhow::Result<Self> {
         let stem = format!("{}-{trial}", arm.name);
         let row = arm.artefact.map(artefacts::of).filter(|row| row.shape != Shape::None);
@@ -168,8 +172,12 @@ impl Treatment {
         self.members.iter_mut().try_for_each(|member| member.start_if_due(bench))
     }
 
-    /// Starts what is due, looks at what runs, and has what ended by itself started again where the arm
-    /// says so. Whether all processes have ended, with success; a failure is an error.
+    /// Starts what is due, polls what runs, and restarts ended processes if the arm says so.
+    ///
+    /// True if all processes have ended with success.
+    ///
+    /// # Errors
+    /// A process failed.
     pub fn look(&mut self, bench: &Bench<'_>) -> anyhow::Result<bool> {
         let mut all = self.members.iter().any(|member| !member.is_background());
         // Of several, one that ends must not take what the others still write.
@@ -180,7 +188,7 @@ impl Treatment {
         Ok(all)
     }
 
-    /// What its processes have written since the last call of this.
+    /// Output of its processes since the last call.
     pub fn take_output(&mut self) -> Vec<OutputSample> {
         let trial = self.trial;
         let samples =
@@ -196,13 +204,15 @@ impl Treatment {
         samples.collect()
     }
 
-    /// An error that quotes the first process that has ended by itself, though it was to last.
+    /// Fails if a process has ended by itself that should last; the error quotes its messages.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
         self.members.iter_mut().try_for_each(Member::check_alive)
     }
 
-    /// How often processes have ended by themselves since the last call of this, and what these runs of them
-    /// took, from the first begin to the last end; microseconds.
+    /// Processes that ended by themselves since the last call, and the duration of these runs in
+    /// microseconds.
+    ///
+    /// The duration reaches from the first begin to the last end.
     pub fn take_runs(&mut self) -> (u32, u64) {
         let waited_for = self.members.iter_mut().filter(|member| !member.is_background());
         let runs: Vec<_> = waited_for.map(Member::take_runs).collect();
@@ -222,7 +232,7 @@ impl Treatment {
         (count, took_us)
     }
 
-    /// Reads what the treatment has done so far; asks the tools for their counters where they have any.
+    /// Reads the treatment's counters so far, from the tools too if they have any.
     pub fn read(&mut self, admin: Option<&mut Admin>) -> Reading {
         Reading {
             artefact_bytes: self.artefact_bytes(),
@@ -231,12 +241,12 @@ impl Treatment {
         }
     }
 
-    /// What the artefact holds at this moment; absent for treatments that leave no file.
+    /// Size of the artefact now, bytes. `None` for treatments without a file.
     pub fn artefact_bytes(&self) -> Option<u64> {
         self.artefact.as_ref().map(ArtefactFile::bytes)
     }
 
-    /// CPU of the treatment's and of the far end's processes so far, microseconds.
+    /// CPU time so far of the treatment's and of the far end's processes, microseconds.
     pub fn cpu_us(&self) -> (u64, u64) {
         let listener = self.far_end.as_ref().map_or(0, Group::cpu_us);
         let of =
@@ -244,7 +254,7 @@ impl Treatment {
         (of(false), listener + of(true))
     }
 
-    /// Switches everything off, whatever it takes.
+    /// Switches everything off, by force if necessary.
     pub fn stop(&mut self, bench: &mut Bench<'_>) -> Stopped {
         let mut stopped = Stopped::default();
         // All are asked before any is waited for, so that none works on alone; but what drains does so once nothing comes
@@ -276,7 +286,7 @@ impl Treatment {
         stopped
     }
 
-    /// Lets the artefact go.
+    /// Removes the artefact.
     pub fn discard(&self, journal: &Journal) {
         if let Some(artefact) = &self.artefact {
             // What cannot be removed now stays in the journal.
@@ -284,24 +294,24 @@ impl Treatment {
         }
     }
 
-    /// Leaves the artefact in the run; the answer is its name there.
+    /// Keeps the artefact in the run. Returns its name there.
     pub fn keep(&self, bench: &Bench<'_>) -> anyhow::Result<Option<String>> {
         let (Some(artefact), Some(name)) = (&self.artefact, &self.artefact_name) else { return Ok(None) };
         let kept = artefact.keep(bench.dir, name, bench.journal)?;
         Ok(kept.map(|name| format!("artefacts/{name}")))
     }
 
-    /// Where the artefact lies, as seen from here.
+    /// Path of the artefact, as toll sees it.
     pub fn artefact_path(&self) -> Option<&Path> {
         self.artefact.as_ref().map(|artefact| artefact.here.as_path())
     }
 
-    /// All files of the artefact, the oldest first.
+    /// All files of the artefact, oldest first.
     pub fn artefact_files(&self) -> Vec<PathBuf> {
         self.artefact.as_ref().map_or_else(Vec::new, ArtefactFile::files)
     }
 
-    /// The tools' last words on packets, over their whole life.
+    /// The tools' final packet counters, over their whole life.
     pub fn final_packets(&self) -> Option<PacketCounts> {
         summed(self.members.iter().filter_map(Member::packets))
     }

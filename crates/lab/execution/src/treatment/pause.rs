@@ -1,18 +1,18 @@
-//! How is a load held up for a moment?
+//! Short pause of a load, by signal.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A load that may be held up while a treatment ends.
+/// A load that may be paused while a treatment ends.
 ///
-/// Closing a packet socket waits until every CPU has passed a quiet point (RCU), and on a host whose
-/// CPUs are all busy with the load the kernel's thread for that gets no turn for seconds: tcpdump has
-/// obeyed its signal at once and sits in close(2) (seen: 0.04 s without a load, up to 16 s with one,
-/// and 0.02 to 0.06 s from the moment that the load was stopped). No further signal hastens it.
+/// Closing a packet socket waits until every CPU has passed a quiescent state (RCU). If the load keeps all
+/// CPUs busy, the kernel's thread for that does not run for seconds. tcpdump has then obeyed its signal at
+/// once and waits in close(2). Measured: 0.04 s without a load, up to 16 s with one, and 0.02 to 0.06 s from
+/// the moment the load was paused. No further signal hastens it.
 #[derive(Debug, Clone, Copy)]
 pub struct Pausable(pub Pid);
 
-/// A load that stands still until this is dropped.
+/// A load that is paused until this is dropped.
 pub struct Paused(Pid);
 
 impl Pausable {

@@ -1,4 +1,4 @@
-//! How does a treatment's process group live and, without fail, end?
+//! Process group of a treatment: started, polled and always ended.
 
 use super::pause::Pausable;
 use super::usage::{Output, Usage, Written};
@@ -25,7 +25,7 @@ use toll_sys::{cgroup, clock, secrets, signals};
 pub struct Group {
     name: String,
     children: Vec<Child>,
-    /// How each of them ended, as far as is known.
+    /// Exit status of each process, as far as known.
     statuses: Vec<Option<ExitStatus>>,
     pgid: i32,
     stderr: PathBuf,
@@ -33,32 +33,32 @@ pub struct Group {
     stop: Signal,
     undo: Option<UndoId>,
     begun_us: u64,
-    /// When its last process was found to have ended.
+    /// Time at which its last process was found to have ended, microseconds.
     ended_us: Option<u64>,
     usage: Usage,
     output: Output,
     looked: Option<Instant>,
-    /// Of its control group, once it has ended.
+    /// Counters of its control group, once it has ended.
     figures: cgroup::Figures,
-    /// Where one can be had; else the process group is all there is.
+    /// Control group, if one can be made; else the process group is all there is.
     cgroup: Option<PathBuf>,
-    /// That and what limits it.
+    /// All groups that a process enters: this one and the limiting ones.
     enters: Vec<PathBuf>,
-    /// CPU of processes that have ended, with their children's; only a parent is told.
+    /// CPU time of ended processes and their children, microseconds. Only a parent can read it.
     ended_cpu_us: u64,
-    /// What the command line held that nobody else may read.
+    /// Secrets of the command line, to be redacted.
     secrets: Vec<String>,
 }
 
-/// Where a process runs.
+/// Location of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Here,
-    /// At the far end of a link, which stands for another host.
+    /// At the far end of a link, which represents another host.
     Far,
 }
 
-/// What it took to end a group.
+/// What was needed to end a group.
 #[derive(Debug, Default)]
 pub struct StopReport {
     name: String,
@@ -69,21 +69,22 @@ pub struct StopReport {
     strays: usize,
 }
 
-/// A tool gets this long after each signal; then the next one is sent.
+/// Time limit after each signal; then the next one is sent.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// One that waits inside the kernel has heard: killed there, it would lose the end of its file.
+/// Time limit for a process that waits inside the kernel: it has received the signal. Killed there, it would
+/// lose the end of its file.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(30);
-/// A tool that has not ended by then waits for CPUs that the load keeps busy.
+/// Time after which a tool that has not ended is assumed to wait for CPUs that the load keeps busy.
 const UNAIDED: Duration = Duration::from_millis(150);
-/// After KILL only a process stuck in the kernel is left.
+/// Time limit after KILL. Only a process stuck in the kernel is left then.
 const LAST_PATIENCE: Duration = Duration::from_secs(20);
-/// A capture of tens of megabytes a second has written what its ring holds long before that.
+/// Time limit for draining. A capture of tens of megabytes a second has written its ring long before.
 const DRAINS_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is looked at what processes hold.
+/// Interval between polls of the processes.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Most of a tool's words that are read back.
+/// Most bytes of a tool's output that are read back.
 const WORDS_CAP: u64 = 1 << 20;
-/// A tool asked for its counters answers within this, or not at all.
+/// Time limit for a tool to print its counters.
 const PROBE_WITHIN: Duration = Duration::from_millis(150);
 
 /// The kernel's name of a scenario's signal.
@@ -97,8 +98,9 @@ pub fn signal(signal: toll_record::Signal) -> Signal {
 }
 
 impl Group {
-    /// Starts `stages`, each one's output the next one's input, the last one's to `stdout`; `env` names what
-    /// they are given of toll's own environment.
+    /// Starts `stages` as a pipeline, with the last output to `stdout`.
+    ///
+    /// `env` names the variables of toll's own environment that are passed on.
     pub fn spawn(
         stages: &[Vec<String>],
         stdout: Option<&Path>,
@@ -184,7 +186,7 @@ impl Group {
         Ok(group)
     }
 
-    /// A stage's command, so that it and all its children are found again.
+    /// A stage's command, marked so that it and all its children can be found again.
     fn command(&self, words: &[String]) -> anyhow::Result<Command> {
         let name = &words[0];
         let program = if name.contains('/') { Some(PathBuf::from(name)) } else { on_path(name) };
@@ -193,23 +195,25 @@ impl Group {
         Ok(entry::command(&self.enters, &program, &words[1..]))
     }
 
-    /// What the group wrote to its standard error so far, at most a mebibyte of it.
+    /// Standard error of the group so far, at most a mebibyte.
     pub fn said(&self) -> String {
         words_in(&self.stderr, WORDS_CAP)
     }
 
-    /// What it wrote to the file that takes its standard output, likewise.
+    /// The file with its standard output so far, at most a mebibyte.
     pub fn said_on_stdout(&self) -> String {
         self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, WORDS_CAP))
     }
 
-    /// The first words on standard output, where some tools announce themselves.
+    /// The first bytes of standard output, where some tools report readiness.
     fn said_first(&self) -> String {
         self.stdout.as_deref().map_or_else(String::new, |path| words_in(path, 4096))
     }
 
-    /// Waits for `text` on standard error, or at the head of standard output; an early end is an
-    /// error that quotes the tool.
+    /// Waits for `text` on standard error, or at the head of standard output.
+    ///
+    /// # Errors
+    /// The tool ended, or did not print it in time; the error quotes the tool.
     pub fn wait_until_it_says(&mut self, text: &str, within: Duration) -> anyhow::Result<()> {
         let begun = Instant::now();
         while begun.elapsed() < within {
@@ -223,7 +227,10 @@ impl Group {
         bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
     }
 
-    /// Whether every process has ended by itself; one that failed is an error.
+    /// True if every process has ended by itself.
+    ///
+    /// # Errors
+    /// A process failed.
     pub fn has_ended(&mut self) -> anyhow::Result<bool> {
         for i in 0..self.children.len() {
             let last = i + 1 == self.children.len();
@@ -238,8 +245,7 @@ impl Group {
         Ok(true)
     }
 
-    /// Looks at what its processes hold and have read and written so far, if it has not just done so:
-    /// each look costs some 20 us a process.
+    /// Polls memory and I/O of its processes, unless it has just done so. A poll costs some 20 us a process.
     pub fn look_now_and_then(&mut self) {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY) {
             self.look();
@@ -257,12 +263,12 @@ impl Group {
         self.output.look();
     }
 
-    /// What it has written since the last call of this, look by look.
+    /// Output since the last call, poll by poll.
     pub fn take_written(&mut self) -> Vec<Written> {
         self.output.take()
     }
 
-    /// The whole of its life, once it has been ended.
+    /// Summary of its whole life, once it has ended.
     pub fn end(&self, name: &str) -> ProcessEnd {
         let last = self.statuses.last().copied().flatten();
         ProcessEnd {
@@ -285,8 +291,9 @@ impl Group {
         }
     }
 
-    /// Returns once its last process has written nothing for so long: whatever came to it before is then where it writes
-    /// to. Not of one that has ended, and no longer than [`DRAINS_WITHIN`] or until toll is asked to end.
+    /// Returns once its last process has written nothing for `quiet`: all it had received is then written.
+    ///
+    /// Returns at once if it has ended, and at the latest after [`DRAINS_WITHIN`] or if toll is asked to end.
     pub fn drain(&mut self, quiet: Duration) {
         let (begun, last) = (Instant::now(), self.children.len().saturating_sub(1));
         let (mut written, mut since) = (None, begun);
@@ -302,7 +309,7 @@ impl Group {
         }
     }
 
-    /// An error if the first process has ended.
+    /// Fails if the first process has ended.
     pub fn check_alive(&mut self) -> anyhow::Result<()> {
         match self.status_of(0) {
             Some(status) => {
@@ -313,7 +320,7 @@ impl Group {
         }
     }
 
-    /// How a process ended, if it has; its CPU is kept.
+    /// Exit status of a process, if it has ended; its CPU time is stored.
     fn status_of(&mut self, i: usize) -> Option<ExitStatus> {
         let known = self.statuses.get_mut(i)?;
         if known.is_none() {
@@ -333,8 +340,9 @@ impl Group {
         *known
     }
 
-    /// CPU of the group so far, microseconds. Without a control group, what a child used that its own
-    /// parent has reaped is missed.
+    /// CPU time of the group so far, microseconds.
+    ///
+    /// Without a control group, the time of children that their own parent has reaped is missing.
     pub fn cpu_us(&self) -> u64 {
         if let Some(used_us) = self.cgroup.as_deref().and_then(cgroup::cpu_us) {
             return used_us;
@@ -343,7 +351,7 @@ impl Group {
         living + self.ended_cpu_us
     }
 
-    /// Asks the tool for its counters by a signal and waits a moment for its answer.
+    /// Signals the tool to print its counters, and waits a moment for them.
     pub fn probe(&mut self, signal: Signal) -> Option<PacketCounts> {
         if self.status_of(0).is_some() {
             return None;
@@ -365,8 +373,9 @@ impl Group {
         None
     }
 
-    /// Sends the group the signal that ends its tool. A group that is gone already gets none: its number
-    /// may be another's by now.
+    /// Sends the group the signal that ends its tool.
+    ///
+    /// A group that has ended gets no signal: its number may be another's by now.
     #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
     pub fn ask_to_end(&mut self) {
         self.look();
@@ -379,7 +388,7 @@ impl Group {
         let _ = if self.children.len() == 1 { killpg(pgid, self.stop) } else { kill(pgid, self.stop) };
     }
 
-    /// Waits until the group has ended, now that it was asked; then TERM, then KILL to all.
+    /// Waits until the signalled group has ended; then sends TERM, then KILL to all.
     #[allow(clippy::disallowed_methods)] // a group that was just seen to have a member
     pub fn finish(&mut self, journal: &Journal, load: Option<Pausable>) -> StopReport {
         let begun = Instant::now();
@@ -455,13 +464,13 @@ impl Group {
     }
 }
 
-/// What this process's children used that have ended and been waited for, theirs included.
+/// CPU time of this process's reaped children, theirs included, microseconds.
 fn cpu_of_ended_children_us() -> u64 {
     let micros = |t: TimeVal| t.tv_sec() as u64 * 1_000_000 + t.tv_usec() as u64;
     getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |u| micros(u.user_time()) + micros(u.system_time()))
 }
 
-/// At most `cap` bytes of a file as text; unreadable words are no words.
+/// At most `cap` bytes of a file as text. Empty if unreadable.
 fn words_in(path: &Path, cap: u64) -> String {
     use std::io::Read;
     let mut bytes = Vec::new();

@@ -1,13 +1,13 @@
-//! What have a treatment's processes used so far?
+//! CPU time and memory of a treatment's processes.
 //!
-//! CPU comes from each process's own CPU clock (nanoseconds, all threads, ended ones too),
-//! not from the 10 ms ticks of `/proc/PID/stat`.
+//! CPU time comes from each process's own CPU clock (nanoseconds, all threads, ended ones too).
+//! `/proc/PID/stat` has only 10 ms ticks.
 
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use toll_sys::process;
 
-/// CPU time that a process has used so far, microseconds; 0 once it is gone.
+/// CPU time of a process so far, microseconds; 0 once it is gone.
 pub fn cpu_of_process_us(pid: u32) -> u64 {
     let Ok(pid) = i32::try_from(pid) else { return 0 };
     ClockId::pid_cpu_clock_id(Pid::from_raw(pid))

@@ -1,6 +1,7 @@
-//! How are server settings switched on for an arm and put back afterwards?
+//! Server settings of an arm: set and restored.
 //!
-//! Old values are read, and written to the undo journal, before anything is set.
+//! # Invariants
+//! Old values are read and written to the undo journal before anything is set.
 
 use anyhow::{Context, bail};
 use std::collections::BTreeMap;
@@ -11,11 +12,11 @@ use toll_mysql::{Connection, Error, Target};
 use toll_record::{Arm, RowUpdate};
 use toll_sys::say::TellIfSlow;
 
-/// toll's own session with the server, for settings and counters; reconnects when it was lost.
+/// toll's own session with the server, for settings and counters. Reconnects if the session was lost.
 #[derive(Debug)]
 pub struct Admin {
     target: Target,
-    /// How to put settings back after a kill; absent for a sandbox, which goes with the run.
+    /// Server reference for restoring settings after a kill. Absent for a sandbox, which ends with the run.
     server: Option<ServerRef>,
     connection: Option<Connection>,
 }
@@ -27,7 +28,7 @@ pub struct Switched {
     undo: Option<UndoId>,
 }
 
-/// Settings that could not be put back.
+/// Error: settings could not be restored.
 #[derive(Debug, thiserror::Error)]
 #[error("could not put the server's settings back: {cause:#}")]
 pub struct NotPutBack {
@@ -35,12 +36,11 @@ pub struct NotPutBack {
     cause: anyhow::Error,
 }
 
-/// A statement that a server does not answer within this is given up: a hung server must not hold
-/// toll, and what toll has switched on waits in the journal.
+/// Time limit of a statement. A hung server must not block toll; changes stay in the journal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// A server that does not even greet within this will not do a statement.
+/// Time limit of the server's greeting.
 const GREET_WITHIN: Duration = Duration::from_secs(5);
-/// Silence that a user who waits should know of.
+/// Silence after which the waiting user is informed.
 const SILENCE: Duration = Duration::from_secs(1);
 /// ER_OPTION_PREVENTS_STATEMENT: with skip_grant_tables there are no grants, and everybody may do anything.
 const WITHOUT_GRANT_TABLES: u16 = 1290;
@@ -55,8 +55,9 @@ impl Admin {
         Self { target: self.target.clone(), server: self.server.clone(), connection: None }
     }
 
-    /// Does `work` in the session. One that went silent is not used again: its answer may still come,
-    /// and would be taken for the next statement's.
+    /// Runs `work` in the session. A session that timed out is not used again.
+    ///
+    /// Its late answer would be mistaken for the next statement's.
     fn with<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T, Error>) -> anyhow::Result<T> {
         let mut connection = match self.connection.take() {
             Some(mut kept) => {
@@ -89,8 +90,9 @@ impl Admin {
         self.with(|c| c.exec_drop(sql)).with_context(|| format!("the server did not do `{sql}`"))
     }
 
-    /// May this account change global variables? Asked of its grants: to try would be a change that no
-    /// journal knows of.
+    /// True if this account may change global variables, according to its grants.
+    ///
+    /// A trial change would not be in any journal.
     pub fn may_set_global(&mut self) -> bool {
         let mut grants = match self.rows("SHOW GRANTS") {
             Ok(grants) => grants,
@@ -130,12 +132,15 @@ impl Admin {
         Ok(rows.rows)
     }
 
-    /// The one number that a query answers with.
+    /// The single number that a query returns. `None` if it fails.
     pub fn number(&mut self, sql: &str) -> Option<u64> {
         self.rows(sql).ok()?.first()?.first()?.as_deref()?.parse().ok()
     }
 
-    /// Puts an arm's settings in force.
+    /// Applies an arm's settings.
+    ///
+    /// # Errors
+    /// The server refuses a setting or a statement.
     pub fn switch_on(&mut self, arm: &Arm, fill: &Fill, journal: &Journal) -> anyhow::Result<Switched> {
         let treatment = &arm.treatment;
         let settings = self.settings(&treatment.settings, fill)?;
@@ -167,7 +172,7 @@ impl Admin {
         Ok(switched)
     }
 
-    /// The variables that an arm sets, with what they were.
+    /// The variables that an arm sets, with their old values.
     fn settings(&mut self, wished: &[toll_record::Setting], fill: &Fill) -> anyhow::Result<Vec<Setting>> {
         let mut settings = Vec::new();
         for toll_record::Setting { name, value, if_known } in wished {
@@ -185,8 +190,7 @@ impl Admin {
         Ok(settings)
     }
 
-    /// One statement that changes the rows, and those that give each row that differs its own
-    /// values back.
+    /// One statement that changes the rows, and statements that restore each changed row.
     fn row_changes(&mut self, update: &RowUpdate) -> anyhow::Result<RowChanges> {
         let table = update.table.split('.').map(quoted_name).collect::<Vec<_>>().join(".");
         let columns: Vec<String> =
@@ -214,7 +218,7 @@ impl Admin {
         Ok(RowChanges { forward: format!("UPDATE {table} SET {new}{which}"), back: back.collect() })
     }
 
-    /// Puts back what was there before; goes on past a failure and reports the first.
+    /// Restores the old values. Continues after a failure and returns the first.
     pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> Result<(), NotPutBack> {
         let _slow = TellIfSlow::after(
             SILENCE,
@@ -253,7 +257,7 @@ struct RowChanges {
     back: Vec<String>,
 }
 
-/// A line of SHOW GRANTS.
+/// True if a line of SHOW GRANTS allows it.
 fn allows_set_global(grant: &str) -> bool {
     let privileges = grant.strip_prefix("GRANT ").and_then(|rest| rest.split_once(" ON *.* TO "));
     privileges.is_some_and(|(privileges, _)| {

@@ -1,7 +1,7 @@
-//! How much memory do a treatment's processes hold, what have they read and written, and when?
+//! Memory and I/O of a treatment's processes over time.
 //!
-//! Looked at while they live: what a process does after the last look is not known. Cumulative figures
-//! of a process that has ended stay as last seen.
+//! Processes are polled while they live, so that activity after the last poll is unknown. Cumulative counters
+//! of an ended process stay at their last value.
 
 use super::resident_bytes;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use toll_sys::clock;
 
-/// Of one process of a treatment, with all its children.
+/// Usage of one process of a treatment, with all its children.
 #[derive(Debug, Clone, Default)]
 pub struct Usage {
     memory_peak_bytes: Option<u64>,
@@ -23,7 +23,7 @@ struct Io {
 }
 
 impl Usage {
-    /// Looks at the processes that are there now.
+    /// Polls the processes that exist now.
     pub fn look(&mut self, pids: &[i32]) {
         // A process that has ended holds nothing, and says nothing of what it held.
         let resident = pids.iter().map(|&pid| resident_bytes(pid as u32)).filter(|&bytes| bytes > 0);
@@ -34,7 +34,7 @@ impl Usage {
         self.io.extend(pids.iter().filter_map(|&pid| Some((pid, io(pid)?))));
     }
 
-    /// Largest sum of resident sets.
+    /// Largest sum of resident sets, bytes.
     pub fn memory_peak_bytes(&self) -> Option<u64> {
         self.memory_peak_bytes
     }
@@ -52,19 +52,19 @@ impl Usage {
     }
 }
 
-/// What one process has written, to wherever: a file, a pipe, a connection, nowhere at all.
+/// Bytes that one process has written, to a file, a pipe, a connection or /dev/null.
 #[derive(Debug, Default)]
 pub struct Output {
     writer: Option<u32>,
-    /// At the last look, at first when it was started: when, and how much by then.
+    /// Time of the last poll (at first the start), and bytes by then.
     last: (u64, u64),
-    /// Of `last`, what it wrote before it was the program that it is.
+    /// Bytes of `last` that it wrote before it became its program.
     before: u64,
     was_seen: bool,
     written: Vec<Written>,
 }
 
-/// A stretch between two looks.
+/// Bytes written between two polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
     /// Its end.
@@ -74,7 +74,7 @@ pub struct Written {
 }
 
 impl Output {
-    /// Of a process that was started at that time, and wrote so many bytes before it became its program.
+    /// Output of a process that started at that time and wrote `before` bytes before it became its program.
     pub fn of(writer: Option<u32>, begun_us: u64, before: u64) -> Self {
         Self { writer, last: (begun_us, before), before, ..Self::default() }
     }
@@ -91,7 +91,7 @@ impl Output {
         (self.last, self.was_seen) = ((now, bytes.max(before)), true);
     }
 
-    /// Whether it has ended, and nobody has been told yet.
+    /// True if it has ended and nobody was informed yet.
     pub fn has_writer_ended(&self) -> bool {
         let Some(pid) = self.writer else { return false };
         let only_look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -99,24 +99,24 @@ impl Output {
         seen.is_ok_and(|status| status != WaitStatus::StillAlive)
     }
 
-    /// Since the last call of this.
+    /// Output since the last call.
     pub fn take(&mut self) -> Vec<Written> {
         std::mem::take(&mut self.written)
     }
 
-    /// In all; absent where it could not be seen.
+    /// Bytes in total. `None` if they could not be read.
     pub fn bytes(&self) -> Option<u64> {
         self.was_seen.then(|| self.last.1 - self.before)
     }
 }
 
-/// By write(2) and its like, whatever stands behind the descriptor.
+/// Bytes by write(2) and similar calls, whatever the descriptor.
 fn output_bytes(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
 }
 
-/// Absent where toll may not look (another user's process).
+/// `None` if toll may not read it (another user's process).
 fn io(pid: i32) -> Option<Io> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());

@@ -1,22 +1,22 @@
-//! What do capture tools say of the packets they saw and lost, and senders of those they sent?
+//! Parsers of tool output: packets received, dropped and sent.
 
 use serde::Deserialize;
 use toll_record::{PacketCounts, Sent};
 
-/// The last full set of counters in what a tool wrote to its standard error.
+/// The last full set of counters in a tool's standard error.
 ///
-/// tcpdump: `N packets captured`, `N packets received by filter`, `N packets dropped by kernel`,
-/// on one line (asked by signal) or three (at its end). dumpcap: `Packets captured: N` and
-/// `Packets received/dropped on interface 'any': N/M`. netsniff-ng: `N  packets incoming (M unread on exit)`,
-/// `N  packets passed filter`, `N  packets failed filter (out of space)`.
+/// tcpdump: `N packets captured`, `N packets received by filter`, `N packets dropped by kernel`, on one line
+/// (by signal) or three (at its end). dumpcap: `Packets captured: N` and `Packets received/dropped on
+/// interface 'any': N/M`. netsniff-ng: `N  packets incoming (M unread on exit)`, `N  packets passed filter`,
+/// `N  packets failed filter (out of space)`.
 ///
-/// "Received" is what came to the socket and passed its filter, dropped or not, as tcpdump counts it.
+/// "Received" counts packets that came to the socket and passed its filter, dropped or not, as tcpdump does.
 pub fn packet_counts(said: &str) -> Option<PacketCounts> {
     tcpdump_counts(said).or_else(|| dumpcap_counts(said)).or_else(|| netsniff_counts(said))
 }
 
-/// What a sender says at its end. `toll replay --json`: one object in a line. tcpreplay: `Actual: N packets (B bytes)`,
-/// `Rated: B Bps, M Mbps, P pps`, `Successful packets: N`, `Retried packets (ENOBUFS): N`.
+/// A sender's final counters. `toll replay --json`: one object in a line. tcpreplay: `Actual: N packets (B
+/// bytes)`, `Rated: B Bps, M Mbps, P pps`, `Successful packets: N`, `Retried packets (ENOBUFS): N`.
 pub fn sent(said: &str) -> Option<Sent> {
     sent_by_toll(said).or_else(|| sent_by_tcpreplay(said))
 }
@@ -27,7 +27,7 @@ fn sent_by_toll(said: &str) -> Option<Sent> {
         packets: u64,
         bytes: u64,
         retries: u64,
-        /// None of a single packet, which takes no time.
+        /// Absent for a single packet, which has no duration.
         sent_mbps: Option<f64>,
     }
     let mut objects = said.lines().rev().filter(|line| line.starts_with('{'));
@@ -62,7 +62,7 @@ fn tcpdump_counts(said: &str) -> Option<PacketCounts> {
     })
 }
 
-/// What toll's own capture lost after it had it from the kernel, by its last words.
+/// Packets that toll's own capture lost after the kernel had delivered them, by its final message.
 fn lost_later(said: &str) -> u64 {
     let places = [" lost in the queue to the writer", " lost on the disk", " lost in the network"];
     let last = said.lines().rev().find(|line| line.contains("dropped by kernel")).unwrap_or_default();
@@ -94,7 +94,7 @@ fn dumpcap_counts(said: &str) -> Option<PacketCounts> {
     Some(PacketCounts { captured, received: captured + dropped, dropped })
 }
 
-/// What is incoming it has read; what is unread on exit holds those that were dropped.
+/// Incoming packets were read. Packets unread on exit include the dropped ones.
 fn netsniff_counts(said: &str) -> Option<PacketCounts> {
     // Its lines overwrite those of its progress.
     let number = |what: &str| {

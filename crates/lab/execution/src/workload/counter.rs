@@ -1,7 +1,7 @@
-//! How much work was done where no driver of toll's says so: by a counter that is read ten times a second.
+//! Counter meter: work done where there is no driver of toll's, read ten times a second.
 //!
-//! The server's own count of statements, or a network device's of packets, as bins like a driver's. They
-//! know no response times.
+//! It reads the server's own count of statements, or a network device's count of packets. The result is bins
+//! like a driver's, without response times.
 
 use super::feed::{Bins, Feed, Reported};
 use crate::recorder::Recorder;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use toll_record::{Bin, Meter};
 use toll_sys::clock;
 
-/// A counter that is being read.
+/// A running counter meter.
 #[derive(Debug)]
 pub struct Counter {
     pub meter: Meter,
@@ -21,12 +21,14 @@ pub struct Counter {
     stop: Arc<AtomicBool>,
 }
 
-/// What a counter stands at; `None`: it cannot be read (any more).
+/// Reads the counter's value. `None` if it cannot be read (any more).
 type Read = Box<dyn FnMut() -> Option<u64> + Send>;
 
 const WIDTH_US: u64 = 100_000;
 
 impl Counter {
+    /// Starts reading.
+    ///
     /// # Errors
     /// The counter cannot be read.
     pub fn start(meter: &Meter, admin: Option<Admin>, recorder: &Recorder) -> anyhow::Result<Self> {
@@ -45,7 +47,7 @@ impl Counter {
         Ok(Self { meter: meter.clone(), feed, stop })
     }
 
-    /// An error once the counter is silent.
+    /// Fails once the counter cannot be read any more.
     pub fn check(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.feed.ended(), "{} cannot be read any more", what(&self.meter));
         Ok(())
@@ -64,7 +66,7 @@ fn what(meter: &Meter) -> String {
     }
 }
 
-/// One a tenth of a second, at absolute times.
+/// Ten bins a second, at absolute times.
 fn bins(mut read: Read, first: u64, stop: Arc<AtomicBool>) -> Bins {
     let mut last = first;
     let mut edge_us = clock::mono_us();
@@ -95,7 +97,7 @@ fn bins(mut read: Read, first: u64, stop: Arc<AtomicBool>) -> Bins {
     }))
 }
 
-/// `Questions` without those that read it.
+/// `Questions` without the ones that read it.
 fn statements(mut admin: Admin) -> Read {
     let mut own = 0;
     Box::new(move || {
@@ -105,7 +107,7 @@ fn statements(mut admin: Admin) -> Read {
     })
 }
 
-/// Packets that a device received. It must be there.
+/// Packets that a device received. Fails if the device does not exist.
 fn packets(device: &str) -> anyhow::Result<Read> {
     let path = format!("/sys/class/net/{device}/statistics/rx_packets");
     std::fs::metadata(&path)

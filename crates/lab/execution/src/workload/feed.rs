@@ -1,4 +1,4 @@
-//! How do a meter's bins become samples for the record and one sum for each window?
+//! Bin stream of a meter: samples for the record, and one sum for each window.
 
 use crate::recorder::Recorder;
 use hdrhistogram::Histogram;
@@ -10,22 +10,23 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use toll_record::{Bin, Sample, Second, latency_histogram};
 
-/// One bin, however its driver wrote it.
+/// One bin of any driver.
 #[derive(Debug, Clone)]
 pub struct Reported {
     pub bin: Bin,
-    /// (lowest latency of the bucket in us, count); empty where the driver keeps no histogram.
+    /// (lowest latency of the bucket in us, count). Empty if the driver has no histogram.
     pub histogram: Vec<(u64, u64)>,
-    /// The one percentile of a driver without a histogram.
+    /// The one percentile of a driver without a histogram, microseconds.
     pub p99_us: Option<u64>,
-    /// Width of a whole bin, by which edges follow each other: a driver's first is as short as it came late.
+    /// Width of a whole bin, microseconds, which is the distance of bin boundaries. A driver's first bin is
+    /// shorter.
     pub beat_us: u64,
 }
 
-/// Turns a line of a driver's standard output into a bin; `None`: not a bin.
+/// Parses a line of a driver's standard output. `None` if it is not a bin.
 pub type BinReader = Box<dyn FnMut(&str) -> Option<Reported> + Send>;
 
-/// Whatever delivers bins, one after the other; its end is the meter's.
+/// Source of consecutive bins. Its end is the meter's.
 pub type Bins = Box<dyn Iterator<Item = Reported> + Send>;
 
 /// The bins in a driver's standard output.
@@ -47,34 +48,34 @@ pub fn bins_of(stdout: ChildStdout, mut read: BinReader) -> Bins {
     }))
 }
 
-/// The load as seen a moment ago.
+/// Smoothed current figures of the load.
 #[derive(Debug, Clone, Copy)]
 pub struct Live {
     pub bin_end_us: u64,
     pub bin_width_us: u64,
     pub statements_per_s: f64,
-    /// Of the bins in which something completed; absent until there is one.
+    /// Mean of the bins in which something completed. Absent until there is one.
     pub latency_us_mean: Option<f64>,
 }
 
-/// What was counted inside a window.
+/// Counts inside a window.
 #[derive(Debug, Clone, Default)]
 pub struct WindowLoad {
     pub statements: u64,
     pub events: u64,
     pub latency_us_sum: u64,
-    /// `None` where the driver keeps none.
+    /// `None` if the driver has none.
     pub histogram: Option<Box<Histogram<u64>>>,
     /// Statements completed from the window's begin to the end of each of its first bins.
     pub first_bins: Vec<(u64, u64)>,
 }
 
-/// Bins at a window's head that are remembered one by one.
+/// Bins at a window's head that are stored one by one.
 const FIRST_BINS: usize = 64;
-/// The last bins are kept, for the pilot to look back on: seven minutes of a tenth of a second.
+/// Bins that are stored for the pilot: seven minutes of a tenth of a second.
 const LAST_BINS: usize = 4096;
 
-/// Reads one meter's bins until it ends.
+/// Reader of one meter's bins until it ends.
 #[derive(Debug)]
 pub struct Feed {
     shared: Arc<Shared>,
@@ -104,11 +105,12 @@ struct Window {
     complete: bool,
 }
 
-/// Live figures are smoothed over about this many bins.
+/// Smoothing length of the current figures, in bins.
 const SMOOTH: f64 = 10.0;
 
 impl Feed {
-    /// `threads`: connections of a closed loop, all of which wait when nothing is completed; 0: not known.
+    /// Starts reading. `threads`: connections of a closed loop, all of which wait if nothing completes; 0:
+    /// unknown.
     pub fn start(bins: Bins, threads: u32, recorder: Recorder) -> Self {
         let shared = Arc::new(Shared::default());
         let state = shared.clone();
@@ -127,7 +129,7 @@ impl Feed {
         Self { shared, thread: Some(thread) }
     }
 
-    /// Whether there will be no more bins.
+    /// True if there will be no more bins.
     pub fn ended(&self) -> bool {
         self.shared.lock().ended
     }
@@ -136,13 +138,13 @@ impl Feed {
         self.shared.lock().live
     }
 
-    /// Bins that began at that moment or later, as far back as they are kept.
+    /// Stored bins that began at that moment or later.
     pub fn bins_since(&self, moment_us: u64) -> Vec<Bin> {
         let state = self.shared.lock();
         state.last.iter().filter(|bin| bin.mono_us >= moment_us + bin.width_us).cloned().collect()
     }
 
-    /// The first edge between bins that is not before `moment_us`.
+    /// The first boundary between bins at or after `moment_us`.
     pub fn edge_at_or_after(&self, moment_us: u64) -> u64 {
         match self.live() {
             Some(live) if moment_us > live.bin_end_us => {
@@ -158,7 +160,7 @@ impl Feed {
         self.live().map_or(100_000, |l| l.bin_width_us)
     }
 
-    /// From now on, bins that end in (begin, end] are summed. `begin` must not have passed.
+    /// Begins to sum bins that end in (begin, end]. `begin` must not have passed.
     pub fn open_window(&self, begin_us: u64, end_us: u64) {
         self.shared.lock().window = Some(Window {
             begin_us,
@@ -175,14 +177,15 @@ impl Feed {
         });
     }
 
-    /// What the open window's bins hold so far: statements and events.
+    /// Statements and events in the open window's bins so far.
     pub fn counted(&self) -> (u64, u64) {
         let state = self.shared.lock();
         state.window.as_ref().map_or((0, 0), |window| (window.load.statements, window.load.events))
     }
 
-    /// Ends the open window at an edge between two bins, sooner than planned; where that edge's bin has been
-    /// reported already, at the latest that has. Answers with the end that holds.
+    /// Ends the open window early, at a boundary between two bins. Returns the actual end.
+    ///
+    /// If that bin was already reported, the end is the last reported one.
     pub fn close_at(&self, edge_us: u64) -> u64 {
         let mut state = self.shared.lock();
         let reported = state.live.map_or(0, |live| live.bin_end_us);
@@ -195,7 +198,7 @@ impl Feed {
         end_us
     }
 
-    /// Waits for the window's last bin. `None`: the driver ended or fell silent.
+    /// Waits for the window's last bin. `None` if the driver ended or stopped reporting.
     pub fn close_window(&self, within: Duration) -> Option<WindowLoad> {
         let pending = |s: &mut State| !s.ended && s.window.as_ref().is_some_and(|w| !w.complete);
         let waited = self.shared.changed.wait_timeout_while(self.shared.lock(), within, pending);
@@ -261,7 +264,7 @@ impl Shared {
     }
 }
 
-/// Gathers bins into seconds with percentiles.
+/// Accumulates bins into seconds with percentiles.
 struct Seconds {
     threads: u32,
     histogram: Histogram<u64>,
@@ -273,7 +276,7 @@ impl Seconds {
         Self { threads, histogram: latency_histogram(), sum: None }
     }
 
-    /// A second, once it is whole.
+    /// A second, once it is complete.
     fn take(&mut self, reported: &Reported) -> Option<Second> {
         let bin = &reported.bin;
         for (latency_us, count) in &reported.histogram {

@@ -1,6 +1,6 @@
-//! What keeps the server busy while it is measured: a driver in a process of its own.
+//! Load driver: the process that keeps the server busy during measurements.
 //!
-//! Both drivers speak the same bins; the conductor cannot tell them apart.
+//! All drivers deliver the same bins. The conductor cannot tell them apart.
 
 mod counter;
 mod feed;
@@ -26,20 +26,23 @@ use toll_record::Workload;
 use toll_sys::process::escalate;
 use toll_sys::signals;
 
-/// The ways to a server that arms can name wherever there is one; steps of a rig give more.
+/// Transports that arms can name wherever there is a server. Rig steps add others.
 pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
 
-/// Where drivers connect to, by transport.
+/// Addresses that drivers connect to, by transport.
 #[derive(Debug, Clone, Default)]
 pub struct Endpoints {
     pub tcp: Option<Target>,
     pub unix: Option<Target>,
-    /// Transports that steps of the rig give, and where each begins.
+    /// Transports of rig steps, each with its address.
     pub through: BTreeMap<String, Address>,
 }
 
 impl Endpoints {
-    /// The target that a transport's name stands for.
+    /// The target of a transport.
+    ///
+    /// # Errors
+    /// There is no such transport here.
     pub fn target(&self, transport: &str) -> anyhow::Result<Target> {
         if transport == "unix" {
             return self.unix.clone().context("the server's socket is not known: give it in --server");
@@ -63,34 +66,37 @@ impl Endpoints {
     }
 }
 
-/// What starting a driver needs besides the workload itself.
+/// Context for starting a driver, in addition to the workload.
 #[derive(Debug)]
 pub struct Ground<'a> {
     pub journal: &'a Journal,
     pub recorder: &'a Recorder,
-    /// For the driver's own words and settings.
+    /// Directory of the driver's output and settings.
     pub dir: PathBuf,
     pub seed: u64,
 }
 
-/// A driver that is running.
+/// A running driver.
 #[derive(Debug)]
 pub struct Driver {
     child: Child,
     undo: UndoId,
     pub feed: Feed,
     pub workload: Workload,
-    /// Of the server that it keeps busy.
+    /// Address of the server that it keeps busy.
     pub address: Address,
     cpu_us_at_end: u64,
 }
 
-/// A driver that has not delivered its first bin by then never will.
+/// Time limit for a driver's first bin.
 const FIRST_BIN_WITHIN: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 impl Driver {
     /// Starts the driver and waits for its first bin.
+    ///
+    /// # Errors
+    /// The driver ended or delivered no bin in time.
     pub fn start(workload: &Workload, target: &Target, ground: &Ground<'_>) -> anyhow::Result<Self> {
         let stderr = ground.dir.join("driver.stderr");
         let (mut command, bins) = match workload.driver.as_str() {
@@ -133,8 +139,9 @@ impl Driver {
         cpu_of_process_us(self.child.id()).max(self.cpu_us_at_end)
     }
 
-    /// May be held up without harm to what comes after: a closed loop goes on where it was, an open
-    /// one would have to catch up with what was due meanwhile.
+    /// The driver, if a pause does no harm: a closed loop continues where it was.
+    ///
+    /// An open loop would have to catch up with events that were due meanwhile.
     pub fn pausable(&self) -> Option<Pausable> {
         self.workload.rate_per_s.is_none().then(|| Pausable(Pid::from_raw(self.child.id() as i32)))
     }
@@ -143,7 +150,7 @@ impl Driver {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// An error once the driver is gone.
+    /// Fails once the driver has ended.
     pub fn check(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -154,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// Ends the driver; its last bins are recorded.
+    /// Ends the driver. Its last bins are recorded.
     pub fn stop(mut self, journal: &Journal) -> anyhow::Result<()> {
         self.cpu_us_at_end = self.cpu_us();
         let pid = Pid::from_raw(self.child.id() as i32);

@@ -1,4 +1,4 @@
-//! How is real sysbench started as a driver, and what it reports each second read?
+//! Driver `sysbench`: starts real sysbench and parses its report of each second.
 //!
 //! sysbench reports no histogram and no maximum: one percentile (p99) each second is all there is.
 
@@ -17,7 +17,7 @@ use toll_sys::{child, clock};
 
 const SCRIPT: &str = include_str!("bins.lua");
 
-/// How often it reports.
+/// Interval of its reports, microseconds.
 const BEAT_US: u64 = 1_000_000;
 
 #[derive(Debug, Deserialize)]
@@ -78,7 +78,7 @@ pub fn command(
     Ok((command, Box::new(read)))
 }
 
-/// All settings, the password among them, go through a file that only its owner may read.
+/// Writes all settings, the password among them, to a file that only its owner may read.
 fn write_settings(
     workload: &Workload,
     target: &Target,

@@ -1,4 +1,4 @@
-//! How is toll's own load generator started as a driver, and its bins read?
+//! Driver `toll`: starts toll's own load generator and parses its bins.
 
 use super::Ground;
 use super::feed::{BinReader, Reported};
@@ -9,7 +9,7 @@ use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::Workload;
 use toll_sys::child;
 
-/// Width of its bins.
+/// Width of its bins, microseconds.
 const BEAT_US: u64 = 100_000;
 
 pub fn command(

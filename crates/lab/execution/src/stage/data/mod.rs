@@ -1,4 +1,4 @@
-//! Which data can be asked for, and how does each kind come to be?
+//! Data recipes: how each kind of test data is generated and checked.
 
 mod sbtest;
 mod website;
@@ -10,16 +10,16 @@ use toll_mysql::Target;
 use toll_record::DataSetup;
 use toll_server::DataSpec;
 
-/// How one kind of data comes to be.
+/// Generator of one kind of data.
 #[derive(Debug)]
 struct Maker {
-    /// As the model calls it.
+    /// The recipe's name in the model.
     recipe: &'static str,
-    /// What a sandbox needs to know of it, so that it is made once and cloned.
+    /// Specification for a sandbox, so that data is generated once and cloned.
     spec: fn(&DataSetup) -> DataSpec,
-    /// Fills the target's schema, which is there.
+    /// Fills the target's existing schema.
     load: fn(&Target, &DataSetup) -> anyhow::Result<()>,
-    /// An error where a schema that was there does not hold it.
+    /// Fails if an existing schema does not hold the data.
     check: fn(&mut Admin, &str, &DataSetup) -> anyhow::Result<()>,
 }
 
@@ -35,7 +35,7 @@ impl Maker {
     }
 }
 
-/// All that has to be there: what the recipe makes, and beside it the tables of the loads.
+/// All generators that are needed: the recipe's, and the one of the loads' tables.
 fn makers(data: &DataSetup) -> anyhow::Result<Vec<&'static Maker>> {
     let asked = Recipe::named(&data.recipe)?;
     let of_loads = Recipe::named(DEFAULT)?;
@@ -43,7 +43,7 @@ fn makers(data: &DataSetup) -> anyhow::Result<Vec<&'static Maker>> {
     [asked].into_iter().chain(beside).map(Maker::of).collect()
 }
 
-/// What a sandbox needs to know of the data.
+/// Specification of the data for a sandbox.
 pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
     let specs: Vec<DataSpec> = makers(data)?.into_iter().map(|maker| (maker.spec)(data)).collect();
     let joined = |text: fn(&DataSpec) -> &String, by: &str| {
@@ -56,7 +56,7 @@ pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
     })
 }
 
-/// Makes the schema where it is missing, and fills it.
+/// Creates the schema if missing, and fills it.
 pub fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
     let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
     let target = Target { db, ..target.clone() };
@@ -64,7 +64,7 @@ pub fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
     makers(data)?.into_iter().try_for_each(|maker| (maker.load)(&target, data))
 }
 
-/// An error where a schema that was there does not hold all of it.
+/// Fails if an existing schema does not hold all of the data.
 pub fn check(admin: &mut Admin, schema: &str, data: &DataSetup) -> anyhow::Result<()> {
     makers(data)?.into_iter().try_for_each(|maker| (maker.check)(admin, schema, data))
 }

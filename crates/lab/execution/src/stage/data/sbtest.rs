@@ -1,4 +1,4 @@
-//! How do the tables of sysbench come to be?
+//! Data recipe `sbtest`: the tables of sysbench.
 
 use super::Maker;
 use crate::treatment::Admin;
@@ -22,16 +22,16 @@ fn spec(data: &DataSetup) -> DataSpec {
     }
 }
 
-/// In memory, with room for undo, dictionary and page overhead.
+/// Bytes in memory, with room for undo, dictionary and page overhead.
 ///
-/// A row is 189 bytes of columns; InnoDB stores 240 to 250 a row with its index on `k` (measured: 10,000
-/// and 1,000,000 rows, MariaDB 10.11). A quarter on top for pages half full.
+/// A row is 189 bytes of columns. InnoDB stores 240 to 250 bytes a row with its index on `k` (measured:
+/// 10,000 and 1,000,000 rows, MariaDB 10.11). A quarter is added for half-full pages.
 fn bytes(tables: u32, rows: u64) -> u64 {
     const ROW: u64 = 250;
     u64::from(tables) * rows * ROW / 4 * 5 + (64 << 20)
 }
 
-/// With a line now and then on how far it is.
+/// Loads the tables, and prints the progress now and then.
 fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
     let layout = Layout {
         table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },

@@ -1,7 +1,7 @@
-//! Where does a capture go that is streamed to another host, and from where is a dump pulled?
+//! Rig step `far_end`: the remote host that receives a streamed capture or pulls a dump.
 //!
-//! With root: a network namespace behind a veth pair, shaped both ways. Without: loopback, unshaped, and
-//! the run says so.
+//! With root it is a network namespace behind a veth pair, shaped in both directions. Without root it is
+//! loopback, unshaped, and the run reports that.
 
 use super::{Maker, ip, key, run};
 use crate::stage::Stage;
@@ -32,28 +32,29 @@ pub struct FarEnd {
     ip: Ipv4Addr,
 }
 
-/// A veth pair, one end of it in a namespace of its own.
+/// A veth pair with one end in a namespace of its own.
 #[derive(Debug)]
 struct Link {
     namespace: String,
     near: String,
     far: String,
-    /// As the rig says.
+    /// The rig's rate.
     rate: String,
     burst: String,
 }
 
-/// Started in another namespace on a busy host, nc takes its time.
+/// Time limit for nc to listen: in another namespace on a busy host it starts slowly.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
-/// The kernel's reserved addresses for tests of network gear (RFC 2544): nobody routes them.
+/// Address reserved for tests of network gear (RFC 2544), which nobody routes.
 const NEAR_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 1);
 const FAR_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 2);
-/// Smaller than a packet as large as they come with offloads, and nothing passes.
+/// Smallest burst, bytes. A smaller one would block the large packets that offloads produce.
 const LEAST_BURST: u64 = 65_536;
-/// A bucket holds at least what arrives between two ticks of the kernel's slowest clock (HZ 100), and a little more.
+/// Ticks that size a burst: the bucket must hold a tick's data at the kernel's slowest clock (HZ 100), and
+/// more.
 const TICKS_PER_S: u64 = 96;
 
-/// Everything is in the journal before it exists.
+/// Makes the step. Everything is in the journal before it exists.
 fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     let told = make(step, stage)?;
     if let Some(far_end) = &stage.rig.far_end {
@@ -94,7 +95,7 @@ fn make(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
 }
 
 impl Link {
-    /// Both ways; the devices are the run's own, and end with it.
+    /// Shapes both directions. The devices are the run's own, and end with it.
     fn shape(&self, verb: &str, rate: &str, burst: &str) -> anyhow::Result<()> {
         let rule = |device| {
             ["qdisc", verb, "dev", device, "root", "tbf", "rate", rate, "burst", burst, "latency", "50ms"]
@@ -109,18 +110,18 @@ impl FarEnd {
         self.ip
     }
 
-    /// Addresses of a link of its own, where there is one.
+    /// Addresses of the link, if there is one.
     pub fn ends(&self) -> Option<LinkEnds> {
         self.link.as_ref().map(|_| LinkEnds { near: NEAR_IP, far: FAR_IP })
     }
 
-    /// What a command begins with to run there.
+    /// Prefix of a command that runs there.
     pub fn enter(&self) -> Vec<String> {
         let words = |link: &Link| ["ip", "netns", "exec", &link.namespace].map(String::from).to_vec();
         self.link.as_ref().map(words).unwrap_or_default()
     }
 
-    /// Shapes the link to another rate, or (`None`) to the rig's again; one that is not shaped stays so.
+    /// Shapes the link to another rate, or (`None`) back to the rig's. An unshaped link stays unshaped.
     pub fn shape(&self, rate: Option<&str>) -> anyhow::Result<()> {
         let Some(link) = &self.link else { return Ok(()) };
         match rate {
@@ -132,7 +133,7 @@ impl FarEnd {
         }
     }
 
-    /// A real `nc` that takes one connection and writes it to `file`.
+    /// Starts a real `nc` that accepts one connection and writes it to `file`.
     pub fn listen(&self, port: u16, file: &Path, stem: &str, bench: &Bench<'_>) -> anyhow::Result<Group> {
         let mut words = self.enter();
         words.extend(["nc", "-l", &self.ip.to_string(), &port.to_string()].map(String::from));
@@ -149,7 +150,7 @@ impl FarEnd {
         Ok(group)
     }
 
-    /// Looks the port up in the far end's own socket table: connecting would use up the listener.
+    /// True if the port is in the far end's own socket table. Connecting would use up the listener.
     fn listens(&self, port: u16) -> bool {
         let table = match &self.link {
             Some(link) => child::command("ip")

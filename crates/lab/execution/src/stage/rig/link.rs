@@ -1,7 +1,7 @@
-//! What is a link by itself, with nothing of this host on it?
+//! Rig step `link`: an isolated link between two network namespaces.
 //!
-//! Two network namespaces joined by a veth pair: whatever one end sends arrives at the other, and nothing
-//! else does. Where another host sends, the receiving end is a device of this one.
+//! A veth pair joins the namespaces. Packets of one end arrive at the other, and no other traffic does. If
+//! another host sends, the receiving end is a device of this one.
 
 use super::{Maker, ip, key};
 use crate::stage::Stage;
@@ -22,30 +22,32 @@ const DEVICE: &str = "link0";
 /// Where iproute2 keeps the namespaces that it makes.
 const NAMESPACES: &str = "/run/netns";
 
-/// A link that stands.
+/// An open link.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// `None`: another host sends.
+    /// `None` if another host sends.
     send: Option<End>,
     receive: End,
 }
 
-/// A device, and the name of the namespace in which it is.
+/// A device, and the name of its namespace.
 #[derive(Debug, Clone)]
 struct End {
     namespace: String,
     device: String,
 }
 
-/// What both ends of a link have counted so far.
+/// Counters of both ends of a link since it was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// `None`: it is another host's.
+    /// `None` if the sender is another host.
     pub sender: Option<Counters>,
     pub receiver: Counters,
 }
 
 impl Link {
+    /// Reads the counters of both ends.
+    ///
     /// # Errors
     /// A namespace or a device is gone.
     pub fn counters(&self) -> anyhow::Result<LinkCounters> {
@@ -54,7 +56,7 @@ impl Link {
     }
 }
 
-/// Asks from inside a namespace, by a thread that ends there: toll itself stays where it is.
+/// Runs `ask` inside a namespace, on a thread that ends there. toll itself stays in its own namespace.
 fn inside<T: Send>(namespace: &str, ask: impl FnOnce() -> anyhow::Result<T> + Send) -> anyhow::Result<T> {
     let path = Path::new(NAMESPACES).join(namespace);
     let enter = || {
@@ -69,7 +71,7 @@ fn inside<T: Send>(namespace: &str, ask: impl FnOnce() -> anyhow::Result<T> + Se
     })
 }
 
-/// Both ends come up without an address: packets are sent as they are. Removed with its namespaces.
+/// Brings both ends up without an address: packets are sent as they are. Removed with its namespaces.
 fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -106,7 +108,7 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     Ok(format!("link: a veth pair between the namespaces {send} and {receive}{on}"))
 }
 
-/// Gives this host's own namespace a name, so that what is run "at the receiving end" runs here.
+/// Names this host's own namespace, so that commands "at the receiving end" run here.
 fn open_here(device: &str, name: &str, stage: &mut Stage) -> anyhow::Result<String> {
     Counters::of(device).with_context(|| format!("--receive-on {device}"))?;
     stage.journal.record(Undo::Netns { name: name.to_owned() })?;
@@ -118,8 +120,9 @@ fn open_here(device: &str, name: &str, stage: &mut Stage) -> anyhow::Result<Stri
     Ok(format!("link: what another host sends to {device}"))
 }
 
-/// Lets another CPU than the sender's carry packets up from the device (receive packet steering), as a network card's
-/// interrupt would.
+/// Assigns received packets to a CPU other than the sender's (receive packet steering).
+///
+/// A network card's interrupt would do the same.
 fn receive_on(cpu: &str, namespace: &str) -> anyhow::Result<()> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let number = cpu.parse::<u32>().ok().filter(|number| (*number as usize) < cpus);

@@ -1,7 +1,7 @@
-//! What stands around the subject, and what does each step of it give to arms?
+//! Test rig: the steps around the subject, and what each offers to arms.
 //!
-//! A scenario names steps in an order; each is in the journal before it changes anything. A step that
-//! cannot be made here takes only the arms along that need it.
+//! A scenario lists its steps in order. Each is in the journal before it changes anything. If a step cannot
+//! be made here, only the arms that need it are unavailable.
 
 mod far_end;
 mod link;
@@ -21,13 +21,13 @@ use toll_record::RigStep;
 use toll_sys::program::no_program;
 use toll_sys::{child, signals};
 
-/// How one kind of step is made.
+/// Implementation of one kind of step.
 pub struct Maker {
-    /// As the model calls it.
+    /// The kind's name in the model.
     kind: &'static str,
-    /// Programs that it is made of.
+    /// Programs that it requires.
     programs: fn() -> &'static [&'static str],
-    /// Makes it. The answer is what it is, for the user.
+    /// Makes the step. Returns a description for the user.
     open: fn(&RigStep, &mut Stage) -> anyhow::Result<String>,
 }
 
@@ -40,32 +40,32 @@ impl Maker {
     }
 }
 
-/// What has been made.
+/// The steps that were made.
 #[derive(Debug, Default)]
 pub struct Rig {
     pub far_end: Option<FarEnd>,
     pub link: Option<Link>,
-    /// A line for each step that stands.
+    /// A line for each open step.
     pub told: Vec<String>,
-    /// What the captures are made of that arms may send.
+    /// Profiles of the captures that arms may send.
     pub captures: Vec<One>,
-    /// Why a step could not be made, by its kind.
+    /// The reason why a step could not be made, by its kind.
     pub missing: BTreeMap<String, String>,
 }
 
-/// When a step is made.
+/// Phase in which a step is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// Servers may listen on what it makes.
     BeforeServers,
-    /// It leads to them.
+    /// It leads to the servers.
     AfterServers,
 }
 
-/// Makes the steps of this turn, in their order.
+/// Makes the steps of this phase, in order.
 ///
 /// # Errors
-/// Where the user ends the run meanwhile; a step that cannot be made is in [`Rig::missing`].
+/// The user ends the run meanwhile. A step that cannot be made is in [`Rig::missing`].
 pub fn open(steps: &[RigStep], turn: Turn, stage: &mut Stage) -> anyhow::Result<()> {
     for step in steps {
         let kind = Kind::named(&step.kind)?;
@@ -90,7 +90,7 @@ pub fn open(steps: &[RigStep], turn: Turn, stage: &mut Stage) -> anyhow::Result<
     Ok(())
 }
 
-/// The key of a resolved step.
+/// The value of a resolved step's key.
 fn key<'a>(step: &'a RigStep, name: &str) -> anyhow::Result<&'a str> {
     let value = step.keys.get(name).map(String::as_str);
     value.with_context(|| format!("the rig's step {} does not say its `{name}`", step.kind))

@@ -1,4 +1,4 @@
-//! Which packets are replayed? Synthetic captures, made once for a run.
+//! Rig step `packets`: synthetic captures to replay, generated once for a run.
 
 use super::{Maker, key};
 use crate::stage::Stage;
@@ -19,7 +19,7 @@ use toll_sys::signals;
 
 pub const MAKER: Maker = Maker { kind: "packets", programs: || &[], open };
 
-/// The files are gone with the run's working directory.
+/// Generates the files, which are removed with the run's working directory.
 fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     let number = |name: &str| -> anyhow::Result<f64> {
         let text = key(step, name)?;
@@ -66,7 +66,7 @@ fn set_of(name: &str) -> anyhow::Result<(Set, u16)> {
     Ok((set, USUAL_SIZE))
 }
 
-/// What it is made of: the file is gone after the run, and whoever reads the run asks.
+/// Profile of a set. It is stored because the file is removed after the run.
 fn profiled(name: &str, file: PathBuf) -> anyhow::Result<Option<One>> {
     let read = profile::read(&[file], false, &Progress::none(), &signals::RAISED);
     if let Some(error) = read.refused.into_iter().next() {

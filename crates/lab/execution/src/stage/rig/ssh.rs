@@ -1,8 +1,10 @@
-//! How do loads and commands reach the server through SSH?
+//! Rig step `ssh`: forwarded ports through which loads and commands reach the server.
 //!
-//! As people do it with `ssh -L`: for each server one port forwarded to its port, another to its socket, and one to its
-//! port by an `ssh -C`, which compresses.
-//! The sshd and both keys are the run's own; never reads the user's keys, agent or configuration.
+//! It forwards as users do with `ssh -L`. Each server has one forward to its port, one to its socket, and a
+//! compressed one (`ssh -C`) to its port. The sshd and both keys are the run's own.
+//!
+//! # Invariants
+//! Never reads the user's keys, agent or configuration.
 
 use super::Maker;
 use crate::stage::Stage;
@@ -23,12 +25,12 @@ use toll_sys::{child, signals};
 
 pub const MAKER: Maker = Maker { kind: "ssh", programs: || &["ssh", "sshd", "ssh-keygen"], open };
 
-/// Two key exchanges and a login; a busy host may take its time.
+/// Time limit for two key exchanges and a login on a busy host.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const STOP_WITHIN: Duration = Duration::from_secs(2);
-/// Where sshd, run by root, wants an empty directory to lock its unprivileged half into.
+/// Empty directory that sshd as root needs for its unprivileged half.
 const EMPTY_DIR: &str = "/run/sshd";
-/// Between finding ports free and listening on them somebody else may take one: then others.
+/// Attempts to find free ports: another process may take one between the check and the listen.
 const TRIES: u32 = 5;
 
 /// Returns once all ports answer as the servers do. The journal ends sshd and ssh with the run.
@@ -64,7 +66,7 @@ fn open(_: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     Ok("tunnels by SSH: an sshd of the run's own on 127.0.0.1".into())
 }
 
-/// Starts something on ports that are free, with others where they were taken meanwhile.
+/// Starts something on free ports, and retries with others if they were taken meanwhile.
 fn on_free_ports<const N: usize>(
     pick: &dyn Fn() -> anyhow::Result<[u16; N]>,
     mut start: impl FnMut(&[u16; N]) -> anyhow::Result<()>,
@@ -82,7 +84,7 @@ fn on_free_ports<const N: usize>(
     }
 }
 
-/// An `ssh -L` with these options, from ports here to a server's ends.
+/// Starts `ssh -L` with these options, from local ports to a server's endpoints.
 fn start_ssh(
     journal: &Journal,
     dir: &Path,
@@ -157,12 +159,12 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<()> {
     wait(&mut sshd, &log, "sshd", || answers(port, b"SSH-"))
 }
 
-/// A path for OpenSSH, which puts something in the place of `%h` and the like.
+/// A path with OpenSSH's tokens (`%h` and the like) escaped.
 fn without_tokens(path: &Path) -> String {
     path.display().to_string().replace('%', "%%")
 }
 
-/// As one word of an OpenSSH configuration.
+/// Quotes a path as one word of an OpenSSH configuration.
 fn quoted(path: &str) -> String {
     format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\""))
 }

@@ -1,8 +1,10 @@
-//! How does the database of a web site come to be?
+//! Data recipe `website`: the database of a web site.
 //!
-//! Shaped like the one that people back up: 21 tables, 856,262 rows, 2,733 MB (`data_length + index_length`) at its
-//! full size, of text for the most part. Each row depends on seed, scale and its table alone, never on how many
-//! threads loaded it.
+//! Its shape follows a typical backup: 21 tables, 856,262 rows, 2,733 MB (`data_length + index_length`) at
+//! full size. Most of it is text.
+//!
+//! # Invariants
+//! A row depends on seed, scale and its table alone, never on the number of loading threads.
 
 mod rows;
 mod tables;
@@ -26,7 +28,7 @@ use toll_sys::signals;
 
 pub(super) const MAKER: Maker = Maker { recipe: "website", spec, load, check };
 
-/// Of the whole, at scale 1: what MariaDB 10.11 says of data and indexes together.
+/// Data and indexes of the whole at scale 1, as MariaDB 10.11 reports them, bytes.
 const FULL_BYTES: f64 = 2_733e6;
 /// Bytes of one INSERT: far below every server's default max_allowed_packet.
 const INSERT_BYTES: usize = 1 << 20;
@@ -51,7 +53,7 @@ fn all_rows(scale: f64) -> u64 {
     TABLES.iter().map(|table| table.rows(scale)).sum()
 }
 
-/// Tables first, then rows: several tables at a time, those that take longest first.
+/// Creates tables first, then rows: several tables at a time, the slowest first.
 fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
     let mut connection = connect(target)?;
     for table in &TABLES {
@@ -88,7 +90,7 @@ fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
     signals::check()
 }
 
-/// Escapes mean what they mean by default, whatever the server's own mode.
+/// Connects with default escapes, whatever the server's own mode.
 fn connect(target: &Target) -> anyhow::Result<Connection> {
     let mut connection = Connection::connect(target)?;
     connection

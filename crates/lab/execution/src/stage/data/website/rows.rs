@@ -1,45 +1,45 @@
-//! What stands in a row, as SQL?
+//! Generator of the web site's rows, as SQL.
 //!
-//! All of a table's rows come from one stream of the seed's, in the order of their numbers.
+//! All rows of a table come from one random stream of the seed, in the order of their numbers.
 
 use super::tables::{TABLES, Table};
 use super::text::{Lexicon, Vocabulary};
 use std::io::Write;
 use toll_stats::random::Rng;
 
-/// How the value of a column comes to be.
+/// Generator of a column's values.
 #[derive(Debug, Clone, Copy)]
 pub enum Value {
     /// The row's own number, from 1.
     Id,
-    /// The number of a row of that table.
+    /// The number of a row in that table.
     Of(&'static str),
-    /// The same, or NULL in so many of a hundred.
+    /// The same, or NULL for that many percent of the rows.
     OfOrNull(&'static str, u64),
-    /// From and to.
+    /// A number between these bounds.
     Between(u64, u64),
     OneOf(&'static [&'static str]),
-    /// So many words at most.
+    /// At most that many words.
     Words(u64),
-    /// So many words for an address, joined by dashes.
+    /// At most that many words for an address, joined by dashes.
     Slug(u64),
     Email,
     Address,
     Agent,
-    /// So many hexadecimal digits.
+    /// That many hexadecimal digits.
     Hex(u64),
-    /// About so many bytes, on average.
+    /// Prose of about that many bytes, on average.
     Prose(u64),
     Html(u64),
-    /// Names and values as a program keeps them.
+    /// Names and values in a program's serialised form.
     Serial(u64),
-    /// A picture's bytes, which no compressor makes smaller.
+    /// Bytes of a picture, which cannot be compressed.
     Picture(u64),
-    /// Moments of some years, in the order of the rows.
+    /// Timestamps over several years, in the order of the rows.
     Moment,
 }
 
-/// Writes the rows of one table, one after the other.
+/// Writer of one table's rows, one after the other.
 pub struct Writer<'a> {
     lexicon: &'a Lexicon,
     pub table: &'static Table,
@@ -49,16 +49,17 @@ pub struct Writer<'a> {
     done: u64,
 }
 
-/// The first moment of the site, Unix time (1 March 2009), and how long it has been there.
+/// First timestamp of the site, Unix time (1 March 2009), and its age, seconds.
 const FOUNDED_S: u64 = 1_235_865_600;
 const LASTED_S: u64 = 4 * 365 * 86_400;
-/// What lengths of text are over their mean, percent, in sixteen equally frequent classes: most are short, a few long.
+/// Text lengths relative to the mean, percent, in sixteen equally frequent classes: most are short, a few
+/// long.
 const LENGTHS_PCT: [u64; 16] = [5, 10, 15, 20, 30, 40, 50, 60, 75, 90, 110, 130, 160, 200, 270, 335];
-/// Streams of the seed: those of the loads' tables are 1, 2, ...
+/// First random stream of the seed. The loads' tables use 1, 2, ...
 const STREAM: u64 = 1_000;
 
 impl<'a> Writer<'a> {
-    /// Of the table with that number, counted from 0.
+    /// Writer for the table with that number, counted from 0.
     pub fn new(lexicon: &'a Lexicon, seed: u64, scale: f64, number: usize) -> Self {
         let table = &TABLES[number];
         let rng = Rng::new(seed, STREAM + number as u64);
@@ -185,13 +186,13 @@ fn rows_of(table: &str, scale: f64) -> u64 {
     TABLES.iter().find(|other| other.name == table).map_or(1, |other| other.rows(scale))
 }
 
-/// Of a text whose like are `mean` bytes long.
+/// Length of a text whose mean length is `mean` bytes.
 fn length(rng: &mut Rng, mean: u64) -> usize {
     let pct = LENGTHS_PCT[rng.below(16) as usize] * (75 + rng.below(51)) / 100;
     (mean * pct / 100) as usize
 }
 
-/// As a JPEG begins, and then bytes of which each is as likely as any other.
+/// A JPEG header, and then uniformly random bytes.
 fn picture(out: &mut Vec<u8>, rng: &mut Rng, mean: u64) {
     out.extend_from_slice(b"\xff\xd8\xff\xe0\\0\x10JFIF");
     for _ in 0..length(rng, mean).div_ceil(8) {

@@ -1,4 +1,4 @@
-//! Which tables has the site, and what stands in their columns?
+//! Schema of the web site's database: tables, columns and their value generators.
 
 use super::rows::Value::{
     self, Address, Agent, Between, Email, Hex, Html, Id, Moment, Of, OfOrNull, OneOf, Picture, Prose, Serial,
@@ -9,10 +9,10 @@ use super::rows::Value::{
 #[derive(Debug)]
 pub struct Table {
     pub name: &'static str,
-    /// At its full size.
+    /// Rows at full size.
     rows: u64,
     pub columns: &'static [Column],
-    /// Beside the primary one.
+    /// Keys in addition to the primary one.
     keys: &'static [&'static str],
 }
 
@@ -37,12 +37,15 @@ const fn col(name: &'static str, kind: &'static str, value: Value) -> Column {
 }
 
 const ID: Column = col("id", "INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY", Id);
-/// What refers to another table's row.
+/// Type of a column that refers to another table's row.
 const REF: &str = "INT UNSIGNED NOT NULL";
 const REF_OR_NULL: &str = "INT UNSIGNED";
 const CREATED: Column = col("created_at", "DATETIME NOT NULL", Moment);
 
-/// Parents before children. Mean lengths are such that a server counts 2,733 MB of the whole, which is the 2,723 of the document within half a percent.
+/// All tables, parents before children.
+///
+/// Mean lengths are such that a server reports 2,733 MB for the whole. That is within half a percent of the
+/// 2,723 MB in the document.
 pub static TABLES: [Table; 21] = [
     table(
         "languages",
@@ -306,12 +309,12 @@ pub static TABLES: [Table; 21] = [
 ];
 
 impl Table {
-    /// At that scale: one at least.
+    /// Rows at that scale, at least one.
     pub fn rows(&self, scale: f64) -> u64 {
         ((self.rows as f64 * scale).round() as u64).max(1)
     }
 
-    /// About, of all its text at its full size: enough to tell which table takes longest.
+    /// Approximate bytes of its text at full size: enough to find the slowest table.
     pub fn bytes(&self) -> u64 {
         let of = |value: Value| match value {
             Prose(mean) | Html(mean) | Serial(mean) | Picture(mean) => mean,
@@ -330,7 +333,7 @@ impl Table {
         )
     }
 
-    /// What comes before its rows.
+    /// The SQL before its rows.
     pub fn insert(&self) -> String {
         let columns: Vec<String> = self.columns.iter().map(|column| format!("`{}`", column.name)).collect();
         format!("INSERT INTO `{}` ({}) VALUES ", self.name, columns.join(", "))

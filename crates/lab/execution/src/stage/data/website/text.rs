@@ -1,29 +1,29 @@
-//! What do people write on a site where they learn languages?
+//! Generator of texts for a language-learning site.
 //!
-//! Sentences of words from vocabularies that the seed makes up, as frequent as Zipf found words to be: rank r comes
-//! with a weight of 1 / (r + 2.7). Frequent words are short. Such text repeats itself about as much as real prose
-//! does; random letters would not compress, and one text over and over would vanish.
+//! Sentences consist of words from vocabularies that the seed generates. Word frequencies follow Zipf: rank r
+//! has a weight of 1 / (r + 2.7). Frequent words are short. Such text compresses about as well as real prose.
+//! Random letters would not compress, and one repeated text would compress to nothing.
 
 use toll_stats::random::Rng;
 
-/// Of each language.
+/// Words of each language.
 const WORDS: usize = 6_000;
-/// Mandelbrot's shift of Zipf's law: the few most frequent words are not as frequent as 1 / r says.
+/// Mandelbrot's shift of Zipf's law: the most frequent words are less frequent than 1 / r.
 const SHIFT: f64 = 2.7;
 /// Streams of the seed that tables do not use.
 const STREAM: u64 = 900;
 
-/// How words of a language sound and are written.
+/// Sounds and spelling of a language.
 struct Sounds {
     begins: &'static [&'static str],
     middles: &'static [&'static str],
     ends: &'static [&'static str],
-    /// Between words, and after a sentence.
+    /// Text between words, and after a sentence.
     gap: &'static str,
     stop: &'static str,
 }
 
-/// The first is what most of a site is written in. Utf8mb4: words of one to four bytes a character.
+/// All languages; most of the site is in the first. Utf8mb4: characters of one to four bytes.
 static LANGUAGES: [Sounds; 8] = [
     Sounds {
         begins: &[
@@ -104,12 +104,12 @@ impl Lexicon {
         Self(LANGUAGES.iter().enumerate().map(of).collect())
     }
 
-    /// A language: the site's own in six of ten.
+    /// A random language: the site's own in six of ten draws.
     pub fn any(&self, rng: &mut Rng) -> &Vocabulary {
         if rng.below(10) < 6 { &self.0[0] } else { &self.0[1 + rng.below(self.0.len() as u64 - 1) as usize] }
     }
 
-    /// The site's own, of which names and addresses are made.
+    /// The site's own language, used for names and addresses.
     pub fn own(&self) -> &Vocabulary {
         &self.0[0]
     }
@@ -118,9 +118,9 @@ impl Lexicon {
 /// The words of one language, most frequent first.
 pub struct Vocabulary {
     words: String,
-    /// Where each begins, and the end of the last.
+    /// Begin of each word, and the end of the last.
     begins: Vec<u32>,
-    /// Vose's alias method: of each place, the share in 2^32 that is its own, and whose the rest is.
+    /// Vose's alias method: for each slot, its own share in 2^32, and the owner of the rest.
     own: Vec<u32>,
     other: Vec<u16>,
     sounds: &'static Sounds,
@@ -148,7 +148,7 @@ impl Vocabulary {
         Self { words, begins, own, other, sounds }
     }
 
-    /// A word, as often as its rank says.
+    /// A random word, as frequent as its rank implies.
     pub fn word(&self, rng: &mut Rng) -> &str {
         let draw = rng.next_u64();
         let place = (((draw >> 32) * WORDS as u64) >> 32) as usize;
@@ -156,7 +156,7 @@ impl Vocabulary {
         &self.words[self.begins[rank] as usize..self.begins[rank + 1] as usize]
     }
 
-    /// So many words, without a stop.
+    /// That many words, without a full stop.
     pub fn words(&self, out: &mut Vec<u8>, rng: &mut Rng, count: u64) {
         for i in 0..count {
             if i > 0 {
@@ -170,7 +170,7 @@ impl Vocabulary {
         }
     }
 
-    /// Sentences, some with a face behind them, until there are about so many bytes.
+    /// Sentences of about that many bytes in total, some followed by an emoji.
     pub fn prose(&self, out: &mut Vec<u8>, rng: &mut Rng, bytes: usize) {
         let end = out.len() + bytes;
         loop {
@@ -187,7 +187,7 @@ impl Vocabulary {
         }
     }
 
-    /// The same as a page: paragraphs, headings, links.
+    /// The same as an HTML page: paragraphs, headings, links.
     pub fn html(&self, out: &mut Vec<u8>, rng: &mut Rng, bytes: usize) {
         let end = out.len() + bytes;
         while out.len() < end {
