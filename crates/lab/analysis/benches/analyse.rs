@@ -1,7 +1,8 @@
-//! How long does the analysis of a run take that is as long as the document's?
+//! Benchmark: duration of the analysis of a run as long as the document's.
 //!
-//! Seventeen arms of 5 minutes with a minute between them, one round, and twelve rounds of 10 s windows:
-//! what a `faithful` and a `standard` run leave. Prints; asserts nothing about time.
+//! The input is what a `faithful` and a `standard` run leave. The first has seventeen arms of 5 minutes with
+//! a minute between them, in one round. The second has twelve rounds of 10 s windows. Prints; asserts nothing
+//! about time.
 
 #[path = "../../../toll/tests/pure/runs/synthetic.rs"]
 mod synthetic;

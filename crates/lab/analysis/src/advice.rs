@@ -1,6 +1,6 @@
-//! What do the numbers, and they alone, advise?
+//! Advice in sentences, drawn from the figures alone.
 //!
-//! Every sentence quotes the figures it rests on. Never speaks of a tool's reputation.
+//! Every sentence quotes its figures. Never refers to a tool's reputation.
 
 use super::doubt::MOST_CAUGHT;
 use super::{charts, doses, limits};
@@ -8,18 +8,19 @@ use crate::estimates::{self, told, word};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict, catalogue};
 use toll_sys::figures::{self, capitalised};
 
-/// From this share of the executed queries on, an artefact is called the full picture.
+/// Smallest share of the executed queries at which an artefact counts as complete.
 const FULL: f64 = 0.98;
-/// Links that artefacts are held against, with what can be used of them: Mb/s and name.
+/// Links with which artefacts are compared: usable rate in Mb/s, and name.
 const LINKS: [(f64, &str); 2] = [(100.0, "100 Mb/s"), (1_000.0, "1 Gb/s")];
 
-/// More than this many arms are not named one by one in the answer.
+/// Most arms that the answer names one by one.
 const SAID: usize = 6;
-/// So many come with their intervals; the table has those of all.
+/// Arms with intervals in the answer. The table has all intervals.
 const SAID_WITH_INTERVALS: usize = 3;
 
-/// A sentence on the scenario's question, and one on the curves where arms were swept; where only doses are asked for, what
-/// was found of them; where arms are ladders, how far up these hold.
+/// Answer to the scenario's question, one sentence, followed by one on the curves if arms were swept.
+///
+/// With doses alone it summarises their results; with ladders it states the highest rung that holds.
 pub fn answer(run: &RunResult, plan: &Plan) -> String {
     let swept = |name: &str| plan.arms.iter().any(|arm| arm.name == name && arm.curve.is_some());
     let asked: Vec<(&ArmResult, &Outcome)> = treatments(run).filter(|(arm, _)| !swept(&arm.name)).collect();
@@ -45,7 +46,7 @@ pub fn answer(run: &RunResult, plan: &Plan) -> String {
     }
 }
 
-/// Which controls did not find what is known, the A/A among them: whoever reads no further should know.
+/// Controls that missed a known effect, the A/A comparison among them. Many readers read no further.
 fn missed(run: &RunResult) -> Option<String> {
     let aa = run.aa.iter().filter(|aa| aa.ci95_pct.or(aa.ci95).is_some() && !aa.ok).map(|aa| &aa.arm);
     let controls = run.controls.iter().filter(|c| c.ci95_pct.or(c.ci95).is_some() && !c.ok).map(|c| &c.arm);
@@ -130,7 +131,7 @@ pub fn advice(run: &RunResult, plan: &Plan) -> Vec<String> {
     advice
 }
 
-/// Measured treatments with their primary outcome, least costly first.
+/// Measured treatments with their primary outcome, lowest overhead first.
 fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
     let mut arms: Vec<(&ArmResult, &Outcome)> = run
         .arms
@@ -142,18 +143,17 @@ fn treatments(run: &RunResult) -> impl Iterator<Item = (&ArmResult, &Outcome)> {
     arms.into_iter()
 }
 
-/// The outcome that an arm's verdict is drawn from.
+/// The outcome of an arm's verdict.
 pub fn judged<'a>(run: &RunResult, arm: &'a ArmResult) -> Option<&'a Outcome> {
     arm.outcomes.get(judged_by(run, arm))
 }
 
-/// Its name.
+/// Name of the outcome of an arm's verdict.
 pub fn judged_by<'a>(run: &'a RunResult, arm: &'a ArmResult) -> &'a str {
     arm.judged_by.as_ref().unwrap_or(&run.primary)
 }
 
-/// What the arm is, as its scenario says it, and its name; with what it was judged by where that is not what the
-/// others were.
+/// An arm's title and name, and its outcome if it differs from the others'.
 fn in_words(run: &RunResult, arm: &ArmResult) -> String {
     match judged_by(run, arm) {
         name if name == run.primary => format!("{} ({})", arm.title, arm.name),
@@ -161,7 +161,7 @@ fn in_words(run: &RunResult, arm: &ArmResult) -> String {
     }
 }
 
-/// Which of so many are named, by their place: the first, the last, and some between.
+/// Positions of the named arms among `count`: the first, the last, and some between.
 fn ranks(count: usize) -> Vec<usize> {
     if count <= SAID {
         (0..count).collect()
@@ -170,8 +170,10 @@ fn ranks(count: usize) -> Vec<usize> {
     }
 }
 
-/// Toll in the harmful direction: of ratios on the log scale, so that halving and doubling weigh the same; of
-/// differences in their unit.
+/// Overhead in the harmful direction.
+///
+/// Ratios are compared on the log scale, so that halving and doubling weigh the same. Differences keep their
+/// unit.
 pub fn harm(outcome: &Outcome) -> f64 {
     let effect = outcome.effect.filter(|_| outcome.verdict != Verdict::NotCompared);
     let toll = outcome.toll_pct.map(toll_stats::log_of_toll).or(effect).unwrap_or(0.0);
@@ -213,13 +215,14 @@ fn full_picture(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Str
     ))
 }
 
-/// Arms that are held against different ones (at other loads, over other ways) are no choice of each other.
+/// True if the arms have different baselines (other loads, other transports) and are no alternatives.
 fn against_different(asked: &[(&ArmResult, &Outcome)]) -> bool {
     asked.windows(2).any(|pair| pair[0].0.against != pair[1].0.against)
 }
 
-/// The first, that is cheapest, arm that catches anything; where nothing is to be caught, simply the
-/// first. None: they are held against different ones.
+/// The arm with the lowest overhead among those that capture anything, or among all if nothing is captured.
+///
+/// `None` if the arms have different baselines.
 fn cheapest<'a>(asked: &[(&'a ArmResult, &'a Outcome)]) -> Option<(&'a ArmResult, &'a Outcome)> {
     if against_different(asked) {
         return None;
@@ -243,8 +246,9 @@ fn least_cost(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> Option<Strin
     Some(format!("Least cost: {}, {} {}{caught}.", arm.name, title(run, judged_by(run, arm)), told(outcome)))
 }
 
-/// Arms that cost more than another and catch less, both beyond their intervals, held against the same baseline and judged
-/// by the same outcome.
+/// Arms that cost more than another and capture less, both beyond their intervals.
+///
+/// Both arms have the same baseline and the same outcome.
 fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     let worse: Vec<String> = asked
         .iter()
@@ -262,7 +266,7 @@ fn dominated(asked: &[(&ArmResult, &Outcome)]) -> Option<String> {
     (!worse.is_empty()).then(|| format!("Not worth it here: {}.", worse.join(", ")))
 }
 
-/// Whether `cheap` costs less than `dear` by more than their intervals overlap.
+/// True if `cheap` costs less than `dear` and their intervals do not overlap.
 fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
     let interval = |outcome: &Outcome| outcome.ci95_pct.or(outcome.ci95);
     let (Some([cheap_low, cheap_high]), Some([dear_low, dear_high])) = (interval(cheap), interval(dear))
@@ -272,8 +276,9 @@ fn apart(cheap: &Outcome, dear: &Outcome) -> bool {
     if cheap.higher_is_better { cheap_low > dear_high } else { cheap_high < dear_low }
 }
 
-/// Ways to the server as multiples of each other, with what that is in time: what a percentage of
-/// a response time means depends on how long the response takes.
+/// Transports as multiples of each other, with the difference in time.
+///
+/// The meaning of a percentage of a response time depends on the response time.
 fn multiples(run: &RunResult, plan: &Plan) -> Option<String> {
     let ways: Vec<String> = plan
         .arms
@@ -327,7 +332,8 @@ fn stalled(run: &RunResult) -> Option<String> {
     (!arms.is_empty()).then(|| format!("Stalls: {} (baseline: {}).", arms.join("; "), baseline.stalls.count))
 }
 
-/// What is captured of a server's queries; packets that a scenario sent through a link of its own are nobody's to ship.
+/// Rates of artefacts against links. Packets sent through a scenario's own link are left out: nobody ships
+/// them.
 fn links(run: &RunResult) -> Option<String> {
     run.server.as_ref()?;
     let needs = |link: f64| -> Vec<String> {
@@ -347,12 +353,12 @@ fn links(run: &RunResult) -> Option<String> {
     (!sentences.is_empty()).then(|| format!("Shipping it off the host: {}.", sentences.join("; ")))
 }
 
-/// An outcome in words.
+/// Title of an outcome.
 fn title<'a>(run: &'a RunResult, name: &'a str) -> &'a str {
     catalogue::definition(&run.definitions, name).map_or(name, |outcome| &outcome.title)
 }
 
-/// Inside which an effect on the primary outcome is none.
+/// Equivalence margin of the primary outcome, in words.
 pub fn margin(run: &RunResult) -> String {
     match catalogue::definition(&run.definitions, &run.primary) {
         Some(Definition { compare: Compare::Difference, margin: Some(margin), unit, .. }) => {

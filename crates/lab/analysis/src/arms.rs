@@ -1,4 +1,4 @@
-//! What did each arm's windows give, round by round, and how does it compare?
+//! Windows of each arm by round, and their comparison.
 
 use super::compare::{ArmWindows, Compared, compare, judge_together, judged_by};
 use super::outcomes::{self, Known, quantile_of};
@@ -11,14 +11,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Artefact, Compare, Plan, Role, StallTotals, Verdict};
 use toll_stats::Placed;
 
-/// Every arm of the plan, in its order.
+/// All arms of the plan, in its order.
 #[derive(Debug)]
 pub struct Arms<'a> {
     pub windows: Vec<ArmWindows<'a>>,
     /// Position of the baseline.
     pub baseline: usize,
     pub stalls: Stalls,
-    /// Whether each arm's windows end with its command.
+    /// For each arm, true if its windows end with its command.
     closed: Vec<bool>,
 }
 
@@ -75,8 +75,10 @@ impl<'a> Arms<'a> {
         Arms { windows: arms, baseline, stalls, closed }
     }
 
-    /// For each arm, its outcomes by name. Verdicts on the judged outcome of the treatments share one error
-    /// rate; controls and other outcomes stand for themselves.
+    /// Outcomes of each arm, by name.
+    ///
+    /// Verdicts on the treatments' judged outcome share one error rate. Controls and other outcomes are
+    /// independent.
     pub fn compare<'p>(&self, plan: &'p Plan) -> Vec<BTreeMap<&'p str, Compared>> {
         let mut all: Vec<BTreeMap<&'p str, Compared>> = Vec::with_capacity(self.windows.len());
         for (i, arm) in self.windows.iter().enumerate() {
@@ -95,7 +97,7 @@ impl<'a> Arms<'a> {
         all
     }
 
-    /// Name of the arm that an arm is compared with; `None`: it is a baseline itself.
+    /// Name of the arm that an arm is compared with. `None` if it is a baseline itself.
     pub fn against(&self, plan: &Plan, arm: usize) -> Option<String> {
         baseline_of(plan, arm, self.baseline).map(|b| plan.arms[b].name.clone())
     }
@@ -105,8 +107,9 @@ impl<'a> Arms<'a> {
         stalls::totals(of_arm.map(|(_, stalls)| stalls))
     }
 
-    /// Events of the thinnest window of any arm, or of all windows of the arm that has fewest (`in_all`), and what to
-    /// do about it. Of all arms, so that all say the same.
+    /// Fewest events in a window of any arm, or in all windows of an arm (`in_all`), and the remedy.
+    ///
+    /// The figure is over all arms, so that all print the same.
     fn fewest_events(&self, in_all: bool) -> (u64, &'static str) {
         let of_arm = |(arm, closed): (&ArmWindows, &bool)| {
             let events = arm.present().filter(|m| m.covered_s > 0.0).map(|m| m.events);
@@ -123,7 +126,7 @@ impl<'a> Arms<'a> {
         (least, advice)
     }
 
-    /// What a reader of the arm's figures should know beside them.
+    /// Notes for readers of the arm's figures.
     pub fn notes(&self, arm: usize, plan: &Plan, compared: &BTreeMap<&str, Compared>) -> Vec<String> {
         let mut notes = Vec::new();
         let windows = &self.windows[arm];
@@ -161,9 +164,9 @@ impl<'a> Arms<'a> {
     }
 }
 
-/// Finds, for each outcome that is compared as a ratio, what the windows around each window foretell of it.
+/// Computes, for each outcome compared as a ratio, the value that the neighbouring windows predict.
 ///
-/// Not where a run may stop after any round: what a round is said to be would then change with those after it.
+/// Left out if a run may stop after any round: later rounds would then change earlier results.
 fn take_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Option<usize>]) {
     let ratios = plan.outcomes.iter().filter(|o| o.compare == Compare::LogRatio && !plan.early_stop);
     for outcome in ratios {
@@ -185,7 +188,7 @@ fn take_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Optio
     }
 }
 
-/// (quantile, latency_us) as far as the events reach, and the longest at 1.
+/// (quantile, latency_us) as far as the events reach, and the maximum at 1.
 pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
     const QUANTILES: [f64; 13] =
         [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999];
@@ -200,7 +203,7 @@ pub fn latency_curve(all: &Histogram<u64>) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Position of the arm that an arm is compared with; `None`: it is a baseline itself.
+/// Position of the arm that an arm is compared with. `None` if it is a baseline itself.
 pub(super) fn baseline_of(plan: &Plan, arm: usize, main: usize) -> Option<usize> {
     if plan.arms[arm].role == Role::Baseline {
         return None;

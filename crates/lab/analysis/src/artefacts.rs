@@ -1,4 +1,4 @@
-//! What did each arm leave behind, and how much of what was executed is in it?
+//! Artefacts of each arm, and the share of executed queries in them.
 
 use super::recorded::Recorded;
 use super::windows::Window;
@@ -8,19 +8,19 @@ use toll_record::{Artefact, ArtefactResult, PacketCounts, QueryCount};
 const ENCRYPTED: &str =
     "the session is encrypted (TLS): queries cannot be read from packets; its size and cost hold";
 
-/// One arm's artefacts together.
+/// All artefacts of one arm.
 #[derive(Debug, Clone)]
 pub struct OfArm {
     pub result: ArtefactResult,
-    /// Queries found over statements executed, in the windows that were counted.
+    /// Queries found over statements executed, in the counted windows.
     pub captured_ratio: Option<f64>,
     /// Windows whose queries were counted.
     pub counted: usize,
-    /// What the conductor noted, each remark once.
+    /// The conductor's notes, each once.
     pub remarks: Vec<String>,
 }
 
-/// By position in the plan's arms; artefacts of trials without a window are left out.
+/// Artefacts by position in the plan's arms. Those of trials without a window are left out.
 pub fn by_arm(recorded: &Recorded, windows: &[Window]) -> BTreeMap<usize, OfArm> {
     let lines: BTreeMap<u32, &Artefact> = recorded.artefacts.iter().map(|a| (a.trial, a)).collect();
     let mut pairs: BTreeMap<usize, Vec<(&Window, &Artefact)>> = BTreeMap::new();
@@ -101,12 +101,12 @@ fn pt_query_digest<'a>(lines: impl Iterator<Item = &'a Artefact>) -> Option<Quer
     })
 }
 
-/// What pt-query-digest found over what was executed in the stretches that it read.
+/// pt-query-digest's count over the queries executed in the stretches that it read.
 pub fn share(count: &QueryCount) -> Option<f64> {
     count.executed.filter(|&n| n > 0).map(|executed| count.queries as f64 / executed as f64)
 }
 
-/// What there is to say beside the share that was caught: why there is none, or who else counted.
+/// Note on the captured share: the reason why it is missing, or another counter's name.
 pub fn note(artefact: &ArtefactResult) -> Option<String> {
     if artefact.encrypted {
         return Some(ENCRYPTED.to_owned());

@@ -1,6 +1,7 @@
-//! What do the outcomes that a scenario wants drawn come to, over what its arms were varied by?
+//! Charts that a scenario defines: outcomes over the values of its matrix.
 //!
-//! Lines over named places. Knows neither rates nor data sets, and compares nothing: a point is an arm's own.
+//! Lines over named positions. Knows neither rates nor data sets, and compares nothing: a point is an arm's
+//! own value.
 
 use toll_record::catalogue::definition;
 use toll_record::{
@@ -9,15 +10,15 @@ use toll_record::{
 };
 use toll_sys::figures::capitalised;
 
-/// What the ids of these charts begin with, so that no scenario's name for one can be another figure's id.
+/// Prefix of these charts' ids, so that a scenario's name cannot collide with another figure's id.
 const ID: &str = "varied-";
 
-/// One chart for each wish of the plan and each value of its panels, as far as arms gave points.
+/// One chart for each definition in the plan and each value of its panels, if arms have points.
 pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
     plan.charts.iter().flat_map(|wish| of(plan, wish, arms)).collect()
 }
 
-/// An arm by what it was varied by.
+/// An arm by its values of the matrix.
 struct Placed<'a> {
     panel: Vec<&'a str>,
     line: Vec<&'a str>,
@@ -65,7 +66,7 @@ fn of(plan: &Plan, wish: &Charted, arms: &[ArmResult]) -> Vec<Chart> {
     panels.into_iter().filter_map(chart).collect()
 }
 
-/// Those that the wish is about and that have one of its outcomes. An arm at another rate of a sweep is another.
+/// Arms of the chart that have one of its outcomes. Copies at other rates of a sweep are left out.
 fn placed<'a>(plan: &'a Plan, wish: &Charted, arms: &'a [ArmResult]) -> Vec<Placed<'a>> {
     let has_any = |arm: &ArmResult| wish.outcomes.iter().any(|name| arm.outcomes.contains_key(name));
     let own = plan.arms.iter().zip(arms).filter(|(planned, arm)| planned.curve.is_none() && has_any(arm));
@@ -78,7 +79,7 @@ fn placed<'a>(plan: &'a Plan, wish: &Charted, arms: &'a [ArmResult]) -> Vec<Plac
     .collect()
 }
 
-/// Each once, in the order in which they come.
+/// Each value once, in the order of its first occurrence.
 fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     for one in all {
@@ -89,7 +90,7 @@ fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// A line for each value of the keys that ask for one, and each outcome.
+/// A line for each value of the line keys, and each outcome.
 fn lines(plan: &Plan, outcomes: &[&Definition], places: &[&str], here: &[&Placed]) -> Vec<ChartSeries> {
     let line = |values: &[&str], outcome: &Definition| {
         let of_line = |placed: &&&Placed| placed.line == values;
@@ -118,7 +119,7 @@ fn lines(plan: &Plan, outcomes: &[&Definition], places: &[&str], here: &[&Placed
     series
 }
 
-/// What the arm has by itself, with its interval where there are rounds enough.
+/// The arm's own value, with its interval if there are enough rounds.
 fn own(plan: &Plan, outcome: &Outcome) -> (f64, Option<f64>, Option<f64>) {
     let (value, ends) = match (outcome.verdict, outcome.effect) {
         (Verdict::NotCompared, Some(own)) => (own, outcome.ci95),
@@ -131,7 +132,7 @@ fn own(plan: &Plan, outcome: &Outcome) -> (f64, Option<f64>, Option<f64>) {
     (value, ends.map(|[low, _]| low), ends.map(|[_, high]| high))
 }
 
-/// As far as the places are numbers.
+/// The line of equal values, if the positions are numbers.
 fn diagonal(name: &str, places: &[&str]) -> ChartSeries {
     let number = |place: &&str| place.parse::<f64>().ok().filter(|number| number.is_finite());
     let points = places.iter().enumerate();

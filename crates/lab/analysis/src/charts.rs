@@ -1,7 +1,6 @@
-//! Which figures of its own does this run call for?
+//! Load-latency charts of a run.
 //!
-//! Decided by what the arms are, not by the scenario's name: arms that ran at a rate give
-//! load-latency curves.
+//! The arms decide, not the scenario's name: arms with a rate get load-latency curves.
 
 use std::collections::BTreeMap;
 use toll_record::{
@@ -10,16 +9,14 @@ use toll_record::{
 };
 use toll_sys::figures::capitalised;
 
-/// Latency has left the flat part of its curve when it is this many times what it was at the
-/// lowest rate.
+/// Multiple of the latency at the lowest rate, beyond which a curve is past its knee.
 const KNEE: f64 = 5.0;
-/// A rate is met when this share of it was achieved.
+/// Share of a rate that must be achieved to count as met.
 const MET: f64 = 0.99;
-/// What the ids of curves begin with.
+/// Prefix of the curves' ids.
 const CURVES: &str = "load-";
 
-/// Load-latency curves, one chart for each outcome that says so, one series for each arm that was swept, or
-/// each way to the server.
+/// Load-latency curves: a chart for each outcome that asks for it, a series for each swept arm or transport.
 pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
     let mut by_way: BTreeMap<String, Vec<(f64, &ArmResult)>> = BTreeMap::new();
     for (planned, arm) in plan.arms.iter().zip(arms) {
@@ -68,7 +65,7 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
         .collect()
 }
 
-/// The first of the run's load-latency curves, whose note speaks of all.
+/// The first load-latency curve of the run. Its note covers all.
 pub fn curves(run: &RunResult) -> Option<&Chart> {
     run.charts.iter().find(|chart| chart.id.starts_with(CURVES))
 }
@@ -79,11 +76,11 @@ fn way(workload: &Workload) -> String {
     format!("{}{protocol}{connections}", workload.transport)
 }
 
-/// The outcomes that curves are read by, where the plan has them.
+/// Outcomes of the curves, if the plan has them.
 struct Curves<'a> {
     /// Events achieved a second.
     achieved: Option<&'a str>,
-    /// The latency that bends first.
+    /// The latency that rises first.
     tail: Option<&'a str>,
 }
 
@@ -99,8 +96,9 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// One outcome by rate. Ends with the first rate that is not met: beyond it, latencies say only how
-    /// long the window was.
+    /// One outcome by rate, up to the first rate that is not met.
+    ///
+    /// Beyond that rate, latencies depend only on the length of the window.
     fn curve(
         &self,
         points: &[(f64, &ArmResult)],
@@ -114,12 +112,12 @@ impl<'a> Curves<'a> {
             .collect()
     }
 
-    /// The rate achieved, where that is not the rate asked for.
+    /// The achieved rate, if it is below the requested one.
     fn missed(&self, rate: f64, arm: &ArmResult) -> Option<f64> {
         arm.outcomes.get(self.achieved?).map(|found| found.mean).filter(|achieved| *achieved < MET * rate)
     }
 
-    /// Where a curve bends upwards, and where the rate can no longer be met.
+    /// The knee of a curve, and the first rate that is not met.
     fn knee(&self, way: &str, points: &[(f64, &ArmResult)]) -> String {
         // The median round: one in which the host stood still bends no curve.
         let p99 = |arm: &ArmResult| arm.outcomes.get(self.tail?).map(|o| toll_stats::median(&o.values));

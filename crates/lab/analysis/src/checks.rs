@@ -1,6 +1,7 @@
-//! Does this bench find what is known, and nothing where there is nothing?
+//! Control checks: known effects are found, and none where there is none.
 //!
-//! A/A, placebo and power; what doses of known size say is in `doses.rs`. Never changes a verdict: it only says how far to trust it.
+//! A/A, placebo and power; doses of known size are in `doses.rs`. Never changes a verdict: it only qualifies
+//! it.
 
 use super::compare::Compared;
 use super::doubt::Doubt;
@@ -8,10 +9,10 @@ use crate::estimates;
 use toll_record::{AaCheck, Arm, Compare, ControlCheck, Mde, Outcome, Plan, Role, catalogue};
 use toll_stats::Interval;
 
-/// Chance of finding an effect of the size called detectable.
+/// Power at which the minimum detectable effect is stated.
 const POWER: f64 = 0.8;
 
-/// The baseline under another name, on the outcome that it is judged by.
+/// A/A check: the baseline under another name, on its judged outcome.
 pub fn aa(arm: &Arm, judged: &Outcome) -> AaCheck {
     AaCheck {
         arm: arm.name.clone(),
@@ -28,12 +29,12 @@ pub fn aa_doubt(outcome: &str, check: &AaCheck, judged: &Compared) -> Option<Dou
     (!check.ok).then(|| Doubt::AaFailed { arm: check.arm.clone(), outcome: outcome.to_owned(), found })
 }
 
-/// A process that does nothing: its toll must be none.
+/// Placebo check: a process that does nothing must have no overhead.
 pub fn placebo(outcome: &str, arm: &Arm, judged: &Outcome) -> ControlCheck {
     control(outcome, arm, judged, 0.0, "does nothing", None)
 }
 
-/// An arm that does a known deed. `excuse`: why the outcome is not as expected though the bench is not blind.
+/// Check of an arm with a known effect. `excuse`: another reason for an unexpected outcome.
 pub fn control(
     outcome: &str,
     arm: &Arm,
@@ -78,7 +79,7 @@ pub fn control_doubt(check: &ControlCheck) -> Option<Doubt> {
     (decided && !check.ok).then(|| Doubt::ControlMissed { arm: check.arm.clone(), text: check.text.clone() })
 }
 
-/// In percent or in the outcome's unit: zero is zero in both.
+/// The interval in percent or in the outcome's unit. Zero is zero in both.
 fn interval(outcome: &Outcome) -> Option<[f64; 2]> {
     outcome.ci95_pct.or(outcome.ci95)
 }
@@ -87,8 +88,10 @@ fn holds([low, high]: [f64; 2], value: f64) -> bool {
     Interval { low, high }.contains(value)
 }
 
-/// What this run could find: from the spread of the A/A differences, else from the median spread over
-/// the treatments. They are judged together: each has its share of alpha, as where it was foretold.
+/// Minimum detectable effect of this run.
+///
+/// It uses the spread of the A/A differences, else the median spread of the treatments. Each treatment has
+/// its share of alpha, as in the forecast.
 pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
     let treatments = arms.iter().filter(|(role, _)| *role == Role::Treatment).count() as u32;
     let spread = |role: Role| -> Vec<(f64, usize)> {

@@ -1,7 +1,7 @@
-//! What does one arm cost against the baseline, in one outcome, and how sure is that?
+//! Comparison of one arm with its baseline in one outcome, with a confidence interval.
 //!
-//! Pairs windows of the same round; all statistics are `toll_stats`'. Never looks at a second or a
-//! query: the window is the unit.
+//! Pairs windows of the same round. All statistics are `toll_stats`'. Never uses a second or a query as the
+//! unit: the unit is the window.
 
 use super::outcomes::{Measured, quantile_of};
 use super::tails;
@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 use toll_record::{Aggregate, Compare, Definition, Outcome, Plan, Verdict};
 use toll_stats::{Interval, PairError, Pairs, QuantileRatio, Zeros};
 
-/// How a run is judged that may stop after any round.
+/// Method of a run that may stop after any round.
 const SEQUENCE: &str = "confidence-sequence";
 
-/// Windows of one arm, by round: `None` where the round gave none.
+/// Windows of one arm by round. `None` for a round without a window.
 #[derive(Debug, Clone, Default)]
 pub struct ArmWindows<'a> {
     pub by_round: Vec<Option<Measured<'a>>>,
-    /// Latencies of the same windows, where the driver gives them.
+    /// Latencies of the same windows, if the driver has histograms.
     pub histograms: Vec<Option<&'a Histogram<u64>>>,
     /// Middle of the same windows, seconds.
     pub at_s: Vec<Option<f64>>,
-    /// By outcome that is compared as a ratio, and round: what the windows around foretell, ln.
+    /// Value predicted by the neighbouring windows, ln: by outcome compared as a ratio, and by round.
     pub drifts: BTreeMap<&'a str, Vec<f64>>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> ArmWindows<'a> {
         self.by_round.iter().map(|m| m.as_ref().and_then(|m| m.get(outcome))).collect()
     }
 
-    /// Windows that have `outcome` above zero, as (round, middle in seconds, ln of it).
+    /// Windows with `outcome` above zero, as (round, middle in seconds, ln of it).
     pub fn placed(&self, outcome: &str) -> Vec<(usize, f64, f64)> {
         let values = self.values(outcome).into_iter().zip(&self.at_s).enumerate();
         let of = |(round, (value, at_s)): (usize, (Option<f64>, &Option<f64>))| {
@@ -53,7 +53,7 @@ impl<'a> ArmWindows<'a> {
         values.filter_map(of).collect()
     }
 
-    /// All the arm's latencies in one histogram.
+    /// All latencies of the arm in one histogram.
     pub fn merged(&self) -> Histogram<u64> {
         let mut all = toll_record::latency_histogram();
         for histogram in self.histograms.iter().flatten() {
@@ -68,21 +68,21 @@ impl<'a> ArmWindows<'a> {
     }
 }
 
-/// Name of the outcome that verdicts on the arm at this position are drawn from.
+/// Name of the outcome of the verdict on the arm at this position.
 pub fn judged_by(plan: &Plan, arm: usize) -> &str {
     plan.arms[arm].judged_by.as_ref().unwrap_or(&plan.primary)
 }
 
-/// An outcome of one arm, with the differences behind it.
+/// An outcome of one arm, with its paired differences.
 #[derive(Debug, Clone)]
 pub struct Compared {
     pub outcome: Outcome,
     pub pairs: Pairs,
-    /// What it is compared by, and the margin in the same measure; zero: none.
+    /// Measure of the comparison, and the margin in the same measure; zero means no margin.
     measure: Compare,
     margin: f64,
     interval: Option<Interval>,
-    /// Whether the drift of the host was taken out of the pairs.
+    /// True if the drift of the host was subtracted from the pairs.
     undrifted: bool,
 }
 
@@ -92,8 +92,9 @@ impl Compared {
     }
 }
 
-/// `arm` in outcome `definition`, against `baseline` (absent: `arm` is the baseline itself). `judged`: whether
-/// verdicts on the arm are drawn from it. `None` where no window of the arm has the outcome.
+/// Compares `arm` with `baseline` in outcome `definition`. Without `baseline`, `arm` is the baseline itself.
+///
+/// `judged`: the arm's verdict is drawn from this outcome. `None` if no window of the arm has the outcome.
 pub fn compare(
     plan: &Plan,
     definition: &Definition,
@@ -166,7 +167,7 @@ pub fn compare(
     Some(compared)
 }
 
-/// The mean of the arm's own windows: there is nothing to hold it against.
+/// The mean of the arm's own windows, without a comparison.
 fn by_itself(plan: &Plan, compared: &mut Compared) {
     let outcome = &mut compared.outcome;
     let test = toll_stats::sign_flip(&outcome.values, plan.alpha, plan.seed);
@@ -262,7 +263,7 @@ fn paired(
     settle(interval, compared);
 }
 
-/// By blocks of rounds, whose histograms are put together.
+/// Comparison of quantiles by blocks of rounds, with merged histograms.
 fn tailed(found: Result<QuantileRatio, toll_stats::NoInterval>, compared: &mut Compared) {
     if let Ok(found) = &found {
         compared.outcome.toll_pct = Some(toll_stats::toll_pct(found.ln_ratio));
@@ -286,7 +287,7 @@ fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval
     test.interval
 }
 
-/// Puts the interval where its measure says, in place of another, and draws the verdict.
+/// Stores the interval according to its measure, in place of another, and draws the verdict.
 fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Compared) {
     compared.interval = interval.ok().map(|interval| told(compared.measure, interval));
     let ends = compared.interval.map(|told| [told.low, told.high]);
@@ -300,7 +301,7 @@ fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Com
     judge(compared);
 }
 
-/// An interval of differences in the measure that people read.
+/// The interval in the measure that readers see.
 fn told(measure: Compare, interval: Interval) -> Interval {
     match measure {
         Compare::LogRatio => interval.toll_pct(),
@@ -308,17 +309,16 @@ fn told(measure: Compare, interval: Interval) -> Interval {
     }
 }
 
-/// Length of the shortest window of either arm: a command's own end may have closed it.
+/// Length of the shortest window of either arm, seconds: a command's own end may have closed it.
 fn shortest_s(plan: &Plan, arm: &ArmWindows, baseline: &ArmWindows) -> f64 {
     let covered = arm.present().chain(baseline.present()).map(|m| m.covered_s).filter(|s| *s > 0.0);
     covered.fold(plan.window_s, f64::min)
 }
 
-/// Judges arms together, so that the chance of any false verdict among them is the plan's alpha: each is shown
-/// the interval that its verdict rests on.
+/// Joint verdicts: the chance of any false one among the arms is the plan's alpha.
 ///
-/// `together`: the compared outcomes that verdicts on the treatments are drawn from; those without pairs, or with
-/// nothing to be held against, are left as they are.
+/// Each arm shows the interval of its verdict. `together`: compared outcomes of the treatments' verdicts.
+/// Those without pairs or without a baseline stay unchanged.
 pub fn judge_together(plan: &Plan, mut together: Vec<&mut Compared>) {
     if plan.early_stop {
         // A sequence may be looked at after every round, but only by itself: each arm gets its share of alpha.
@@ -342,13 +342,13 @@ pub fn judge_together(plan: &Plan, mut together: Vec<&mut Compared>) {
     }
 }
 
-/// The method's name, of so many arms judged together.
+/// Name of the method for that many arms judged together.
 fn sign_flips(arms: usize, undrifted: bool) -> String {
     let together = if arms > 1 { format!(", {arms} arms together") } else { String::new() };
     format!("sign-flip{together}{}", if undrifted { ", drift taken out" } else { "" })
 }
 
-/// Draws the verdict from the interval that is shown.
+/// Draws the verdict from the shown interval.
 fn judge(compared: &mut Compared) {
     let outcome = &mut compared.outcome;
     outcome.verdict = match toll_stats::verdict(compared.interval, compared.margin, outcome.higher_is_better)

@@ -1,13 +1,13 @@
-//! How many times another arm's is one arm's outcome?
+//! Contrasts: an arm's outcome as a multiple of another arm's.
 //!
-//! As the plan's contrasts say; paired by rounds on the log scale, like every ratio of a run. Each interval stands for
-//! itself. Or how many times another's is one arm's toll: both beyond the same third arm.
+//! The plan defines them. They are paired by rounds on the log scale, like every ratio of a run, and each
+//! interval is independent. A contrast of overheads compares two arms with the same third one.
 
 use super::compare::ArmWindows;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Contrast, ContrastResult, Plan};
 use toll_stats::{PairError, Pairs, Zeros};
 
-/// All of the plan's, in its order.
+/// All contrasts of the plan, in its order.
 pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<ContrastResult> {
     plan.contrasts.iter().map(|contrast| of(plan, contrast, windows)).collect()
 }
@@ -53,7 +53,8 @@ fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResul
     result
 }
 
-/// Of tolls on the log scale, without the drift of the host, in the rounds in which all three arms have the outcome.
+/// Contrast of overheads on the log scale, without the host's drift, in rounds where all three arms have
+/// values.
 fn of_tolls(
     plan: &Plan,
     upper: &ArmWindows,
@@ -90,7 +91,7 @@ fn tolls(arm: &ArmWindows, beyond: &ArmWindows, outcome: &str) -> Result<Pairs, 
     Ok(pairs)
 }
 
-/// A row for each, for the page; `None` without any.
+/// Chart with a row for each contrast. `None` if there are none.
 pub fn chart(contrasts: &[ContrastResult]) -> Option<Chart> {
     let ends =
         |contrast: &ContrastResult| contrast.ci95.map_or((None, None), |[low, high]| (Some(low), Some(high)));

@@ -1,8 +1,8 @@
-//! How does an arm's toll come about once it is switched on, and was its window open late enough?
+//! Onset of an arm's overhead after it is switched on, and a check that its window began late enough.
 //!
-//! A log that has yet to fill the page cache costs less than one that has: a window that begins too soon prices
-//! an arm too low. Looks at bins from the moment the arm was on, against the other arm's window of the same
-//! round.
+//! A log that has yet to fill the page cache costs less than one that has. A window that begins too soon
+//! therefore underestimates. Compares bins from the moment the arm was on with the other arm's window of the
+//! same round.
 
 use super::arms::{Arms, baseline_of};
 use super::doubt::{Doubt, Slope};
@@ -11,18 +11,18 @@ use super::windows::Window;
 use std::collections::BTreeMap;
 use toll_record::{Axis, Bin, Chart, ChartKind, ChartPoint, ChartSeries, Role};
 
-/// A course is drawn in at most so many stretches.
+/// Most points of a curve.
 const STRETCHES: u64 = 40;
-/// Fewer rounds give no spread worth drawing.
+/// Fewest rounds for a spread worth drawing.
 const FEWEST_ROUNDS: usize = 3;
-/// More lines than this cannot be told apart.
+/// Most lines that can be told apart.
 const MOST_ARMS: usize = 8;
-/// Windows that are so many times as long as the shortest show where a toll ends up.
+/// Multiple of the shortest window from which a longer one shows the final overhead.
 const LONG: u64 = 2;
-/// A slope below this, percent, is none that matters.
+/// Smallest slope that matters, percent.
 const SLIGHT_PCT: f64 = 1.0;
 
-/// The courses of the arms that cost most, as a chart; `None` where no load was counted in bins.
+/// Chart of the onset for the arms with the highest overhead. `None` if no load was counted in bins.
 pub fn chart(recorded: &Recorded, windows: &[Window], arms: &Arms) -> Option<Chart> {
     let plan = &recorded.plan;
     let look = Look::of(recorded)?;
@@ -60,7 +60,7 @@ pub fn chart(recorded: &Recorded, windows: &[Window], arms: &Arms) -> Option<Cha
     })
 }
 
-/// Arms whose shorter windows lie on the slope, as their longer ones show.
+/// Adds a warning for arms whose short windows are on the slope, according to their long ones.
 pub fn on_slope(recorded: &Recorded, windows: &[Window], doubts: &mut Vec<Doubt>) {
     let plan = &recorded.plan;
     let Some(look) = Look::of(recorded) else { return };
@@ -90,23 +90,23 @@ pub fn on_slope(recorded: &Recorded, windows: &[Window], doubts: &mut Vec<Doubt>
     }
 }
 
-/// What changes between the place of an arm's short windows and the end of its long ones.
+/// Change from an arm's short windows to the end of its long ones.
 struct Changes {
     /// ln of the ratio, for each long window.
     d: Vec<f64>,
-    /// Begin and end of a short window, from when the arm was on.
+    /// Begin and end of a short window, seconds since the arm was on.
     short_s: [f64; 2],
     late_s: [f64; 2],
 }
 
-/// How bins are read: time an event takes, or time between statements where a driver gives no more.
+/// Measure of the bins: time an event took, or time between statements if the driver has no latency.
 struct Look<'a> {
     recorded: &'a Recorded,
     width_us: u64,
     by_latency: bool,
 }
 
-/// A window that lasts for a time, and when its arm was on.
+/// A window of fixed length, and the time when its arm was on.
 struct On {
     arm: usize,
     round: u32,
@@ -116,7 +116,7 @@ struct On {
 }
 
 impl On {
-    /// `None`: it ends with its command and begins with it, or nobody knows when the arm was on.
+    /// `None` if it begins and ends with its command, or if the time is unknown.
     fn of(recorded: &Recorded, window: &Window) -> Option<Self> {
         let timed = matches!(recorded.plan.arms[window.arm].window, toll_record::Window::Time { .. });
         let &Window { arm, round, begin_us, end_us, .. } = window;
@@ -124,7 +124,7 @@ impl On {
     }
 }
 
-/// ln of what is usual, by arm and round.
+/// ln of the usual value, by arm and round.
 type Usual = BTreeMap<(usize, u32), f64>;
 
 impl<'a> Look<'a> {
@@ -138,7 +138,7 @@ impl<'a> Look<'a> {
         if self.by_latency { "Toll on mean response time" } else { "Toll on time between statements" }
     }
 
-    /// ln of the time that an event, or a statement, took in (begin, end].
+    /// ln of the time an event, or a statement, took in (begin, end].
     fn ln_time(&self, begin_us: u64, end_us: u64) -> Option<f64> {
         let bins = within(&self.recorded.bins, begin_us, end_us);
         let sum = |of: fn(&Bin) -> u64| bins.iter().map(of).sum::<u64>() as f64;
@@ -150,7 +150,7 @@ impl<'a> Look<'a> {
         Some((time / count).ln()).filter(|ln| ln.is_finite())
     }
 
-    /// Position of the arm that this one is compared with: a baseline is its own.
+    /// Position of the arm that this one is compared with. A baseline is its own.
     fn reference(&self, arms: &Arms, arm: usize) -> usize {
         baseline_of(&self.recorded.plan, arm, arms.baseline).unwrap_or(arm)
     }
@@ -164,14 +164,14 @@ impl<'a> Look<'a> {
         windows.iter().filter(is_reference).filter_map(usual).collect()
     }
 
-    /// An arm's windows, with what is usual in their rounds.
+    /// An arm's windows, with the usual values of their rounds.
     fn paired<'w>(&self, arms: &Arms, on: &'w [On], usual: &Usual, arm: usize) -> Vec<(&'w On, f64)> {
         let reference = self.reference(arms, arm);
         let of_arm = on.iter().filter(|w| w.arm == arm);
         of_arm.filter_map(|w| Some((w, *usual.get(&(reference, w.round))?))).collect()
     }
 
-    /// Toll in percent in each stretch since the arm was on, with pointwise intervals.
+    /// Overhead in percent in each stretch since the arm was on, with pointwise intervals.
     fn course(&self, arms: &Arms, on: &[On], usual: &Usual, arm: usize, stretch_us: u64) -> Vec<ChartPoint> {
         let paired = self.paired(arms, on, usual, arm);
         let longest = paired.iter().map(|(w, _)| w.end_us - w.on_us).max().unwrap_or(0);
@@ -233,7 +233,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Of the arm's windows as they were measured.
+/// Mean log ratio of the arm's windows as measured.
 fn mean_log_ratio(look: &Look, usual: &Usual, arms: &Arms, on: &[On], arm: usize) -> Option<f64> {
     let paired = look.paired(arms, on, usual, arm);
     let d: Vec<f64> =

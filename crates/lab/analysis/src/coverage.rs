@@ -1,24 +1,23 @@
-//! Is what the load did inside each window really in the record?
+//! Coverage check: the load's bins must cover each window.
 //!
-//! A window whose samples were lost is left out, never counted as what is left of it.
+//! A window with missing samples is left out. Never uses the rest of it.
 
 use super::doubt::{Doubt, Several};
 use super::recorded::{Recorded, within};
 use super::windows::{Trials, Window, named};
 use toll_record::{Meter, Plan};
 
-/// Bins are placed by their ends, and a driver that keeps its own beat may lose one at either edge of a
-/// window to the jitter of its reports.
+/// Bins that may be missing at a window's edges: bins are placed by their ends, and reports have jitter.
 const EDGE_BINS: f64 = 1.5;
-/// Beyond that, this share of a window may be lacking.
+/// Share of a window that may be missing beyond that.
 const LACKING: f64 = 0.05;
 
-/// Does a load run beside the arm at this position?
+/// True if a load runs beside the arm at this position.
 pub fn is_loaded(plan: &Plan, arm: usize) -> bool {
     plan.arms[arm].meter != Meter::None
 }
 
-/// Does the arm's driver give the distribution of each window?
+/// True if the arm's driver reports the histogram of each window.
 pub fn gives_histograms(plan: &Plan, arm: usize) -> bool {
     plan.arms[arm].workload.driver == "toll"
 }
@@ -46,8 +45,9 @@ fn is_covered(recorded: &Recorded, window: &Window) -> bool {
     lacking <= EDGE_BINS * toll_stats::median(&widths) + LACKING * window.seconds()
 }
 
-/// Windows whose driver keeps a distribution, and whose distribution is not there. One in which nothing
-/// completed has none to keep.
+/// Warns of windows whose histogram is missing although the driver writes them.
+///
+/// A window in which nothing completed has none.
 pub fn latencies(recorded: &Recorded, windows: &[Window]) -> Option<Doubt> {
     let due: Vec<&Window> = windows
         .iter()

@@ -1,7 +1,8 @@
-//! Is what is known to be there found, in its size, and from which size on?
+//! Dose-response check: arms of known size, the size found, and the smallest size detected.
 //!
-//! A dose is an arm whose truth is known: a burner of CPU, by what it used, or a driver that holds replies back. What a
-//! dose misses is told apart: the burner was starved, the host's own work changed beside it, or the bench is blind.
+//! A dose is an arm with a known effect: a CPU burner, by the time it used, or a driver that delays replies.
+//! A miss has one of three reasons: the burner was starved, the host's own work changed, or the bench is
+//! blind.
 
 use super::arms::Arms;
 use super::checks::control;
@@ -15,36 +16,38 @@ use toll_record::{
 };
 use toll_stats::{Interval, toll_pct};
 
-/// A burner that got less than this share of what it was told is said to have been starved; with less than the second
-/// it is no control any more.
+/// Share of the set CPU time below which a burner counts as starved. Below the second it is no control any
+/// more.
 const STARVED: f64 = 0.95;
 const NO_CONTROL: f64 = 0.5;
-/// Server and driver have been seen to use 12% less for a query beside a burner (threads that wait for a CPU are not
-/// woken). Where they differ by more than this, percent, it is the count of queries that is in doubt.
+/// Largest difference in CPU time per query that does not cast doubt on the count of queries, percent.
+///
+/// Server and driver were measured to use 12% less per query beside a burner, because threads that wait for a
+/// CPU are not woken.
 const MOST_MOVED_PCT: f64 = 100.0 / 3.0;
-/// CPUs so busy have no time left: there, a reply that is held back makes room for the others.
+/// Share of busy CPUs beyond which none are free: there, a delayed reply makes way for the others.
 const SATURATED: f64 = 0.9;
 
-/// One arm whose truth is known, and what was found of it.
+/// One arm with a known effect, and the effect found.
 #[derive(Debug)]
 pub struct Given<'a> {
     kind: DoseKind,
     arm: &'a Arm,
     outcome: &'a Definition,
     found: &'a Outcome,
-    /// Percent of the host's CPU time, or of the response time.
+    /// Percent of the host's CPU time, or of the response time, as set.
     told_pct: Option<f64>,
     took_pct: Option<f64>,
-    /// By round, ln of the ratio that the outcome must show, and that it shows.
+    /// By round, ln of the ratio that the outcome must show, and of the one that it shows.
     rounds: BTreeMap<usize, (f64, f64)>,
-    /// By round, ln of what server and driver used for a query against the baseline, and by what that moves the
-    /// outcome.
+    /// By round, ln of the CPU time per query of server and driver against the baseline, and its effect on
+    /// the outcome.
     parties: Vec<(f64, f64)>,
-    /// CPUs that were busy while it was on, as a share of the host's.
+    /// Share of the host's CPUs that were busy while it was on.
     busy: Option<f64>,
 }
 
-/// Every dose of the plan that was measured, in the plan's order.
+/// All measured doses of the plan, in its order.
 pub fn given<'a>(
     recorded: &'a Recorded,
     arms: &Arms,
@@ -91,7 +94,7 @@ fn kind_of(arm: &Arm) -> Option<DoseKind> {
     }
 }
 
-/// Whether this is what such a dose shows in, as a ratio: the host's CPU time for each query, or the mean response time.
+/// True if such a dose shows in this outcome, as a ratio: host CPU time per query, or mean response time.
 fn tells(kind: DoseKind, outcome: &Definition) -> bool {
     let (source, aggregate) = match kind {
         DoseKind::Cpu => (Source::Cpu { of: Party::Host }, Aggregate::PerQuery),
@@ -137,7 +140,7 @@ impl Given<'_> {
         toll_pct(mean_of(self.rounds.values(), |round| round.0))
     }
 
-    /// What Trust says of it.
+    /// The control's line in the trust section.
     pub fn check(&self, plan: &Plan) -> ControlCheck {
         let told = self.told_pct.map_or_else(|| "a share".to_owned(), |pct| format!("{}%", digits(pct)));
         let deed = match (self.kind, self.took_pct) {
@@ -160,7 +163,7 @@ impl Given<'_> {
         self.told_pct.zip(self.took_pct).is_some_and(|(told, took)| took < share * told)
     }
 
-    /// Why what was given is not found in its size, where the host's own work is to blame and not the bench.
+    /// The reason for a wrong size, if the host's own work explains it and not the bench.
     fn excuse(&self, plan: &Plan) -> Option<String> {
         if self.kind == DoseKind::Delay {
             let busy = self.busy.filter(|busy| *busy > SATURATED)?;
@@ -205,8 +208,9 @@ impl Given<'_> {
     }
 }
 
-/// ln of what server and driver used for a query against the baseline, and of what the host did. `None`: not both are
-/// known.
+/// ln of the CPU time per query of server and driver against the baseline, and ln of the whole host's.
+///
+/// `None` if one of them is unknown.
 fn parties(arm: &Measured, baseline: &Measured) -> Option<(f64, f64)> {
     let used = |window: &Measured| {
         Some(window.cpu_us_per_query(Party::Server)? + window.cpu_us_per_query(Party::Driver)?)
@@ -216,7 +220,7 @@ fn parties(arm: &Measured, baseline: &Measured) -> Option<(f64, f64)> {
     (ratio.is_finite() && moved.is_finite()).then_some((ratio, moved))
 }
 
-/// The doses of each kind together: the slope of found on given, and the smallest that was told from none.
+/// Doses by kind: the slope of found over given, and the smallest dose that differs from zero.
 pub fn lines(plan: &Plan, given: &[Given]) -> Vec<DoseLine> {
     [DoseKind::Cpu, DoseKind::Delay].into_iter().filter_map(|kind| line(plan, kind, given)).collect()
 }
@@ -246,7 +250,7 @@ fn line(plan: &Plan, kind: DoseKind, given: &[Given]) -> Option<DoseLine> {
     })
 }
 
-/// The slope of each round by itself, through the origin: the round is what statistics count.
+/// Slope of each round through the origin. The round is the unit of the statistics.
 fn slopes(doses: &[&Given]) -> Vec<f64> {
     // A round in which an arm is missing weighs the doses otherwise: it is left out.
     let slope = |round: &usize| {
@@ -262,14 +266,14 @@ fn slopes(doses: &[&Given]) -> Vec<f64> {
     doses.first().into_iter().flat_map(|dose| dose.rounds.keys()).filter_map(slope).collect()
 }
 
-/// What there is to say of all kinds of which several doses were given; empty without any.
+/// Summary of all kinds with several doses. Empty if there are none.
 pub fn told(lines: &[DoseLine]) -> String {
     let several = lines.iter().filter(|line| line.doses.len() > 1);
     let told = several.map(|line| format!("Doses of {}: {}", line.outcome, summary(line)));
     told.collect::<Vec<_>>().join(" ")
 }
 
-/// Found against given, and where all would lie.
+/// Charts of found over given, with the line of equal values.
 pub fn charts(lines: &[DoseLine]) -> Vec<Chart> {
     let several = lines.iter().filter(|line| line.doses.len() > 1);
     several.map(chart).collect()
@@ -324,7 +328,7 @@ fn mean_of<'a>(rounds: impl Iterator<Item = &'a (f64, f64)>, part: impl Fn(&(f64
     toll_stats::mean(&rounds.map(part).collect::<Vec<_>>())
 }
 
-/// Without decimals where there are none to tell.
+/// A percentage, without decimals if they are zero.
 fn digits(percent: f64) -> String {
     let rounded = format!("{percent:.1}");
     rounded.strip_suffix(".0").map_or_else(|| rounded.clone(), str::to_owned)

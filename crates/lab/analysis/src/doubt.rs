@@ -1,12 +1,13 @@
-//! What makes this run doubtful, and what should be done about it?
+//! Warnings about a run, each with its advice.
 //!
-//! Every doubt is a variant; its text says what was seen, its advice what to do. Never mends anything.
+//! Every warning is a variant. Its text states the observation, its advice the remedy. Never corrects
+//! anything.
 
 use std::collections::BTreeMap;
 use toll_record::Warning;
 use toll_sys::counted::{codes_in_words, counted};
 
-/// A doubt about a run. Shares are 0..=1, percentages say so.
+/// A warning about a run. Shares are 0..=1; percentages are named as such.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
     NoBaseline {
@@ -86,7 +87,8 @@ pub enum Doubt {
     HostSteal {
         pct: f64,
     },
-    /// Windows left out, of all; the arm that lost most of its own, and those that keep theirs because most would go.
+    /// Windows left out, of all windows; the arm that lost most; and the arms that keep theirs because most
+    /// would go.
     CpuWithheld {
         windows: usize,
         of: usize,
@@ -147,10 +149,10 @@ pub enum Doubt {
     },
 }
 
-/// What changes between an arm's short windows and a later stretch; seconds are since it was switched on.
+/// Change from an arm's short windows to a later stretch. Seconds count from when it was switched on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slope {
-    /// What the toll is on.
+    /// The outcome.
     pub what: String,
     pub pct: f64,
     pub ends_pct: [f64; 2],
@@ -159,25 +161,25 @@ pub struct Slope {
     pub late_s: [f64; 2],
 }
 
-/// Some trials or windows, by arm and round.
+/// Several trials or windows, by arm and round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Several {
     pub count: usize,
     pub names: String,
 }
 
-/// A window's edges cost a query or two; more than this share of what was executed is something else.
+/// Largest captured share. A window's edges add a query or two; a larger share has another cause.
 pub const MOST_CAUGHT: f64 = 1.02;
-/// More of one core than this, and toll is part of what it measures.
+/// CPU time of one core, percent, beyond which toll is part of its own measurement.
 pub const SELF_COST_PCT: f64 = 1.0;
-/// CPU time taken by other guests, as a share of all CPU time in the windows.
+/// CPU time taken by other guests, percent of all CPU time in the windows.
 pub const STEAL_PCT: f64 = 2.0;
-/// Of the host's busy CPU time.
+/// Share of the host's busy CPU time that the driver may use, percent.
 pub const DRIVER_SHARE_PCT: f64 = 40.0;
-/// Coefficient of variation of the baseline's own windows.
+/// Coefficient of variation of the baseline's own windows, percent.
 pub const NOISY_CV_PCT: f64 = 15.0;
 
-/// Windows of an arm in which CPU was withheld, of all it has.
+/// Windows of an arm in which CPU was withheld, of all its windows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfArm {
     pub arm: String,
@@ -192,7 +194,7 @@ impl std::fmt::Display for OfArm {
 }
 
 impl Doubt {
-    /// The stable name that documents and filters use.
+    /// The stable name for documents and filters.
     pub fn code(&self) -> &'static str {
         match self {
             Doubt::NoBaseline { .. } => "no-baseline",
@@ -469,7 +471,7 @@ impl Doubt {
         }
     }
 
-    /// As it stands in a result.
+    /// The warning as stored in a result.
     pub fn warning(&self) -> Warning {
         Warning {
             code: self.code().to_owned(),

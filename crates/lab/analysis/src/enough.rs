@@ -1,14 +1,14 @@
-//! Is every treatment decided, so that the run may end before its last round?
+//! Stopping rule: a run may end early once every treatment is decided.
 //!
-//! Asks the analysis for its verdicts, and never draws one of its own. Asked after every round: a run that may
-//! end early has verdicts from a confidence sequence, since a plain interval looked at again and again finds
-//! effects that are not there.
+//! Uses the analysis's verdicts after every round, and never draws its own. A run that may end early uses a
+//! confidence sequence. A plain interval that is checked repeatedly finds effects that do not exist.
 
 use super::judged;
 use toll_record::{Role, RunResult, Verdict};
 
-/// True once every treatment's toll is told apart from zero, or known to lie inside the margin. Never where no treatment
-/// has a toll to be told: there is nothing to wait for, and nothing that says when to stop.
+/// True once every treatment's overhead differs from zero, or is known to be within the margin.
+///
+/// False if no treatment has an overhead to measure: there is then no rule for stopping.
 pub fn enough(result: &RunResult) -> bool {
     let decided = |verdict| matches!(verdict, Verdict::Costly | Verdict::Cheaper | Verdict::NoEffect);
     let treatments =

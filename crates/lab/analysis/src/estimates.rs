@@ -1,11 +1,11 @@
-//! How is a figure written for people?
+//! Formatting of estimates, intervals and verdicts.
 //!
-//! Three digits say all that an interval allows. Never computes: it only writes.
+//! Three digits are as many as an interval supports. Never computes an estimate.
 
 use toll_record::{Outcome, Pause, Verdict};
 use toll_sys::figures::{absolute, percent, short, signed};
 
-/// In which measure an outcome's estimate is.
+/// Measure of an outcome's estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Percent,
@@ -13,7 +13,7 @@ enum Measure {
     Absolute,
 }
 
-/// What was estimated, between which ends; `None`: only a mean is known.
+/// The estimate and its interval. `None` if only a mean is known.
 fn estimate(outcome: &Outcome) -> Option<(Measure, f64, Option<[f64; 2]>)> {
     match (outcome.toll_pct, outcome.effect) {
         (Some(toll), _) => Some((Measure::Percent, toll, outcome.ci95_pct)),
@@ -25,7 +25,7 @@ fn estimate(outcome: &Outcome) -> Option<(Measure, f64, Option<[f64; 2]>)> {
     }
 }
 
-/// The estimate alone, with one decimal; `None`: only a mean is known.
+/// The estimate alone, with one decimal. `None` if only a mean is known.
 pub fn estimated(outcome: &Outcome) -> Option<String> {
     estimate(outcome).map(|(measure, value, _)| match measure {
         Measure::Percent => format!("{value:+.1}%"),
@@ -63,7 +63,7 @@ pub fn told(outcome: &Outcome) -> String {
     }
 }
 
-/// In a table: `-12% [-14,-9.8] costly`; the mean where nothing was estimated.
+/// In a table: `-12% [-14,-9.8] costly`. The mean if there is no estimate.
 pub fn cell(outcome: &Outcome) -> String {
     let estimated = brief(outcome);
     let Some((measure, _, interval)) = estimate(outcome) else { return estimated };
@@ -82,7 +82,7 @@ pub fn cell(outcome: &Outcome) -> String {
     }
 }
 
-/// Ends of an interval without their unit, where it is the estimate's.
+/// Ends of an interval, without their unit if it is the estimate's.
 fn like(estimate: &str, ends: [String; 2]) -> [String; 2] {
     let in_number = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | ',');
     let unit = estimate.trim_start_matches(in_number);
@@ -114,7 +114,9 @@ pub fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// `round 2, mariadb-dump 3, from 31.0 s; meanwhile disk_reads_per_s 0.00 (else 310)`: all but its arm and length.
+/// A pause without its arm and length.
+///
+/// Example: `round 2, mariadb-dump 3, from 31.0 s; meanwhile disk_reads_per_s 0.00 (else 310)`.
 pub fn pause(pause: &Pause) -> String {
     let at = format!("round {}, {}, from {:.1} s", pause.round + 1, pause.process, pause.begin_s);
     let beside = pause.beside.iter();

@@ -1,7 +1,7 @@
-//! At which stage between the sender and the file did packets get lost, and does it add up?
+//! Packet accounting: losses at each stage from the sender to the file, and a check that they add up.
 //!
-//! A stage's loss is what the stage before counted and this one did not; a counter of its own should say the same. Where it
-//! does not, something took packets that nobody counted.
+//! A stage's loss is the previous stage's count minus its own. Its drop counter should report the same. If
+//! not, packets were lost that no counter reports.
 
 use super::doubt::Doubt;
 use super::windows::Window;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use toll_record::{Ledger, LedgerStage, Plan, Stage};
 use toll_sys::counted::counted;
 
-/// What a stage lost, and what a counter says it lost; `None`: the two stages did not count the same packets.
+/// Loss of a stage, computed and as counted. `None` if the two stages did not count the same packets.
 fn loss(before: &Stage, stage: &Stage) -> Option<Loss> {
     let counted = stage.lost?;
     Some(Loss { packets: before.packets as i128 - stage.packets as i128, counted })
@@ -17,7 +17,7 @@ fn loss(before: &Stage, stage: &Stage) -> Option<Loss> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Loss {
-    /// Below zero: more came than went.
+    /// Below zero: more packets arrived than were sent.
     packets: i128,
     counted: u64,
 }
@@ -28,21 +28,21 @@ impl Loss {
     }
 }
 
-/// Where both ends of the way were counted, and all stages between them.
+/// True if both ends and all stages between them were counted.
 fn is_whole(stages: &[Stage]) -> bool {
     let ends = stages.first().zip(stages.last());
     ends.is_some_and(|(first, last)| first.name == "sent" && last.name == "written")
         && stages.iter().skip(1).all(|stage| stage.lost.is_some())
 }
 
-/// Packets sent that are not in the file, percent; `None` where that cannot be told.
+/// Packets sent that are not in the file, percent. `None` if unknown.
 pub fn lost_pct(stages: &[Stage]) -> Option<f64> {
     let (first, last) = stages.first().zip(stages.last()).filter(|_| is_whole(stages))?;
     (first.packets > 0)
         .then(|| 100.0 * first.packets.saturating_sub(last.packets) as f64 / first.packets as f64)
 }
 
-/// Of one arm's windows; `None`: nothing went through a link.
+/// Accounting of one arm's windows. `None` if nothing went through a link.
 pub fn of_arm<'a>(windows: impl Iterator<Item = &'a Window>) -> Option<Ledger> {
     let trials: Vec<&[Stage]> =
         windows.map(|window| window.stages.as_slice()).filter(|stages| !stages.is_empty()).collect();
@@ -84,7 +84,7 @@ pub fn of_arm<'a>(windows: impl Iterator<Item = &'a Window>) -> Option<Ledger> {
     })
 }
 
-/// A doubt for each arm whose ledger does not add up.
+/// A warning for each arm whose accounting does not add up.
 pub fn doubts(plan: &Plan, windows: &[Window]) -> Vec<Doubt> {
     let mut by_arm: BTreeMap<usize, (usize, BTreeMap<&str, i128>)> = BTreeMap::new();
     for window in windows {

@@ -1,7 +1,6 @@
-//! What did a run find?
+//! Analysis of a run directory into a [`RunResult`].
 //!
-//! Run directory in, [`RunResult`] out: the same lines and seed give the same bytes. Never measures, never
-//! asks a server, never writes.
+//! The same lines and seed give the same bytes. Never measures, never queries a server, never writes.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.
@@ -61,15 +60,15 @@ use toll_record::{ArmResult, FORMAT, LongWindows, ReadError, Role, RunDir, RunRe
 use whole::Whole;
 use windows::Trials;
 
-/// Analyses a run directory, whole or cut short.
+/// Analyses a run directory, complete or cut short.
 ///
 /// # Errors
-/// No plan, a newer format, or a line in the middle of a file that is not what the format says.
+/// There is no plan, the format is newer, or a line within a file does not match the format.
 pub fn run(run: &RunDir) -> Result<RunResult, ReadError> {
     Ok(analyse(&Recorded::read(run)?))
 }
 
-/// Analyses what was recorded; the plan's baseline is one of its arms, as [`RunDir::plan`] sees to.
+/// Analyses recorded data. The plan's baseline is one of its arms; [`RunDir::plan`] ensures it.
 pub fn analyse(recorded: &Recorded) -> RunResult {
     let plan = &recorded.plan;
     let mut trials = windows::trials(plan, &recorded.trials);
@@ -219,7 +218,7 @@ fn arm_results(
     results
 }
 
-/// From the first step to the last, in seconds.
+/// Seconds from the first step to the last.
 fn duration_s(recorded: &Recorded) -> f64 {
     let first = recorded.trials.iter().map(|line| line.mono_us).min().unwrap_or(0);
     let last = recorded.trials.iter().map(|line| line.mono_us).max().unwrap_or(0);

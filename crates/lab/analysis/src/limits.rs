@@ -1,22 +1,22 @@
-//! Up to which rung of a ladder of arms does an outcome stay within its bound?
+//! Limits: the highest rung of a ladder of arms at which an outcome stays within its bound.
 //!
-//! Every round climbs the whole ladder, in random order: its limit is the highest rung up to which it and all below it hold,
-//! as RFC 2544 finds a throughput (section 26.1). A search that goes where the last trial sent it would have no rounds, and
-//! no interval but by being repeated.
+//! Every round climbs the whole ladder, in random order. Its limit is the highest rung up to which it and all
+//! below hold, as RFC 2544 defines a throughput (section 26.1). A search that follows the last trial would
+//! have no rounds, and no interval unless it is repeated.
 
 use super::compare::ArmWindows;
 use toll_record::{Limit, LimitResult, Plan};
 use toll_sys::figures::capitalised;
 
-/// A sender that falls short of a rung by less has reached it.
+/// Largest relative shortfall of a sender that has still reached a rung.
 const REACHED_WITHIN: f64 = 0.01;
 
-/// What all ladders of the plan came to, in its order.
+/// Results of all ladders of the plan, in its order.
 pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<LimitResult> {
     plan.limits.iter().flat_map(|limit| of_limit(plan, limit, windows)).collect()
 }
 
-/// How far up each ladder held in every round, a sentence a kind of limit; absent without ladders.
+/// The rung that each ladder held in every round, a sentence for each kind of limit. `None` without ladders.
 pub fn told(limits: &[LimitResult]) -> Option<String> {
     let of_kind = |kind: &[LimitResult]| {
         let ladders: Vec<String> = kind.iter().map(in_every_round).collect();
@@ -37,14 +37,14 @@ fn in_every_round(limit: &LimitResult) -> String {
     format!("{}{space}{held}{or_more}", of.join(" "))
 }
 
-/// Arms that have all but the rung in common.
+/// Arms that differ in the rung alone.
 struct Ladder {
     of: Vec<(String, String)>,
     /// Each rung's number, and the position of its arm.
     rungs: Vec<(f64, usize)>,
 }
 
-/// One outcome by rung and round; a window that was not measured has none.
+/// One outcome by rung and round. `None` for a window that was not measured.
 type ByRung = Vec<Vec<Option<f64>>>;
 
 fn of_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResult> {
@@ -61,7 +61,7 @@ fn of_limit(plan: &Plan, limit: &Limit, windows: &[ArmWindows]) -> Vec<LimitResu
     ladders.into_iter().filter_map(|ladder| result(plan, limit, ladder, windows)).collect()
 }
 
-/// `None`: no round tells of it.
+/// `None` if no round has a limit.
 fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]) -> Option<LimitResult> {
     ladder.rungs.sort_by(|a, b| a.0.total_cmp(&b.0));
     // A rung that never could be measured is where the ladder ends.
@@ -94,9 +94,9 @@ fn result(plan: &Plan, limit: &Limit, mut ladder: Ladder, windows: &[ArmWindows]
 
 #[derive(Debug, PartialEq)]
 struct Climbed {
-    /// Of each round that tells one.
+    /// Limits of the rounds that have one.
     limits: Vec<f64>,
-    /// Rounds whose limit may lie higher.
+    /// Rounds whose limit may be higher.
     open: u32,
 }
 

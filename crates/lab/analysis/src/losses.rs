@@ -1,16 +1,16 @@
-//! When within their trials did arms lose packets?
+//! Chart of packet loss over time within trials.
 
 use super::recorded::Recorded;
 use super::windows::Window;
 use std::collections::BTreeMap;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Losses};
 
-/// More lines than this are a tangle: those that lost most are drawn.
+/// Most lines: the arms with the highest losses are drawn.
 const MOST_LINES: usize = 12;
-/// Stretches that a line is made of, at most.
+/// Most points of a line.
 const MOST_POINTS: usize = 100;
 
-/// A line for each arm whose packets bear stamps and of which some are lost; `None` without any.
+/// A line for each arm with stamped packets and losses. `None` if there are none.
 pub fn chart(recorded: &Recorded, windows: &[Window]) -> Option<Chart> {
     let losses: BTreeMap<u32, &Losses> =
         recorded.artefacts.iter().filter_map(|a| Some((a.trial, a.losses.as_ref()?))).collect();

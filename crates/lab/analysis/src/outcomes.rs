@@ -1,7 +1,10 @@
-//! What are the plan's outcomes in this window?
+//! Outcomes of a single window.
 //!
-//! A number that the window cannot support is absent, with the reason: never zero, never a guess; so is one that needs
-//! length, where a run has longer windows than this. What a name means is for its definition to say.
+//! The definition gives the meaning of a name. A value that needs length is absent if the run has longer
+//! windows.
+//!
+//! # Invariants
+//! A value that the window cannot support is absent, with the reason; never zero, never a guess.
 
 use super::pauses::Stream;
 use super::recorded::{Recorded, Stamped, centred, within};
@@ -14,38 +17,39 @@ use toll_record::{
     Second, Source, StagesColumn, TrialColumn,
 };
 
-/// What one window gave.
+/// Results of one window.
 #[derive(Debug, Clone, Default)]
 pub struct Measured<'a> {
-    /// By outcome.
+    /// Values by outcome.
     values: BTreeMap<&'a str, f64>,
     pub statements: u64,
     pub events: u64,
     pub errors: u64,
     pub errors_by_code: BTreeMap<u16, u64>,
-    /// Time that the window's bins cover; with a driver that keeps its own beat, not quite the window.
+    /// Seconds that the window's bins cover. A driver with its own interval does not cover the window
+    /// exactly.
     pub covered_s: f64,
-    /// What was spent on this host, by party; absent where it was not read.
+    /// CPU time on this host, by party. Absent if it was not read.
     pub cpu: Option<Spent>,
-    /// The window's length.
+    /// Length of the window.
     pub seconds: f64,
-    /// How far the window's beginning lies from the rest of it, ln of the ratio of throughputs.
+    /// ln of the ratio of throughputs, the window's beginning over the rest.
     pub start_log_ratio: Option<f64>,
-    /// Quantiles that too few events supported.
+    /// Quantiles that had too few events.
     pub thin: Vec<&'a str>,
-    /// Percentiles are means of one-second percentiles: the driver gives no distribution.
+    /// Percentiles are means of one-second percentiles: the driver has no histogram.
     pub from_seconds: bool,
 }
 
 impl Measured<'_> {
-    /// CPU time of a party for each statement, in microseconds.
+    /// CPU time of a party for each statement, microseconds.
     pub fn cpu_us_per_query(&self, party: Party) -> Option<f64> {
         let per_s = spent_us(self.cpu.as_ref()?, party)? as f64 / self.seconds;
         let qps = self.statements as f64 / self.covered_s;
         (qps > 0.0).then(|| per_s / qps)
     }
 
-    /// CPUs that a party kept busy, on average.
+    /// CPUs that a party used, on average.
     pub fn busy_cpus(&self, party: Party) -> Option<f64> {
         Some(spent_us(self.cpu.as_ref()?, party)? as f64 / 1e6 / self.seconds)
     }
@@ -55,7 +59,7 @@ impl Measured<'_> {
     }
 }
 
-/// The quantile of latencies that an outcome stands for.
+/// The latency quantile of an outcome. `None` for other outcomes.
 pub fn quantile_of(outcome: &Definition) -> Option<f64> {
     match (&outcome.source, outcome.aggregate) {
         (Source::Latency, Aggregate::Quantile(q)) => Some(q),
@@ -63,7 +67,7 @@ pub fn quantile_of(outcome: &Definition) -> Option<f64> {
     }
 }
 
-/// Errors of several stretches, code by code.
+/// Errors of several stretches, by code.
 pub fn summed<'a>(stretches: impl Iterator<Item = &'a BTreeMap<u16, u64>>) -> BTreeMap<u16, u64> {
     let mut sum = BTreeMap::new();
     for (code, n) in stretches.flatten() {
@@ -72,17 +76,17 @@ pub fn summed<'a>(stretches: impl Iterator<Item = &'a BTreeMap<u16, u64>>) -> BT
     sum
 }
 
-/// Beside the window itself, what is known of it.
+/// Data about a window from outside it.
 #[derive(Debug, Clone, Copy)]
 pub struct Known<'a> {
-    /// The window's latencies, where the driver gives them.
+    /// The window's latencies, if the driver has histograms.
     pub histogram: Option<&'a Histogram<u64>>,
     pub artefact: Option<&'a Artefact>,
-    /// Toll itself counted the queries of no window of this arm: another's count stands.
+    /// True if toll itself counted no window of this arm: another tool's count is used.
     pub counted_by_other: bool,
     /// Seconds without service, of a window as long as the others.
     pub stalled_s: f64,
-    /// Seconds after the window until clients are served as usual.
+    /// Seconds after the window until response times are back to usual.
     pub recovered_s: Option<f64>,
     /// All windows of the arm that this one is compared with.
     pub reference: &'a [&'a Window],
@@ -135,7 +139,7 @@ pub fn measure<'a>(recorded: &'a Recorded, window: &Window, known: Known) -> Mea
 
 enum Value {
     Of(f64),
-    /// Made of percentiles of one-second stretches.
+    /// Mean of percentiles of one-second stretches.
     OfSeconds(f64),
     /// Too few events for such a quantile.
     Thin,
@@ -148,7 +152,7 @@ impl From<Option<f64>> for Value {
     }
 }
 
-/// All that is known of one window.
+/// All data about one window.
 struct Readings<'a> {
     recorded: &'a Recorded,
     window: &'a Window,
@@ -156,7 +160,7 @@ struct Readings<'a> {
     seconds: &'a [Second],
     events: u64,
     covered_s: f64,
-    /// Statements a second; not a number where no load ran.
+    /// Statements a second. NaN without a load.
     qps: f64,
     known: Known<'a>,
 }
@@ -202,7 +206,7 @@ impl Readings<'_> {
         }
     }
 
-    /// When a process wrote, as far as it was seen to write anything.
+    /// Times of a process's output, as far as it was observed.
     fn of_output(&self, end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
         let stream = Stream::of(self.recorded, self.window.trial, end)?;
         match column {
@@ -254,7 +258,7 @@ impl Readings<'_> {
         }
     }
 
-    /// Percent of the events; those that did not complete are in no histogram.
+    /// Percent of the events. Incomplete ones are in no histogram.
     fn share_above(&self, limit_us: f64) -> Option<f64> {
         let histogram = self.known.histogram.filter(|histogram| !histogram.is_empty())?;
         let within = histogram.count_between(0, limit_us as u64);
@@ -271,7 +275,7 @@ impl Readings<'_> {
         (weight > 0).then(|| sum / weight as f64)
     }
 
-    /// What is in flight when a bin ends has waited that long already, completed or not.
+    /// Longest wait. Events in flight at the end of a bin have waited that long, completed or not.
     fn longest(&self) -> Option<f64> {
         let of_bins = self.bins.iter().filter_map(|b| b.latency_us_max);
         of_bins
@@ -355,7 +359,7 @@ impl Readings<'_> {
         }
     }
 
-    /// Of one number that stands for the whole window.
+    /// Aggregate of one number for the whole window.
     fn of_total(&self, total: f64, aggregate: Aggregate) -> Option<f64> {
         match aggregate {
             Aggregate::Mean | Aggregate::Peak | Aggregate::Sum => Some(total),
@@ -365,7 +369,7 @@ impl Readings<'_> {
         }
     }
 
-    /// Of several readings, none of which is missing.
+    /// Aggregate of several readings, none of them missing.
     fn of_several(&self, mut readings: Vec<f64>, aggregate: Aggregate) -> Option<f64> {
         if readings.is_empty() {
             return None;
@@ -388,8 +392,9 @@ impl Readings<'_> {
         }
     }
 
-    /// CPU is read at the window's edges and statements in bins: rates make the two comparable when a
-    /// driver's bins do not fall on the edges.
+    /// CPU time per statement. CPU is read at the window's edges and statements in bins.
+    ///
+    /// Rates make the two comparable if a driver's bins do not end on the edges.
     fn per_query(&self, per_s: f64) -> Option<f64> {
         (self.qps > 0.0).then(|| per_s / self.qps)
     }
@@ -409,7 +414,7 @@ fn of_process(end: &ProcessEnd, column: ProcessColumn) -> Option<f64> {
     }
 }
 
-/// A real far end would spend its part on another machine.
+/// CPU time on this host. A real far end would use its part on another machine.
 fn here_us(cpu: &Spent) -> u64 {
     cpu.host_busy_us.saturating_sub(cpu.remote_us)
 }
@@ -425,7 +430,7 @@ fn spent_us(cpu: &Spent, party: Party) -> Option<u64> {
     }
 }
 
-/// ln of the rate in the window's first quarter over the rate in the rest; absent for windows of few bins.
+/// ln of the rate in the window's first quarter over the rate in the rest. `None` for windows of few bins.
 fn start_log_ratio(bins: &[Bin]) -> Option<f64> {
     const FEWEST_BINS: usize = 8;
     if bins.len() < FEWEST_BINS {

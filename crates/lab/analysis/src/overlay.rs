@@ -1,7 +1,7 @@
-//! What do several runs say together: like ones pooled, those of different platforms laid over each other?
+//! Combination of several runs: like ones pooled, different platforms overlaid.
 //!
-//! The runs themselves say which it is. An option could only contradict them: unlike runs have no common toll, and
-//! like ones are one platform.
+//! The runs' own data decides which. An option could only contradict it: unlike runs have no common overhead,
+//! and like ones are one platform.
 
 use super::platform::{self, Made};
 use super::pool::{self, asked_apart};
@@ -10,16 +10,16 @@ use toll_record::{
     RunResult,
 };
 
-/// What is said of runs beside what each says by itself.
+/// Results of several runs together.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Together {
     Pooled(Pooled),
     Overlaid(Overlay),
-    /// They ask different things: by which that is seen.
+    /// The runs have different questions; the text names the difference.
     Apart(String),
 }
 
-/// `names`, one for each run, are unlike each other; `None`: there are fewer than two runs.
+/// Combines runs. `names`, one for each run, differ from each other. `None` for fewer than two runs.
 pub fn together(runs: &[Made], names: &[String]) -> Option<Together> {
     let [first, others @ ..] = runs else { return None };
     if others.is_empty() {
@@ -42,7 +42,7 @@ pub fn together(runs: &[Made], names: &[String]) -> Option<Together> {
     Some(Together::Overlaid(Overlay { differ_in, platforms: platforms.collect(), charts }))
 }
 
-/// Each line of a chart over named places becomes a chart, with a line for each run.
+/// One chart for each line of a chart over named positions, with a line for each run.
 fn by_line(runs: &[Made], names: &[String]) -> Vec<Chart> {
     let over_places = |chart: &&Chart| chart.kind == ChartKind::Line && !chart.x.categories.is_empty();
     let mut found: Vec<Chart> = Vec::new();
@@ -89,8 +89,7 @@ fn is_diagonal(runs: &[Made], line: &str) -> bool {
     wishes.any(|wish| wish.diagonal.as_deref() == Some(line))
 }
 
-/// All places that any of the charts has: those of the first, and what others have beside them behind the place that
-/// comes before it there.
+/// Positions of all charts. Positions of later charts follow their predecessor there.
 fn places<'a>(charts: impl Iterator<Item = &'a Chart>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for chart in charts {
@@ -108,7 +107,7 @@ fn places<'a>(charts: impl Iterator<Item = &'a Chart>) -> Vec<String> {
     all
 }
 
-/// A line's points where its places stand among all.
+/// A line's points, moved to their positions among all.
 fn moved(series: &ChartSeries, places: &[String], all: &[String]) -> Vec<ChartPoint> {
     let points = series.points.iter();
     let mut moved: Vec<ChartPoint> = points
@@ -122,7 +121,7 @@ fn moved(series: &ChartSeries, places: &[String], all: &[String]) -> Vec<ChartPo
     moved
 }
 
-/// What every arm's toll on the primary outcome is in each run; `None` where no run has one.
+/// Every arm's overhead on the primary outcome in each run. `None` if no run has one.
 fn arms(runs: &[&RunResult], names: &[String]) -> Option<Chart> {
     let first = runs.first()?;
     let primary = toll_record::catalogue::definition(&first.definitions, &first.primary)?;

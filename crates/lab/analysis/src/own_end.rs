@@ -1,12 +1,12 @@
-//! What did it mean for an arm's windows that its command ends by itself?
+//! Note on arms whose command ends by itself.
 
 use super::windows::Window;
 use toll_record::Arm;
 
-/// From this share of the mean on.
+/// Smallest spread that is noted, as a share of the mean.
 const SPREAD: f64 = 0.2;
 
-/// A sentence for the arm's notes; absent for an arm whose command lasts.
+/// A sentence for the arm's notes. `None` for an arm whose command lasts.
 pub fn note(arm: &Arm, windows: &[&Window]) -> Option<String> {
     let runs: Vec<(u32, u64)> = windows.iter().filter_map(|window| window.runs).collect();
     if runs.is_empty() {

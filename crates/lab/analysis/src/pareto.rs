@@ -1,8 +1,9 @@
-//! Which arms are a choice at all, and which one is to be advised?
+//! Pareto front of the arms, and the advised choice.
 //!
-//! An arm is beaten by another that is better in one of the outcomes that the scenario trades, beyond the interval of
-//! their paired difference, and worse in none. Never weighs outcomes against each other: that is for the scenario's
-//! limits, and for the reader.
+//! An arm is dominated by another that is better in one of the scenario's traded outcomes and worse in none. Better
+//! means beyond the interval of their paired difference.
+//!
+//! Never weighs outcomes against each other: that is up to the scenario's limits, and to the reader.
 
 use super::compare::{ArmWindows, Compared};
 use crate::estimates::told;
@@ -12,7 +13,7 @@ use toll_record::{Compare, Definition, Pareto, ParetoArm, ParetoResult, Plan, Ro
 use toll_stats::{Interval, Zeros};
 use toll_sys::figures::absolute;
 
-/// `None` where the plan trades nothing, or fewer than two arms have all that is traded.
+/// `None` if the plan trades nothing, or fewer than two arms have all traded outcomes.
 pub fn find(
     plan: &Plan,
     windows: &[ArmWindows],
@@ -43,11 +44,11 @@ struct Field<'a> {
     windows: &'a [ArmWindows<'a>],
 }
 
-/// How one arm stands to another in one outcome.
+/// Relation of two arms in one outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Better,
-    /// Not told apart.
+    /// No difference was found.
     Alike,
     Worse,
 }
@@ -75,7 +76,9 @@ impl Field<'_> {
         standings.contains(&Standing::Better) && !standings.contains(&Standing::Worse)
     }
 
-    /// Worse is also what lies beyond the margin, though no interval says so: too few rounds are no absolution.
+    /// Compares two arms. A difference beyond the margin counts as worse even without an interval.
+    ///
+    /// Too few rounds must not hide it.
     fn standing(&self, outcome: &Definition, one: usize, other: usize) -> Standing {
         let [one, other] = [one, other].map(|i| self.windows[i].values(&outcome.name));
         let pairs = match outcome.compare {
@@ -105,13 +108,13 @@ impl Field<'_> {
     }
 }
 
-/// What the advice is drawn from.
+/// Input of the advice.
 struct Advice<'a> {
     plan: &'a Plan,
     pareto: &'a Pareto,
     field: &'a Field<'a>,
     compared: &'a [BTreeMap<&'a str, Compared>],
-    /// Positions in the plan, and what was found of each.
+    /// Positions in the plan, and the findings on each.
     choices: &'a [usize],
     arms: &'a [ParetoArm],
 }
@@ -186,7 +189,7 @@ impl Advice<'_> {
         format!("{} ({})", arm.title, arm.name)
     }
 
-    /// In the direction in which less is better.
+    /// The preferred outcome, with less being better.
     fn preferred(&self, at: usize) -> f64 {
         let (outcome, value, _) = self.of_preferred(at);
         if outcome.higher_is_better { -value } else { value }
@@ -197,8 +200,9 @@ impl Advice<'_> {
         (self.field.outcomes[position], self.arms[at].values[position], self.arms[at].ci95[position])
     }
 
-    /// By how much the harmful end of the arm's interval lies beyond the limit; what has no interval is kept by nobody,
-    /// and what is compared with nothing is itself the measure.
+    /// Excess of the interval's harmful end over the limit.
+    ///
+    /// An arm without an interval fails the limit. An arm without a baseline is the reference and passes.
     fn excess(&self, at: usize, name: &str) -> f64 {
         let limit = self.pareto.limit.get(name).copied().unwrap_or(0.0);
         let Some(compared) = self.compared[self.choices[at]].get(name) else { return f64::INFINITY };

@@ -1,7 +1,7 @@
-//! When did a command write nothing, and what did host and server do then?
+//! Pauses in a command's output, and the host and server columns that differed meanwhile.
 //!
-//! Of commands that end by themselves, and as far as toll looked: stretches are known to a tenth of a second. Names
-//! what differed; whether it was the cause is for the reader to judge.
+//! For commands that end by themselves. Stretches are known to a tenth of a second. Names the columns that
+//! differed; the reader judges whether they were the cause.
 
 use super::recorded::{Recorded, within};
 use super::windows::Window;
@@ -10,33 +10,34 @@ use toll_record::{
     Axis, Beside, Chart, ChartKind, ChartSeries, HostSample, OutputSample, Pause, PressureSample, ProcessEnd,
 };
 
-/// A shorter silence is one of many that any program makes.
+/// Shortest pause, microseconds. Any program has many shorter ones.
 const LEAST_US: u64 = 1_000_000;
-/// So many columns are named beside a pause.
+/// Columns that are named beside a pause.
 const NAMED: usize = 4;
-/// A mean of fewer samples says nothing of the rest of the window.
+/// Fewest samples for a mean of the rest of the window.
 const FEWEST_OTHERS: usize = 3;
-/// A column stands out that lies this many standard deviations, and this share of itself, from the rest.
+/// Standard deviations by which a column must differ from the rest. It must also differ by a share of itself.
 const OUT_SD: f64 = 2.0;
 const OUT_SHARE: f64 = 0.3;
-/// The least that a share of time stands out by, percent.
+/// Smallest difference of a share of time, percent.
 const OUT_PCT: f64 = 5.0;
-/// Host and server are read once a second: the sample that ends after a pause still speaks of its end.
+/// Interval of host and server samples, microseconds. The sample that ends after a pause covers the pause's
+/// end.
 const BEAT_US: u64 = 1_000_000;
-/// At most so many pauses are drawn.
+/// Most pauses that are drawn.
 const DRAWN: usize = 40;
 
-/// What one process of a trial wrote, as it was seen.
+/// Observed output of one process in a trial.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stream {
-    /// From its start.
+    /// Seconds from its start.
     pub first_output_s: f64,
-    /// Begin and end of each stretch in which it wrote nothing, the one before its first word among them.
+    /// Begin and end of each stretch without output, the one before its first byte among them.
     silences: Vec<(u64, u64)>,
 }
 
 impl Stream {
-    /// `None` where it was not seen to write anything.
+    /// `None` if no output was observed.
     pub fn of(recorded: &Recorded, trial: u32, end: &ProcessEnd) -> Option<Self> {
         let seen = within(&recorded.outputs, end.begin_mono_us, end.end_mono_us.saturating_add(LEAST_US));
         let own: Vec<&OutputSample> =
@@ -67,7 +68,7 @@ impl Stream {
     }
 }
 
-/// All of the run, in the order of time.
+/// All pauses of the run, in order of time.
 pub fn find(recorded: &Recorded, windows: &[Window]) -> Vec<Pause> {
     let mut pauses = Vec::new();
     for window in windows.iter().filter(|w| recorded.plan.arms[w.arm].window.is_until_done()) {
@@ -97,7 +98,7 @@ pub fn find(recorded: &Recorded, windows: &[Window]) -> Vec<Pause> {
     pauses
 }
 
-/// Pauses over the run, for the page; `None` without any.
+/// Chart of pauses over the run. `None` if there are none.
 pub fn chart(pauses: &[Pause], told: impl Fn(&Pause) -> String) -> Option<Chart> {
     let mut longest: Vec<&Pause> = pauses.iter().collect();
     longest.sort_by_key(|pause| std::cmp::Reverse(pause.end_mono_us - pause.begin_mono_us));
@@ -120,7 +121,7 @@ pub fn chart(pauses: &[Pause], told: impl Fn(&Pause) -> String) -> Option<Chart>
     })
 }
 
-/// Readings of one column, in the pause and in the window's other stretches.
+/// Samples of one column, in the pause and in the rest of the window.
 #[derive(Debug, Default)]
 struct Readings {
     during: Vec<f64>,

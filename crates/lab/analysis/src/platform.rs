@@ -1,6 +1,6 @@
-//! On what were runs made, as far as it bears on what they found, and what tells them apart?
+//! Platform of a run (host, server, tools, rig, commands), and the differences between runs.
 //!
-//! Reads what the runs wrote down of host, server, tools, rig and commands. Judges nothing.
+//! Reads only data that the runs recorded. Judges nothing.
 
 use std::collections::BTreeSet;
 use toll_record::{Arm, Host, Plan, RunResult};
@@ -12,12 +12,14 @@ pub struct Made<'a> {
     pub result: &'a RunResult,
 }
 
-/// What its version belongs to, and the programs whose captures it makes.
+/// Libraries with a version, and the programs that capture with them.
 const LIBRARIES: [(&str, [&str; 2]); 1] = [("libpcap", ["tcpdump", "dumpcap"])];
-/// Commands that differ in more ways than this are not all told.
+/// Most differences between commands that are listed.
 const MOST_WORDS: usize = 3;
 
-/// For each run what (`kernel`), and which; all have the same whats in the same order. Left out is what no run knows.
+/// For each run, pairs of a fact's name (`kernel`) and value. All runs have the same names in the same order.
+///
+/// Facts that no run has are left out.
 pub fn facts(runs: &[Made]) -> Vec<Vec<(String, String)>> {
     let mut columns: Vec<(String, Vec<String>)> = vec![
         ("system".into(), each(runs, |run| run.result.host.os.clone())),
@@ -38,7 +40,7 @@ pub fn facts(runs: &[Made]) -> Vec<Vec<(String, String)>> {
     (0..runs.len()).map(of_run).collect()
 }
 
-/// Which of these facts the runs differ in; the host where only its label says so.
+/// Names of the facts in which the runs differ. The host if only its label differs.
 pub fn differ_in(runs: &[Made], facts: &[Vec<(String, String)>]) -> Vec<String> {
     let Some((first, others)) = facts.split_first() else { return Vec::new() };
     let differs = |at: &usize| others.iter().any(|other| other[*at].1 != first[*at].1);
@@ -70,7 +72,7 @@ fn server(run: &Made) -> String {
     run.result.server.as_ref().map_or_else(String::new, |s| format!("{} {}", s.flavour, s.version))
 }
 
-/// Steps of the rig with what was chosen for them.
+/// Steps of the rig with their settings.
 fn rig(run: &Made) -> String {
     let step = |step: &toll_record::RigStep| {
         let chosen = step.keys.iter().filter(|(_, value)| !value.is_empty());
@@ -80,7 +82,7 @@ fn rig(run: &Made) -> String {
     run.plan.setup.rig.iter().map(step).collect::<Vec<_>>().join("; ")
 }
 
-/// Programs that arms start and a version is known of, and the libraries that they capture with.
+/// Programs of the arms with a known version, and the libraries that they capture with.
 fn tools(runs: &[Made]) -> Vec<String> {
     let started: BTreeSet<String> =
         runs.iter().flat_map(|run| run.plan.arms.iter().flat_map(words)).collect();
@@ -107,12 +109,12 @@ fn version(host: &Host, tool: &str) -> Option<String> {
     Some(bare.filter(|rest| !rest.is_empty()).map_or_else(|| version.clone(), str::to_owned))
 }
 
-/// Words of all commands of an arm as the plan has them: what differs from trial to trial is still open.
+/// Words of all commands of an arm as planned. Values that differ from trial to trial stay open.
 fn words(arm: &Arm) -> impl Iterator<Item = String> + '_ {
     arm.treatment.processes.iter().flat_map(|process| process.stages.iter().flatten().cloned())
 }
 
-/// What arms of the same name say in one run and not in all: `-B 65536`.
+/// Words of arms of the same name that are in one run and not in all: `-B 65536`.
 fn own_words(runs: &[Made]) -> Vec<String> {
     let mut told: Vec<Vec<String>> = vec![Vec::new(); runs.len()];
     let Some((first, others)) = runs.split_first() else { return Vec::new() };
@@ -139,7 +141,7 @@ fn words_of(arm: &Arm) -> Vec<String> {
     words(arm).collect()
 }
 
-/// The words that are not shared, each with the option that it belongs to.
+/// Words that are not shared, each with its option.
 fn own(words: &[String], shared: impl Fn(&String) -> bool) -> String {
     let mut own: Vec<&str> = Vec::new();
     for (at, word) in words.iter().enumerate().filter(|(_, word)| !shared(word)) {

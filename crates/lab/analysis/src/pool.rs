@@ -1,7 +1,7 @@
-//! What do several like runs say together, or the parts of one that lie hours apart, and how far do they differ?
+//! Pooling of like runs, or of one run's parts hours apart, including the spread between them.
 //!
-//! An interval speaks of its run: another day's run may differ by more. What arms are judged by is pooled over the
-//! runs, their spread included.
+//! An interval is valid for its run; a run on another day may differ by more. The judged outcomes are pooled
+//! over the runs, with their spread.
 
 use super::advice::{judged, judged_by};
 use super::compare::Compared;
@@ -11,10 +11,10 @@ use toll_record::{ArmResult, Compare, Outcome, Plan, Pooled, PooledArm, Role, Ru
 use toll_stats::{Estimate, toll_pct};
 use toll_sys::counted::counted;
 
-/// Pools runs of one question on one host.
+/// Pools runs with the same question on the same host.
 ///
 /// # Errors
-/// Fewer than two runs, or runs that are not alike, with what tells them apart.
+/// There are fewer than two runs, or they differ; the message names the difference.
 pub fn pool<R: Borrow<RunResult>>(runs: &[R]) -> Result<Pooled, String> {
     let runs: Vec<&RunResult> = runs.iter().map(Borrow::borrow).collect();
     let [first, others @ ..] = runs.as_slice() else { return Err("there is no run".to_owned()) };
@@ -31,7 +31,7 @@ pub fn pool<R: Borrow<RunResult>>(runs: &[R]) -> Result<Pooled, String> {
     Ok(Pooled { over: counted(runs.len() as u64, "run"), arms })
 }
 
-/// Pools the parts of a run that was spread over hours; `None`: it was not.
+/// Pools the parts of a run that was spread over hours. `None` if it was not.
 pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Pooled> {
     plan.spread.as_ref()?;
     let parts = plan.parts();
@@ -55,7 +55,7 @@ pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Poole
     Some(Pooled { over: format!("{} of this run", counted(seen as u64, "part")), arms })
 }
 
-/// What keeps two runs from asking the same.
+/// A difference between the questions of two runs. `None` if they are the same.
 pub(super) fn asked_apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
     [
         (one.scenario != other.scenario, "scenario"),
@@ -67,7 +67,7 @@ pub(super) fn asked_apart(one: &RunResult, other: &RunResult) -> Option<&'static
     .find_map(|(differs, what)| differs.then_some(what))
 }
 
-/// What keeps two runs from asking the same of the same host.
+/// A difference between the questions or hosts of two runs. `None` if they are the same.
 fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
     let server = |run: &RunResult| run.server.as_ref().map(|s| (s.flavour.clone(), s.version.clone()));
     let host = |run: &RunResult| (run.host.label.clone(), run.host.kernel.clone(), run.host.memory_bytes);
@@ -76,7 +76,7 @@ fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
     asked_apart(one, other).or(differs)
 }
 
-/// `None` where fewer than two runs tell a ratio of this arm with its standard error.
+/// `None` if fewer than two runs have a ratio with a standard error for this arm.
 fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[&RunResult]) -> Option<PooledArm> {
     let name = judged_by(first, arm);
     let of_run = |run: &RunResult| -> Option<Estimate> {
@@ -100,7 +100,7 @@ fn together(arm: &str, outcome: &str, found: Vec<Option<Estimate>>, alpha: f64) 
     })
 }
 
-/// On the log scale.
+/// The estimate on the log scale.
 fn estimate(outcome: &Outcome) -> Option<Estimate> {
     let value = toll_stats::log_of_toll(outcome.toll_pct?);
     let standard_error = outcome.standard_error.filter(|error| *error > 0.0)?;

@@ -1,4 +1,4 @@
-//! How wide were the intervals after each part of the run, and what would more time buy?
+//! Precision over time: interval width after each part of a run, and its extrapolation.
 
 use super::compare::{Compared, judged_by};
 use super::windows::Window;
@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Compare, Plan, Role};
 use toll_sys::counted::counted;
 
-/// Points of the line at most.
+/// Most points of the line.
 const POINTS: usize = 12;
-/// What is foretold beyond the run's end, seconds.
+/// Extrapolation beyond the run's end, seconds.
 const MORE_S: f64 = 600.0;
 
-/// Half the width of the intervals on what arms are judged by, the median over treatments, by minutes since the
-/// first window; `None` with fewer rounds than an interval needs, or where outcomes are not ratios.
+/// Half-width of the intervals on judged outcomes, median over treatments, by minutes since the first window.
+///
+/// `None` for fewer rounds than an interval needs, or if outcomes are not ratios.
 pub fn chart(plan: &Plan, windows: &[Window], compared: &[BTreeMap<&str, Compared>]) -> Option<Chart> {
     let begun = windows.iter().map(|w| w.begin_us).min()?;
     let rounds = windows.iter().map(|w| w.round + 1).max()?;
@@ -78,7 +79,7 @@ pub fn chart(plan: &Plan, windows: &[Window], compared: &[BTreeMap<&str, Compare
     })
 }
 
-/// Half-width of a t interval for the mean of `d`; `None`: no spread can be told.
+/// Half-width of a t interval for the mean of `d`. `None` if there is no spread.
 fn spread(d: &[f64], alpha: f64) -> Option<f64> {
     let freedom = u32::try_from(d.len()).ok()?.checked_sub(1).filter(|n| *n > 0)?;
     let half = toll_stats::student_t_quantile(1.0 - alpha / 2.0, freedom) * toll_stats::sd(d)

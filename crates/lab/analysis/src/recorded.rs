@@ -1,17 +1,17 @@
-//! What does a run directory hold, in an order that finds any stretch of time at once?
+//! Data of a run directory, ordered so that any stretch of time is found at once.
 //!
-//! Reads each file once. Never judges: what a crash cut off is simply not there.
+//! Reads each file once. Never judges: lines that a crash cut off are absent.
 
 use toll_record::{
     Artefact, Bin, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample, ReadError,
     RunDir, Sample, Second, ServerSample, Tick, TrialLine, catalogue,
 };
 
-/// Everything that the analysis looks at. Samples of each kind are in the order of their clock.
+/// Input of the analysis. Samples of each kind are in the order of their clock.
 #[derive(Debug, Clone)]
 pub struct Recorded {
     pub plan: Plan,
-    /// Absent when the run ended before the host was described.
+    /// Absent if the run ended before the host was described.
     pub host: Option<Host>,
     pub trials: Vec<TrialLine>,
     pub artefacts: Vec<Artefact>,
@@ -24,17 +24,17 @@ pub struct Recorded {
     pub ticks: Vec<Tick>,
     pub own: Vec<OwnSample>,
     pub outputs: Vec<OutputSample>,
-    /// Samples of kinds that a newer toll wrote, and this one passes over.
+    /// Samples of kinds from a newer toll, which are ignored.
     pub unknown: usize,
     /// Files that end inside a line.
     pub cut_short: Vec<&'static str>,
 }
 
 impl Recorded {
-    /// Reads all that is there. Only the plan must be.
+    /// Reads a run directory. Only the plan is required.
     ///
     /// # Errors
-    /// No plan, a newer format, or a line that is not what the format says.
+    /// There is no plan, the format is newer, or a line does not match the format.
     pub fn read(run: &RunDir) -> Result<Self, ReadError> {
         let mut recorded = Recorded::of(run.plan()?);
         recorded.host = match run.host() {
@@ -49,7 +49,7 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// A run in which nothing has happened yet.
+    /// A run without data.
     pub fn of(mut plan: Plan) -> Self {
         catalogue::complete(&mut plan);
         Recorded {
@@ -71,7 +71,7 @@ impl Recorded {
         }
     }
 
-    /// Adds samples of every kind and puts each kind in order.
+    /// Adds samples of every kind and sorts each kind.
     pub fn take(&mut self, samples: Vec<Sample>) {
         for sample in samples {
             match sample {
@@ -98,7 +98,7 @@ impl Recorded {
     }
 }
 
-/// A sample that carries the end of the interval it speaks of.
+/// A sample stamped with the end of its interval.
 pub trait Stamped {
     /// CLOCK_MONOTONIC, microseconds.
     fn mono_us(&self) -> u64;
@@ -115,15 +115,16 @@ macro_rules! stamped {
 }
 stamped!(Bin, Second, HostSample, PressureSample, ServerSample, Tick, OwnSample, OutputSample);
 
-/// The samples whose end lies in (begin, end]; `samples` must be in order.
+/// Samples whose end is in (begin, end]. `samples` must be in order.
 pub fn within<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {
     let from = samples.partition_point(|s| s.mono_us() <= begin_us);
     let to = samples.partition_point(|s| s.mono_us() <= end_us);
     &samples[from..to.max(from)]
 }
 
-/// The samples the middle of whose stretch lies in (begin, end]: such as speak of these moments for the most
-/// part. A stretch reaches from the sample before.
+/// Samples whose middle is in (begin, end], which mostly cover that stretch.
+///
+/// An interval begins at the previous sample.
 pub fn centred<T: Stamped>(samples: &[T], begin_us: u64, end_us: u64) -> &[T] {
     let middle_us = |i: usize| {
         let end = samples[i].mono_us();

@@ -1,20 +1,19 @@
-//! For how long after a window do clients still wait longer than usual, and is the server not yet what it was?
+//! Recovery time after a window: until response times and server counters are back to usual.
 //!
-//! Seen in the pause before the next trial (`gap`), where the load goes on and the treatment is off. Usual
-//! is what nearly all stretches of half a second took, or nearly all samples said, under the arm that this one is
-//! compared with.
+//! Measured in the pause before the next trial (`gap`), with the load on and the treatment off. Usual is a
+//! high quantile of half-second stretches, or of samples, under the arm that this one is compared with.
 
 use super::recorded::{Recorded, Stamped, within};
 use super::windows::Window;
 use toll_record::Bin;
 
-/// So many stretches under the other arm are no slower than what is called usual.
+/// Share of stretches under the other arm that are no slower than usual.
 const USUAL: f64 = 0.95;
 const STRETCH_US: u64 = 500_000;
-/// A pause that is shorter shows nothing.
+/// Shortest pause that can be evaluated, microseconds.
 const LEAST_US: u64 = 2 * STRETCH_US;
 
-/// What is usual in these windows: mean response time, us. Absent where too little was completed.
+/// Usual mean response time in these windows, us. `None` if too little completed.
 pub fn usual_us<'a>(recorded: &Recorded, windows: impl Iterator<Item = &'a Window>) -> Option<f64> {
     let mut means: Vec<f64> = Vec::new();
     for window in windows {
@@ -24,15 +23,16 @@ pub fn usual_us<'a>(recorded: &Recorded, windows: impl Iterator<Item = &'a Windo
     usual(means)
 }
 
-/// No more than nearly all of these.
+/// The quantile of these readings that counts as usual.
 fn usual(mut readings: Vec<f64>) -> Option<f64> {
     readings.sort_by(f64::total_cmp);
     let last = readings.len().checked_sub(1)?;
     readings.get((last as f64 * USUAL).ceil() as usize).copied()
 }
 
-/// Seconds from the window's end to the first sample that says no more than nearly all of `otherwise`; all the time
-/// that was looked at where none does. Absent where the pause is too short to tell.
+/// Seconds from the window's end to the first sample within the usual range of `otherwise`.
+///
+/// The whole pause if there is none; `None` if the pause is too short.
 pub fn of_column<T: Stamped>(
     recorded: &Recorded,
     window: &Window,
@@ -53,8 +53,9 @@ pub fn of_column<T: Stamped>(
     Some((found.unwrap_or(window.end_us + pause_us) - window.end_us) as f64 / 1e6)
 }
 
-/// Seconds from the window's end to the first stretch that is as usual; all the time that was looked at
-/// where none is. Absent where the pause is too short to tell.
+/// Seconds from the window's end to the first stretch with a usual response time.
+///
+/// The whole pause if there is none; `None` if the pause is too short.
 pub fn recovered_s(recorded: &Recorded, window: &Window, usual_us: f64) -> Option<f64> {
     // Nothing is on for so long at least: the pause begins once the treatment is off.
     let pause_us = (recorded.plan.gap_s * 1e6) as u64;
@@ -69,7 +70,7 @@ pub fn recovered_s(recorded: &Recorded, window: &Window, usual_us: f64) -> Optio
     Some(begin_us.saturating_sub(first.mono_us - first.width_us) as f64 / 1e6)
 }
 
-/// Each stretch's begin, one at every bin, and its mean response time; none where nothing was completed.
+/// Begin of each stretch, one at every bin, and its mean response time. `None` if nothing completed.
 fn stretches(bins: &[Bin]) -> impl Iterator<Item = (u64, Option<f64>)> {
     (0..bins.len()).filter_map(|i| {
         let begin_us = bins[i].mono_us - bins[i].width_us;

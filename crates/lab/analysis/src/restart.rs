@@ -1,24 +1,24 @@
-//! When was the server started anew in the midst of the run, and what did that spoil?
+//! Detection of server restarts within a run, and exclusion of the affected windows.
 //!
-//! Told by its `Uptime`, by the conductor's word for a trial that failed so, and, in runs that know no
-//! uptime, by CPU clocks that went backwards. Never asks why it happened.
+//! The evidence is the server's `Uptime`, or the conductor's note on a failed trial. Runs without uptime are checked
+//! for CPU clocks that went backwards. Never looks for the cause.
 
 use super::doubt::{Doubt, Several};
 use super::recorded::Recorded;
 use super::windows::{Trials, Window, named};
 use toll_record::{Step, TrialLine};
 
-/// What the conductor's note on a trial holds that failed because of it.
+/// Text of the conductor's note on a trial that failed because of a restart.
 const SAYS_SO: &str = "the server restarted";
-/// `Uptime` counts whole seconds, and the answer takes its time.
+/// Tolerance, seconds: `Uptime` counts whole seconds, and the answer has a delay.
 const SLACK_S: f64 = 2.0;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Restart {
-    /// The last moment at which the old server is known to have run, and the first of the new one.
+    /// Last moment at which the old server is known to have run, and the first of the new one.
     after_us: u64,
     before_us: u64,
-    /// When the new one began, as far as that can be told.
+    /// Start of the new server, as far as known.
     at_us: u64,
 }
 
@@ -28,7 +28,7 @@ impl Restart {
     }
 }
 
-/// Leaves out every window into which a restart fell, and takes what failed in it off its arm's account.
+/// Leaves out every window with a restart in it. Failures in it do not count against its arm.
 pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Vec<Doubt> {
     let plan = &recorded.plan;
     let mut restarts = by_uptime(recorded);
@@ -67,7 +67,7 @@ pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Vec<Doubt> {
     doubts
 }
 
-/// When the server was asked, and for how many seconds it had run.
+/// Time of each uptime sample, and the uptime in seconds.
 fn uptimes(recorded: &Recorded) -> impl Iterator<Item = (u64, f64)> {
     // Those beside the first are toll's own, and nobody starts them again.
     let first = recorded.servers.iter().filter(|s| s.server == 0);
@@ -91,7 +91,7 @@ fn by_uptime(recorded: &Recorded) -> Vec<Restart> {
     known.windows(2).filter_map(between).collect()
 }
 
-/// Where a process's CPU time is less than it was, it is another process or (zero, in older runs) none.
+/// A process with less CPU time than before is another one, or (zero, in older runs) absent.
 fn by_cpu(lines: &[TrialLine]) -> Vec<Restart> {
     let edges = lines.iter().filter(|l| matches!(l.step, Step::WindowBegin | Step::WindowEnd));
     let known: Vec<(u64, u64)> = edges.filter_map(|l| Some((l.mono_us, l.cpu?.server_us?))).collect();
@@ -103,8 +103,9 @@ fn by_cpu(lines: &[TrialLine]) -> Vec<Restart> {
     known.windows(2).filter_map(gone).collect()
 }
 
-/// By how much the wall clock may have been set between two moments; of several answers, since steps tell
-/// it only now and then, the one that makes least of the time between.
+/// Change of the wall clock between two moments, seconds.
+///
+/// Steps record it only now and then. Of the possible values, the smallest is returned.
 fn least_step_s(lines: &[TrialLine], from_us: u64, to_us: u64) -> f64 {
     let offsets_s = |mono_us| {
         let next = lines.partition_point(|l| l.mono_us <= mono_us);
@@ -116,14 +117,14 @@ fn least_step_s(lines: &[TrialLine], from_us: u64, to_us: u64) -> f64 {
     earliest - latest
 }
 
-/// Unix time of a moment of the monotonic clock, by the last step before it.
+/// Unix time of a monotonic moment, by the last step before it.
 fn wall_us(lines: &[TrialLine], mono_us: u64) -> u64 {
     let next = lines.partition_point(|l| l.mono_us <= mono_us);
     let Some(line) = lines.get(next.saturating_sub(1)) else { return 0 };
     line.wall_us.saturating_add(mono_us).saturating_sub(line.mono_us)
 }
 
-/// `14:03:07 UTC`: a report says the same wherever it is made.
+/// `14:03:07 UTC`, so that a report is the same in every time zone.
 fn clock(wall_us: u64) -> String {
     let of_day = wall_us / 1_000_000 % 86_400;
     format!("{:02}:{:02}:{:02} UTC", of_day / 3_600, of_day / 60 % 60, of_day % 60)

@@ -1,6 +1,6 @@
-//! Which doubts does the record itself raise?
+//! Scan of the record for warnings.
 //!
-//! Each function looks at one part of the run and adds what it finds. Never changes a figure.
+//! Each function checks one part of the run and adds its findings. Never changes a figure.
 
 use super::arms::Arms;
 use super::artefacts::OfArm;
@@ -49,7 +49,7 @@ pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
     }
 }
 
-/// What the conductor noted about an arm's trials, each remark once.
+/// The conductor's notes on an arm's trials, each once.
 pub fn remarks(trials: &Trials, arm: usize) -> Vec<String> {
     let mut times: BTreeMap<&str, u32> = BTreeMap::new();
     for remark in trials.remarks.iter().chain(&trials.failed).filter(|r| r.arm == arm) {
@@ -61,7 +61,7 @@ pub fn remarks(trials: &Trials, arm: usize) -> Vec<String> {
         .collect()
 }
 
-/// Too few rounds, or too noisy a host, for what is asked.
+/// Too few rounds, or too noisy a host, for the question.
 pub fn power(plan: &Plan, arms: &[(Role, &Compared)], mde: Option<&Mde>, doubts: &mut Vec<Doubt>) {
     let treatments: Vec<&Compared> =
         arms.iter().filter(|(role, _)| *role == Role::Treatment).map(|(_, c)| *c).collect();
@@ -105,7 +105,7 @@ pub fn power(plan: &Plan, arms: &[(Role, &Compared)], mde: Option<&Mde>, doubts:
     }
 }
 
-/// What order and time did to the windows: carry-over, dependence, slow settling.
+/// Effects of order and time on the windows: carry-over, dependence, slow settling.
 pub fn order(plan: &Plan, arms: &Arms, compared: &[BTreeMap<&str, Compared>], doubts: &mut Vec<Doubt>) {
     let present: Vec<usize> = (0..plan.arms.len()).filter(|&i| plan.arms[i].unavailable.is_none()).collect();
     carry_over(plan, arms, &present, doubts);
@@ -160,7 +160,7 @@ fn carry_over(plan: &Plan, arms: &Arms, present: &[usize], doubts: &mut Vec<Doub
     }
 }
 
-/// What the load, the neighbours and the harness did inside windows.
+/// Load, other guests and harness inside windows.
 pub fn load(recorded: &Recorded, windows: &[Window], arms: &Arms, doubts: &mut Vec<Doubt>) {
     let plan = &recorded.plan;
     for (i, arm) in plan.arms.iter().enumerate() {
@@ -205,7 +205,7 @@ pub fn load(recorded: &Recorded, windows: &[Window], arms: &Arms, doubts: &mut V
     }
 }
 
-/// Artefacts that lack packets, or that nobody counted.
+/// Artefacts with missing packets, or without a count.
 pub fn artefacts(
     recorded: &Recorded,
     arms: &Arms,
@@ -240,7 +240,7 @@ pub fn artefacts(
     }
 }
 
-/// What toll's own processes took.
+/// CPU time of toll's own processes.
 pub fn self_cost(recorded: &Recorded, windows: &[Window], doubts: &mut Vec<Doubt>) -> SelfCost {
     let priced: Vec<(&Window, Spent)> = windows.iter().filter_map(|w| Some((w, w.cpu?))).collect();
     let inside_us: u64 = priced.iter().map(|(_, cpu)| cpu.toll_us).sum();

@@ -1,6 +1,6 @@
-//! When did the host stop serving, under which arm, and what stood beside it?
+//! Stalls of a run, by arm, with host and server readings at the time.
 //!
-//! The rules are those of `toll_stats`; this file only feeds them a run's bins.
+//! The rules are those of `toll_stats`; this file supplies a run's bins.
 
 use super::recorded::{Recorded, within};
 use super::windows::Window;
@@ -12,25 +12,27 @@ use toll_stats::{LoadBin, Stall, ThroughputRule, UnruledStalls};
 /// Stalls of the whole run.
 #[derive(Debug, Clone, Default)]
 pub struct Stalls {
-    /// For each window, in the order given: stretches of throughput or latency stalls, overlaps joined.
+    /// For each window, in the order given: throughput or latency stalls, overlaps joined.
     pub of_window: Vec<Vec<Stall>>,
-    /// Everything found, harness stalls too, in the order of time.
+    /// All findings, harness stalls too, in order of time.
     pub spans: Vec<StallSpan>,
-    /// Stretches in which toll's own ticker did not run inside a window.
+    /// Stretches inside a window in which toll's own ticker did not run.
     pub harness: Vec<Stall>,
-    /// Why throughput stalls could not be judged.
+    /// The reason why throughput stalls could not be judged.
     pub unruled: Option<UnruledStalls>,
 }
 
-/// What is normal for an arm, by the windows of the arm that it is held against.
+/// Normal values for an arm, from the windows of its reference arm.
 struct Normal {
     throughput: Result<ThroughputRule, UnruledStalls>,
     latency_us: Option<u64>,
 }
 
-/// Finds the stalls inside `windows`. What is normal for an arm is told by the arm at `held_against`:
-/// a load that asks for a tenth of what another attains does not stand still. `latency`: of all
-/// windows of an arm. Why throughput could not be judged is told of the arm at `baseline`.
+/// Finds the stalls inside `windows`.
+///
+/// The arm at `held_against` defines what is normal for an arm: a load at a tenth of another's rate is not
+/// stalled. `latency`: of all windows of an arm. The reason why throughput could not be judged is that of the
+/// arm at `baseline`.
 pub fn find(
     recorded: &Recorded,
     windows: &[Window],
@@ -96,7 +98,7 @@ fn load_bin(bin: &Bin) -> LoadBin {
     }
 }
 
-/// From the distribution where the driver gives one, else the mean of the seconds' p99.
+/// p99 from the histogram if the driver has one, else the mean of the seconds' p99, microseconds.
 fn p99_us(recorded: &Recorded, windows: &[Window], arm: usize, latency: &Histogram<u64>) -> Option<u64> {
     if !latency.is_empty() {
         return Some(latency.value_at_quantile(0.99));
@@ -122,8 +124,10 @@ fn joined(mut stalls: Vec<Stall>) -> Vec<Stall> {
     out
 }
 
-/// The worst of what was seen beside the stall. A pressure sample speaks of the 100 ms before it,
-/// a host sample of the second: the first that ends after the stall still covers its end.
+/// The worst readings during the stall.
+///
+/// A pressure sample covers the 100 ms before it, a host sample the second before. The first sample that ends
+/// after the stall still covers its end.
 fn span(recorded: &Recorded, window: &Window, kind: &str, stall: Stall) -> StallSpan {
     let pressures = within(&recorded.pressures, stall.begin_us, stall.end_us.saturating_add(100_000));
     let hosts = within(&recorded.hosts, stall.begin_us, stall.end_us.saturating_add(1_000_000));

@@ -1,7 +1,9 @@
-//! What are an arm's percentiles where windows are short?
+//! Percentiles of an arm with short windows.
 //!
-//! Histograms of consecutive rounds are put together until they hold the events that a quantile needs. Never averages
-//! percentiles, and never takes one from a stretch that is too thin for it.
+//! Histograms of consecutive rounds are merged until they hold enough events for a quantile.
+//!
+//! # Invariants
+//! Never averages percentiles. Never computes one from a stretch with too few events.
 
 use super::compare::ArmWindows;
 use toll_record::{Definition, Plan};
@@ -9,9 +11,10 @@ use toll_stats::{NoInterval, QuantileRatio, WindowPair};
 
 type Counts = Vec<(u64, u64)>;
 
-/// The quantile of all the arm's windows, and of each block of rounds that has the events for it, microseconds. Windows
-/// without a distribution (nothing was answered in them, or its line is lost) add nothing. `None` where all have too few
-/// events.
+/// Quantile of all the arm's windows, and of each block of rounds with enough events, microseconds.
+///
+/// Windows without a histogram (nothing completed, or the line is lost) add nothing. `None` if all have too
+/// few events.
 pub fn own(plan: &Plan, definition: &Definition, quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
     let told = |round: &usize| plan.tells(definition, *round as u32) && arm.by_round[*round].is_some();
     let windows: Vec<Counts> =
@@ -21,8 +24,9 @@ pub fn own(plan: &Plan, definition: &Definition, quantile: f64, arm: &ArmWindows
     Some((all as f64, by_block.into_iter().map(|value| value as f64).collect()))
 }
 
-/// The arm's quantile over the baseline's, by blocks of the rounds in which both have a distribution; `None`: there are
-/// none.
+/// The arm's quantile over the baseline's, by blocks of the rounds in which both have a histogram.
+///
+/// `None` if there are no such rounds.
 pub fn ratio(
     plan: &Plan,
     definition: &Definition,
@@ -41,7 +45,7 @@ pub fn ratio(
     (!pairs.is_empty()).then(|| toll_stats::quantile_ratio(&pairs, quantile, plan.alpha, plan.seed))
 }
 
-/// How a ratio was found: `bootstrap-bca of 14 blocks of 4 to 5 rounds`.
+/// Method of a ratio: `bootstrap-bca of 14 blocks of 4 to 5 rounds`.
 pub fn method(found: &QuantileRatio) -> String {
     let name = if found.by_sign_flips { "sign-flip" } else { "bootstrap-bca" };
     match found.blocks.sizes() {

@@ -1,13 +1,13 @@
-//! At which stage did packets get lost, and how far up a ladder did none: as figures?
+//! Charts of packet losses by stage, and of ladder limits.
 //!
-//! Draws what the ledger and the limits found; finds nothing itself.
+//! Draws the results of `ledger` and `limits`. Never computes its own.
 
 use toll_record::{
     ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, LedgerStage, LimitResult, Plan,
 };
 use toll_sys::figures::capitalised;
 
-/// Shares lost before each stage, by arm; `None` where nothing was lost, or nothing counted.
+/// Shares lost before each stage, by arm. `None` if nothing was lost, or nothing counted.
 pub fn ledger(plan: &Plan, arms: &[ArmResult]) -> Option<Chart> {
     let mut counted: Vec<(&str, &ArmResult)> = plan
         .arms
@@ -57,7 +57,7 @@ pub fn ledger(plan: &Plan, arms: &[ArmResult]) -> Option<Chart> {
     })
 }
 
-/// One for each kind of limit: how far up every ladder holds.
+/// One chart for each kind of limit: the highest rung of every ladder.
 pub fn limits(limits: &[LimitResult]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for limit in limits {

@@ -1,7 +1,7 @@
-//! Is all there that the run was to be, or was it cut?
+//! Completeness check of a run.
 //!
-//! A run may end before its last planned round: with leave to stop early, or because the time that it was given is up.
-//! Then all that was begun is all there is to be.
+//! A run may end before its last planned round: by an early stop, or at the end of its time. The started
+//! rounds are then all that is expected.
 
 use super::coverage;
 use super::doubt::Doubt;
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Plan, Step};
 
 pub struct Whole {
-    /// Rounds in which every arm that works here has a window, or had one that the hypervisor spoilt.
+    /// Rounds with a window of every working arm. Windows spoilt by the hypervisor count too.
     pub rounds: Vec<u32>,
-    /// Rounds that there were to be: where the time was up, those that fitted into it.
+    /// Expected rounds. If the time ran out, those that fitted.
     pub planned: u32,
-    /// What is missing.
+    /// Warning about missing parts.
     pub doubt: Option<Doubt>,
 }
 
@@ -59,8 +59,10 @@ fn whole_rounds(expected: &[usize], trials: &Trials) -> Vec<u32> {
     of_round.into_iter().filter(|(_, n)| *n >= expected.len()).map(|(round, _)| round).collect()
 }
 
-/// Arms that should have a window in every round: not those that cannot run here, nor those that
-/// failed and never gave one. Both have a warning of their own.
+/// Arms that should have a window in every round.
+///
+/// Left out are arms that cannot run here, and arms that failed and never had one. Both have a warning of
+/// their own.
 fn expected_arms(recorded: &Recorded, trials: &Trials) -> Vec<usize> {
     let gave_up = |arm: usize| {
         let mut measured = trials.windows.iter().chain(&trials.left_out);
@@ -88,7 +90,7 @@ fn absent_files(recorded: &Recorded, trials: &Trials, expected: &[usize]) -> Vec
     .collect()
 }
 
-/// Rounds that have begun, with their first and last step, microseconds. A part of a run that was late has skipped some.
+/// Started rounds, with their first and last step, microseconds. A late part of a run has skipped some.
 fn begun(recorded: &Recorded) -> BTreeMap<u32, (u64, u64)> {
     let mut rounds = BTreeMap::new();
     for line in recorded.trials.iter().filter(|line| (line.round as usize) < recorded.plan.order.len()) {
@@ -98,8 +100,10 @@ fn begun(recorded: &Recorded) -> BTreeMap<u32, (u64, u64)> {
     rounds
 }
 
-/// Whether a run that was given a time ended because another round would not have fitted: in its last part, after the
-/// end of a round, with less time left than the longest of them, or than one is expected to take; or there was none left.
+/// True if a run with a time limit ended because another round would not have fitted.
+///
+/// It ended in its last part and after a round. The time left was less than the longest round, or than a
+/// round's expected length, or none.
 fn time_was_up(recorded: &Recorded, begun: &BTreeMap<u32, (u64, u64)>, expected: &[usize]) -> bool {
     let plan = &recorded.plan;
     let (Some(time_s), Some((&last, _))) = (plan.time_s, begun.last_key_value()) else { return false };
@@ -118,7 +122,7 @@ fn time_was_up(recorded: &Recorded, begun: &BTreeMap<u32, (u64, u64)>, expected:
     nothing_fits && expected.iter().all(|&arm| has_ended(arm))
 }
 
-/// From each part's first step to its last, together: what lies between parts is not of the time that is given.
+/// Seconds from each part's first step to its last, in total. Pauses between parts do not count.
 fn spent_s(plan: &Plan, begun: &BTreeMap<u32, (u64, u64)>) -> f64 {
     let mut parts: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for (round, (first, last)) in begun {
@@ -128,7 +132,7 @@ fn spent_s(plan: &Plan, begun: &BTreeMap<u32, (u64, u64)>) -> f64 {
     parts.values().map(|(first, last)| (last - first) as f64 / 1e6).sum()
 }
 
-/// Which arms have no window in which of the rounds that were due.
+/// Arms without a window, and the due rounds in which they lack one.
 fn gaps(plan: &Plan, trials: &Trials, expected: &[usize], due: &[u32]) -> String {
     let measured = trials.windows.iter().map(|window| (window.arm, window.round));
     let there: BTreeSet<(usize, u32)> = measured.chain(trials.withheld.iter().copied()).collect();

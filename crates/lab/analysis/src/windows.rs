@@ -1,6 +1,6 @@
-//! Which windows did the run make, and what came of the trials that made none?
+//! Windows of a run, and the fate of trials without one.
 //!
-//! Reads steps only; what was measured inside a window is for `outcomes` to say.
+//! Reads steps only; `outcomes` evaluates the content of a window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Cpu, Plan, ProcessEnd, Stage, Step, TrialLine};
@@ -11,7 +11,7 @@ use toll_sys::counted::counted;
 pub struct Spent {
     pub host_busy_us: u64,
     pub host_steal_us: u64,
-    /// Absent where the server's process is not known at both edges, or is not the same at both.
+    /// Absent if the server's process is unknown at one edge, or differs between them.
     pub server_us: Option<u64>,
     pub driver_us: u64,
     pub treatment_us: u64,
@@ -19,26 +19,26 @@ pub struct Spent {
     pub toll_us: u64,
 }
 
-/// A stretch that was measured from its begin to its end.
+/// A window that was measured completely.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Window {
     pub trial: u32,
     pub round: u32,
     /// Position in the plan's arms.
     pub arm: usize,
-    /// When the arm was on: the window's begin where its command begins with it. Absent where the line is lost.
+    /// When the arm was on: the window's begin if its command begins with it. Absent if the line is lost.
     pub on_us: Option<u64>,
     pub begin_us: u64,
     pub end_us: u64,
-    /// CPU spent in the window, by party; absent where it was not read at both ends.
+    /// CPU time in the window, by party. Absent if it was not read at both ends.
     pub cpu: Option<Spent>,
-    /// How often the treatment's command ended by itself inside the window, and microseconds that this took.
+    /// Runs of the command that ended by themselves inside the window, and their duration in microseconds.
     pub runs: Option<(u32, u64)>,
-    /// Growth of the artefact in the window, where its size could be seen.
+    /// Growth of the artefact in the window, bytes, if its size was known.
     pub artefact_bytes: Option<u64>,
-    /// The treatment's processes, once they had ended.
+    /// The treatment's processes, after their end.
     pub processes: Vec<ProcessEnd>,
-    /// Packets on their way from the sender to the file.
+    /// Packet counts at each stage from the sender to the file.
     pub stages: Vec<Stage>,
 }
 
@@ -48,13 +48,13 @@ impl Window {
     }
 }
 
-/// Something that the conductor wrote down about a trial.
+/// The conductor's note on a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remark {
     pub trial: u32,
     pub arm: usize,
     pub round: u32,
-    /// When the trial began, and when the step happened.
+    /// Begin of the trial, and time of the step.
     pub begun_us: u64,
     pub at_us: u64,
     pub step: Step,
@@ -66,26 +66,26 @@ pub struct Remark {
 pub struct Trials {
     /// In the order measured.
     pub windows: Vec<Window>,
-    /// Trials that failed, with the conductor's reason.
+    /// Failed trials, with the conductor's reason.
     pub failed: Vec<Remark>,
     /// Trials that began and neither closed their window nor failed: the run was cut there.
     pub cut: Vec<Remark>,
     /// Notes on steps that did happen.
     pub remarks: Vec<Remark>,
-    /// Windows that were closed and yet cannot be used.
+    /// Closed windows that cannot be used.
     pub left_out: Vec<Window>,
-    /// Arm and round of those of them in which the hypervisor withheld the CPU.
+    /// Arm and round of those in which the hypervisor withheld the CPU.
     pub withheld: BTreeSet<(usize, u32)>,
-    /// Trials into which a restart of the server fell: what befell them is not their arm's doing.
+    /// Trials with a server restart. Their failures do not count against their arm.
     pub upset: BTreeSet<u32>,
     /// Rounds in which each arm was tried, by its position.
     pub tried: Vec<u32>,
-    /// Rounds of which anything happened.
+    /// Rounds with any step.
     pub rounds_begun: u32,
 }
 
 impl Trials {
-    /// Takes windows that cannot be used out of those that count, and names them.
+    /// Moves unusable windows out of the counted ones, and returns them.
     pub fn leave_out(&mut self, useless: impl Fn(&Window) -> bool) -> Vec<Window> {
         let (out, kept) = std::mem::take(&mut self.windows).into_iter().partition(useless);
         self.windows = kept;
@@ -94,8 +94,9 @@ impl Trials {
     }
 }
 
-/// Arms with their rounds, `K in round 4, B none in round 5`, at most a handful of rounds by name; where a
-/// round has `whole` of them it is `all of round 5`.
+/// Arms with their rounds, `K in round 4, B none in round 5`, at most a handful of rounds by name.
+///
+/// A round with `whole` of them is `all of round 5`.
 pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
     const NAMED: usize = 4;
     let mut by_round: BTreeMap<u32, Vec<&str>> = BTreeMap::new();
@@ -118,7 +119,7 @@ pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
     names.join(", ")
 }
 
-/// Pairs the steps of each trial. Lines of an arm or a round that the plan does not know are left out.
+/// Pairs the steps of each trial. Lines of an unknown arm or round are left out.
 pub fn trials(plan: &Plan, lines: &[TrialLine]) -> Trials {
     let positions: BTreeMap<&str, usize> =
         plan.arms.iter().enumerate().map(|(i, arm)| (arm.name.as_str(), i)).collect();

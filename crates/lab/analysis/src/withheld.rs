@@ -1,8 +1,11 @@
-//! In which windows did the hypervisor withhold so much CPU time that they tell of the neighbours alone?
+//! CPU steal filter: excludes windows in which the hypervisor withheld too much CPU time.
 //!
-//! Such a window is left out whatever was measured in it: the reason to leave it out is read from the host's clocks,
-//! never from its outcome. What a guest lost to others is no arm's doing, unless the host as a whole is short of CPU and the
-//! arm asks for more of it: an arm that would lose many of its windows keeps them, and both are named.
+//! Such a window is excluded by the host's clocks. Time lost to other guests is not the arm's fault. The exception
+//! is a host that is short of CPU as a whole, and an arm that needs more of it. An arm that would lose many windows
+//! therefore keeps them, and both are named.
+//!
+//! # Invariants
+//! A window is never excluded because of its outcome.
 
 use super::coverage::is_loaded;
 use super::doubt::{Doubt, OfArm};
@@ -10,13 +13,16 @@ use super::recorded::Recorded;
 use super::windows::{Trials, Window};
 use std::collections::BTreeMap;
 
-/// Of all CPU time in a window. Load alone on an undisturbed guest loses a few tenths of a percent.
+/// Largest share of a window's CPU time that may be withheld. An undisturbed guest under load loses a few
+/// tenths of a percent.
 const TOO_MUCH: f64 = 0.1;
-/// A host that takes from more of the baseline's windows than this is like that: leaving windows out would not show
-/// another one. Where it takes from more of another arm's, the arm's own work may be the reason, and its windows stay.
+/// Largest share of an arm's windows that may be excluded.
+///
+/// Beyond it in the baseline, the host is always like that, and exclusion would not help. Beyond it in
+/// another arm, the arm's own work may be the cause, and its windows stay.
 const AT_MOST: f64 = 0.34;
 
-/// Of one arm.
+/// Withheld share of one arm.
 #[derive(Default)]
 struct Share {
     windows: usize,
@@ -29,7 +35,8 @@ impl Share {
     }
 }
 
-/// Leaves them out. Not windows that last until a command has ended: those are few, long, and cannot be had again.
+/// Excludes such windows. Windows that last until a command ends stay: they are few, long and cannot be
+/// repeated.
 pub fn leave_out(recorded: &Recorded, trials: &mut Trials) -> Option<Doubt> {
     let plan = &recorded.plan;
     let cpus = recorded.host.as_ref().map(|host| f64::from(host.cpus)).filter(|cpus| *cpus > 0.0)?;

@@ -1,4 +1,4 @@
-//! Rig step `far_end`: the remote host that receives a streamed capture or pulls a dump.
+//! Rig step `far-end`: the remote host that receives a streamed capture or pulls a dump.
 //!
 //! With root it is a network namespace behind a veth pair, shaped in both directions. Without root it is
 //! loopback, unshaped, and the run reports that.
