@@ -8,30 +8,30 @@ import type * as record from './record';
 export type Shown<T> = Omit<T, 'command' | 'seed'> & { command: string; seed: number | string };
 
 /**
- * Everything that `page.html` draws from.
+ * All data that `page.html` draws from.
  */
 export type Page = { toll_version: string, runs: Array<PageRun>, 
 /**
- * Of runs that ask the same on different platforms.
+ * Overlay of runs with the same question on different platforms.
  */
 overlay: record.Overlay | null, 
 /**
- * What captures are made of: those that the runs sent, or those that the page is about.
+ * Profiles of captures: those that the runs sent, or those that the page is about.
  */
 captures: Array<Captures>, };
 
 export type PageRun = { 
 /**
- * What legends call it: unlike any other on the page.
+ * Name in legends, unique on the page.
  */
 name: string, directory: string, missing: Array<Missing>, plan: Shown<record.Plan>, result: Shown<record.RunResult>, 
 /**
- * By arm: share of queries captured in the window that caught least and in the one that caught most.
+ * By arm: smallest and largest captured share of queries in a window.
  */
 captured: { [key in string]: Captured }, timeline: Timeline, };
 
 /**
- * A part of the run that cannot be shown, and why.
+ * A part of the run that cannot be shown, and the reason.
  */
 export type Missing = { part: string, why: string, };
 
@@ -42,7 +42,7 @@ export type Captured = { low: number, high: number, windows: number, };
  */
 export type Captures = { 
 /**
- * Whose they are; empty: there are no others.
+ * Title of the group. Empty if there is only one.
  */
 title: string, facts: Array<string>, charts: record.Chart[], };
 
@@ -52,36 +52,36 @@ export type Timeline = {
  */
 begin_mono_us: number, 
 /**
- * Unix time of time zero, in us; absent where no trial line gives it.
+ * Unix time of time zero, in us. Absent if no trial line has it.
  */
 begin_wall_us: number | null, end_ms: number, spans: Array<Span>, 
 /**
- * Time axes that series share: milliseconds since the point before, the first since time zero.
+ * Time axes that series share: milliseconds since the previous point, the first since time zero.
  */
 times: Array<Array<number>>, panels: Array<Panel>, 
 /**
- * Some series are shown by their lows and highs.
+ * True if some series are reduced to their lows and highs.
  */
 thinned: boolean, };
 
 /**
- * One trial, from switching on to switched off. Times are absent where the run ended before them.
+ * One trial, from switching on to switched off. Times are absent if the run ended before them.
  */
 export type Span = { trial: number, round: number, arm: string, start_ms: number, window_begin_ms: number | null, window_end_ms: number | null, stop_ms: number | null, failed: boolean, notes: Array<string>, };
 
 export type Panel = { id: string, title: string, unit: string, log: boolean, 
 /**
- * Series whose units differ: only one is shown at a time.
+ * Series with different units: only one is shown at a time.
  */
 one_at_a_time: boolean, series: Array<Series>, };
 
 export type Series = { name: string, 
 /**
- * Not drawn until asked for.
+ * Not drawn until selected.
  */
 hidden: boolean, 
 /**
- * Which of [`Timeline::times`].
+ * Index into [`Timeline::times`].
  */
 t: number, 
 /**

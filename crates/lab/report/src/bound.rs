@@ -1,8 +1,8 @@
-//! Does a run break a bound that someone set, `B.latency_us_p99>20%`?
+//! Bounds for `--fail-if`, such as `B.latency_us_p99>20%`, and their judgement.
 //!
-//! A bound on a toll is broken when the toll lies beyond it *and* its interval excludes zero on the harmful
-//! side: a toll that this run cannot tell from nothing fails nobody. With too few rounds for an
-//! interval the toll alone decides, and the judgement says so. Never rounds.
+//! A bound on an overhead fails if the overhead is beyond it *and* its interval excludes zero on the harmful
+//! side. An overhead that this run cannot distinguish from zero never fails. With too few rounds for an
+//! interval the estimate alone decides, and the judgement says so. Never rounds.
 
 use std::str::FromStr;
 use toll_analysis::estimates;
@@ -10,14 +10,16 @@ use toll_model::scenario::{self, Ends};
 use toll_record::catalogue::{self, is_duration};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Role, RunResult, Verdict};
 
-/// `ARM.OUTCOME>N%`, or `<` for outcomes of which more is better: `B.qps<-10%`. Of outcomes that are compared
-/// as differences, or not at all, N is in the outcome's unit: `B.stall_s>0.5s`, `B.caught_pct<98%`.
+/// `ARM.OUTCOME>N%`, or `<` for outcomes of which more is better: `B.qps<-10%`.
+///
+/// For outcomes that are compared as differences, or not at all, N is in the outcome's unit:
+/// `B.stall_s>0.5s`, `B.caught_pct<98%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
     arm: String,
     outcome: String,
     limit: f64,
-    /// As written; empty: none.
+    /// As written; empty if there is no unit.
     unit: String,
     beyond: Beyond,
 }
@@ -52,7 +54,7 @@ pub enum BoundError {
     NoToll { arm: String, outcome: String, why: String },
 }
 
-/// What came of one bound.
+/// Result of one bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     pub broken: bool,
@@ -63,7 +65,7 @@ pub struct Judgement {
 impl FromStr for Bound {
     type Err = BoundError;
 
-    /// Reads the form alone: which outcomes there are is for a scenario or a run to say.
+    /// Parses the form alone. The scenario or the run knows which outcomes exist.
     fn from_str(text: &str) -> Result<Self, BoundError> {
         let form = || BoundError::Form(text.to_owned());
         let at = text.find(['>', '<']).ok_or_else(form)?;
@@ -90,11 +92,11 @@ impl std::fmt::Display for Bound {
 }
 
 impl Bound {
-    /// Whether a run of these arms can be judged by this bound at all, told before it begins.
+    /// Checks before a run that its arms can be judged by this bound.
     ///
     /// # Errors
-    /// No such outcome or arm, a bound the wrong way round or in another unit, an arm that is compared with
-    /// nothing, or one that cannot have this outcome.
+    /// The outcome or arm does not exist, the arm has no baseline, or it cannot have this outcome. The bound has
+    /// the wrong direction or unit.
     pub fn check(
         &self,
         outcomes: &[Definition],
@@ -120,7 +122,7 @@ impl Bound {
         Ok(())
     }
 
-    /// The outcome that is spoken of, if the bound makes sense of it.
+    /// The bound's outcome, if the bound is valid for it.
     fn defined<'a>(&self, outcomes: &'a [Definition]) -> Result<&'a Definition, BoundError> {
         let outcome = catalogue::definition(outcomes, &self.outcome).ok_or_else(|| BoundError::Outcome {
             bound: self.to_string(),
@@ -162,7 +164,8 @@ impl Bound {
     /// Judges one run.
     ///
     /// # Errors
-    /// The run has no such arm or outcome, or no toll of the arm on it: neither broken nor kept.
+    /// The run has no such arm or outcome, or no overhead of the arm on it, so that the bound neither holds
+    /// nor fails.
     pub fn judge(&self, run: &RunResult) -> Result<Judgement, BoundError> {
         let defined = self.defined(&run.definitions)?;
         let arm = run.arms.iter().find(|arm| arm.name == self.arm).ok_or_else(|| BoundError::Arm {

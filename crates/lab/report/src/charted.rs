@@ -1,6 +1,6 @@
-//! How are lines over named places written down?
+//! Charts over named positions, as tables.
 //!
-//! As a table: a row for each line, a column for each place. Intervals stand beside the values where there is room.
+//! A row for each line, a column for each position. Intervals are beside the values if they fit.
 
 use super::markdown::safe;
 use std::fmt::Write;
@@ -8,18 +8,18 @@ use toll_record::{Chart, ChartKind, ChartPoint, ChartSeries};
 use toll_sys::figures::bare;
 
 const WIDTH: usize = 120;
-/// Between two columns.
+/// Space between two columns.
 const GAP: &str = "  ";
 
-/// Those of `charts` that say as a table what they say as a figure.
+/// Charts that a table shows completely.
 pub fn tables(charts: &[Chart]) -> impl Iterator<Item = &Chart> {
     charts.iter().filter(|chart| chart.kind == ChartKind::Line && !chart.x.categories.is_empty())
 }
 
-/// What a cell holds of a point.
+/// Formatter of a point as a cell.
 type Cell = fn(&ChartPoint, &str) -> String;
 
-/// For a terminal, without its title, ending in a line end.
+/// For a terminal, without its title. Ends with a newline.
 pub fn text(chart: &Chart) -> String {
     let grid = Grid::of(chart, whole);
     let grid = if grid.width() <= WIDTH { grid } else { Grid::of(chart, alone) };
@@ -37,7 +37,7 @@ pub fn text(chart: &Chart) -> String {
     out + &chart.note + "\n"
 }
 
-/// As GitHub has them, without its title, ending in a line end.
+/// As a GitHub table, without its title. Ends with a newline.
 pub fn markdown(chart: &Chart) -> String {
     let grid = Grid::of(chart, whole);
     let mut out = String::new();
@@ -51,13 +51,13 @@ pub fn markdown(chart: &Chart) -> String {
     format!("{out}\n{}. {}\n", safe(&caption(chart)), safe(&chart.note))
 }
 
-/// What stands in the cells, and over what.
+/// Quantity in the cells, and the axis.
 fn caption(chart: &Chart) -> String {
     let unit = if chart.y.unit.is_empty() { String::new() } else { format!(", {}", chart.y.unit) };
     format!("{}{unit}, by {}", chart.y.label, chart.x.label)
 }
 
-/// Cells, the head's row first.
+/// Cells, the header row first.
 struct Grid {
     rows: Vec<Vec<String>>,
     widths: Vec<usize>,
@@ -84,7 +84,7 @@ impl Grid {
         self.widths.iter().sum::<usize>() + GAP.len() * (self.widths.len() - 1)
     }
 
-    /// Columns that stand side by side, the names' apart: as many as fit, then the next.
+    /// Ranges of columns that fit side by side, the name column apart.
     fn columns_that_fit(&self) -> Vec<std::ops::Range<usize>> {
         let mut found = Vec::new();
         let (mut begin, mut taken) = (1, self.widths[0]);

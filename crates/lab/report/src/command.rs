@@ -1,8 +1,9 @@
-//! How is a command shown so that it can be pasted into a shell?
+//! Commands quoted so that they can be pasted into a shell.
 //!
-//! `shell_words::join` is for lines that toll itself reads again: it leaves `{a,b}` and `!` bare, which bash expands.
+//! `shell_words::join` is for lines that toll itself parses: it leaves `{a,b}` and `!` bare, which bash
+//! expands.
 
-/// Words that a shell would take apart or change are quoted.
+/// Joins words, and quotes those that a shell would split or change.
 pub fn pasteable<'a>(words: impl Iterator<Item = &'a str>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
     let quoted = words.map(|word| {

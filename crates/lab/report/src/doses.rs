@@ -1,11 +1,11 @@
-//! What was given as doses of known size, and what was found?
+//! Doses of known size and the sizes found, one line each for text and Markdown.
 //!
-//! One line a dose, for text and Markdown alike; a single dose of its kind is a control, which Trust speaks of.
+//! A single dose of its kind is a control, which the trust section covers.
 
 use toll_analysis::summary;
 use toll_record::{Dose, DoseKind, RunResult};
 
-/// (arm, what of it), the last line of each kind with the slope.
+/// (arm, finding). The last line of each kind has the slope.
 pub fn lines(run: &RunResult) -> Vec<(&str, String)> {
     let mut lines = Vec::new();
     for line in run.doses.iter().filter(|line| line.doses.len() > 1) {

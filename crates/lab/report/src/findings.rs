@@ -1,13 +1,13 @@
-//! What was found of arms together, and of what they wrote?
+//! Findings over several arms, and on the arms' output, one line each for text and Markdown.
 //!
-//! One line each, for text and Markdown alike: contrasts, pauses, limits, and where packets got lost.
+//! Contrasts, pauses, limits, and stages at which packets were lost.
 
 use toll_analysis::{estimates, multiple};
 use toll_record::{ContrastResult, Ledger, LimitResult, Pause, RunResult};
 use toll_sys::counted::counted;
 use toll_sys::figures;
 
-/// (name, what it came to).
+/// (name, result).
 pub fn contrasts(run: &RunResult) -> Vec<(&str, String)> {
     run.contrasts.iter().map(|contrast| (contrast.name.as_str(), told(contrast))).collect()
 }
@@ -29,7 +29,7 @@ fn told(contrast: &ContrastResult) -> String {
     )
 }
 
-/// (arm, how often it paused, and the longest of it).
+/// (arm, number of its pauses and the longest).
 pub fn pauses(run: &RunResult) -> Vec<(&str, String)> {
     let of_arm = |name: &str| run.pauses.iter().filter(|pause| pause.arm == name).collect::<Vec<_>>();
     let arms = run.arms.iter().map(|arm| (arm.name.as_str(), of_arm(&arm.name)));
@@ -48,7 +48,7 @@ fn of_one_arm(pauses: &[&Pause]) -> Option<String> {
     ))
 }
 
-/// (ladder, how far up it holds).
+/// (ladder, highest rung that holds).
 pub fn limits(run: &RunResult) -> Vec<(&str, String)> {
     run.limits.iter().map(|limit| (limit.name.as_str(), climbed(limit))).collect()
 }
@@ -84,7 +84,7 @@ fn climbed(limit: &LimitResult) -> String {
     )
 }
 
-/// (arms, where their packets got lost); arms that lost none together.
+/// (arms, stages at which their packets were lost). Arms without losses share one line.
 pub fn ledgers(run: &RunResult) -> Vec<(String, String)> {
     let of_arms = || run.arms.iter().filter_map(|arm| Some((arm.name.as_str(), arm.ledger.as_ref()?)));
     let loses = |ledger: &Ledger| ledger.stages.iter().any(|stage| stage.lost.unwrap_or(0) > 0);

@@ -1,7 +1,7 @@
-//! How do runs, or captures, become one HTML file that opens anywhere, offline?
+//! Report of runs, or of captures, as one HTML file that opens anywhere, offline.
 //!
-//! `page.html` beside this file is built from `viewer/`; it is kept with the sources so that building toll
-//! needs no node. Data goes in here; what is drawn from it is decided in the page, never here.
+//! `page.html` beside this file is built from `viewer/`. It is stored with the sources so that building toll
+//! needs no node. This file inserts the data. Never decides what is drawn: the page does.
 
 use super::page::Page;
 use anyhow::Context;
@@ -10,18 +10,21 @@ use toll_record::{RunDir, RunResult};
 
 const TEMPLATE: &str = include_str!("page.html");
 
-/// Where the page expects its data: text of a script block that the browser does not run.
+/// Place of the page's data: text of a script block that the browser does not run.
 const SLOT: &str = "{{toll-data}}";
 
-/// One page that shows `runs` and what their analysis found side by side, in the order given.
+/// One page that shows `runs` and their results side by side, in the order given.
 ///
-/// Never reads the result that a run holds: every form of a report shows the same analysis.
+/// Never reads the result stored in a run: every form of a report shows the same analysis.
+///
+/// # Errors
+/// A run directory cannot be read.
 pub fn html(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<String> {
     anyhow::ensure!(!runs.is_empty(), "no run to show: name at least one run directory");
     filled(&Page::of(runs, results)?)
 }
 
-/// One page that shows what captures are made of: their shares side by side, then each by itself.
+/// One page that shows profiles of captures: their shares side by side, then each by itself.
 pub fn captures(document: &Document) -> anyhow::Result<String> {
     filled(&Page::of_captures(document))
 }
@@ -34,8 +37,9 @@ fn filled(page: &Page) -> anyhow::Result<String> {
     Ok([before, &inert(&data), after].concat())
 }
 
-/// JSON that cannot end the script block it stands in, nor begin a comment or an entity there.
-/// In JSON these characters occur inside strings only, where their escapes mean the same.
+/// JSON that cannot end its script block, nor begin a comment or an entity there.
+///
+/// In JSON these characters occur only inside strings, where their escapes mean the same.
 fn inert(json: &str) -> String {
     let mut out = String::with_capacity(json.len() + json.len() / 64);
     for c in json.chars() {

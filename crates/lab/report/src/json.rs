@@ -1,7 +1,7 @@
-//! What does a program read of a run?
+//! Report of runs as JSON.
 //!
-//! One run is its result, byte for byte what `result.json` holds; several are `{"runs": [...]}` with, where they are
-//! alike, `"pooled"`, and where they ask the same on different platforms, `"overlay"`.
+//! One run is its result, byte for byte as in `result.json`. Several are `{"runs": [...]}`. Like runs add
+//! `"pooled"`; runs with the same question on different platforms add `"overlay"`.
 
 use serde::Serialize;
 use toll_analysis::Together;
@@ -16,7 +16,7 @@ struct Runs<'a> {
     overlay: Option<&'a Overlay>,
 }
 
-/// Pretty, ending in a line end.
+/// Pretty-printed. Ends with a newline.
 pub fn json(runs: &[RunResult], together: Option<&Together>) -> serde_json::Result<String> {
     let (pooled, overlay) = match together {
         Some(Together::Pooled(pooled)) => (Some(pooled), None),

@@ -1,4 +1,4 @@
-//! In which forms is a run shown?
+//! Report forms of a run: text, Markdown, JSON and HTML.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

@@ -1,6 +1,6 @@
-//! What does a run look like in a pull request or a document?
+//! Report of a run as CommonMark with one GitHub table, for a pull request or a document.
 //!
-//! The same facts as the terminal's, in CommonMark with one GitHub table.
+//! It has the same facts as the terminal's.
 
 use super::table::{LEADING, Table, WHOLE, or_another};
 use super::{charted, doses, findings, notes, pooled, trust};
@@ -8,7 +8,7 @@ use std::fmt::Write;
 use toll_analysis::margin;
 use toll_record::RunResult;
 
-/// One run, ending in a line end.
+/// One run. Ends with a newline.
 pub fn markdown(run: &RunResult) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -114,7 +114,7 @@ fn write(out: &mut String, run: &RunResult) -> std::fmt::Result {
     Ok(())
 }
 
-/// Text that a table cell or a list item shows as it is.
+/// Escapes text, so that a table cell or a list item shows it unchanged.
 pub(super) fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

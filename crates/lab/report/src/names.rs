@@ -1,12 +1,12 @@
-//! What are several runs called, so that no two have one name?
+//! Unique names for several runs.
 //!
-//! By the least that tells them apart: the host, else one more fact, else the directory.
+//! The shortest distinction is used: the host, else one more fact, else the directory.
 
 use std::collections::BTreeSet;
 use toll_analysis::{Made, facts};
 use toll_record::{Host, RunDir, RunResult, Server};
 
-/// The last part of a run directory's path; the rest is nobody's business.
+/// Last part of a run directory's path. The rest stays private.
 pub fn directory(run: &RunDir) -> String {
     let whole = run.root().canonicalize().unwrap_or_else(|_| run.root().to_owned());
     whole.file_name().map_or_else(|| "run".to_owned(), |name| name.to_string_lossy().into_owned())
@@ -35,7 +35,7 @@ impl<'a> Unnamed<'a> {
     }
 }
 
-/// A name for each run, in their order; `made` is what they found.
+/// A name for each run, in order. `made`: the runs' results.
 pub fn apart(runs: &[RunDir], made: &[Made]) -> Vec<String> {
     let runs: Vec<Unnamed> = runs.iter().zip(made).map(|(run, made)| Unnamed::of(run, made.result)).collect();
     let labels: Vec<String> = runs.iter().map(|run| run.label().to_owned()).collect();

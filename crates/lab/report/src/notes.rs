@@ -1,12 +1,12 @@
-//! What should be known beside single arms' figures?
+//! Notes on the figures of single arms, and warnings.
 //!
-//! A note that several arms share is said once; so is the advice of a warning.
+//! A note that several arms share is printed once; so is the advice of a warning.
 
 use super::table;
 use toll_record::{RunResult, Warning};
 use toll_sys::counted::counted;
 
-/// (arms, note), in the order in which they first occur.
+/// (arms, note), in order of first occurrence.
 pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
     let mut notes: Vec<(Vec<&str>, &str)> = Vec::new();
     for arm in &run.arms {
@@ -22,7 +22,7 @@ pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
     notes.into_iter().map(|(arms, note)| (name(arms), note)).collect()
 }
 
-/// From which windows the table's figures come, where a run has two kinds.
+/// Source of the table's figures if a run has two kinds of windows.
 pub fn long_windows(run: &RunResult) -> Option<String> {
     let long = run.long.as_ref()?;
     let heads: Vec<&str> = table::columns(run)
@@ -43,7 +43,7 @@ pub fn long_windows(run: &RunResult) -> Option<String> {
     ))
 }
 
-/// Warnings of one code and advice together, in the order in which they first occur.
+/// Warnings grouped by code and advice, in order of first occurrence.
 pub fn warnings(run: &RunResult) -> Vec<Vec<&Warning>> {
     let mut groups: Vec<Vec<&Warning>> = Vec::new();
     for warning in &run.warnings {

@@ -1,4 +1,4 @@
-//! How is it shown what several runs say together: pooled, or side by side?
+//! Results of several runs together: pooled, or side by side.
 
 use super::markdown::safe;
 use super::{charted, pooled};
@@ -10,7 +10,7 @@ use toll_sys::counted::counted;
 
 const WIDTH: usize = 120;
 
-/// For a terminal, ending in a line end.
+/// For a terminal. Ends with a newline.
 pub fn text(together: &Together) -> String {
     match together {
         Together::Pooled(pooled) => pooled::table(pooled),
@@ -30,7 +30,7 @@ pub fn text(together: &Together) -> String {
     }
 }
 
-/// As GitHub has them, ending in a line end.
+/// As GitHub Markdown. Ends with a newline.
 pub fn markdown(together: &Together) -> String {
     match together {
         Together::Pooled(pooled) => pooled::markdown_table(pooled),
@@ -67,7 +67,7 @@ fn in_words(platform: &Platform) -> String {
     known.map(|(what, which)| format!("{what} {which}")).collect::<Vec<_>>().join("; ")
 }
 
-/// A chart whose lines are rows; in a table of arms those are its places.
+/// A chart with its lines as rows. In a table of arms the rows are its positions.
 fn as_lines(chart: &Chart) -> Chart {
     if chart.kind != ChartKind::Table {
         return chart.clone();

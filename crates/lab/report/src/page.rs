@@ -1,7 +1,7 @@
-//! What does the page need to know of runs, or of captures?
+//! Data of the HTML page, for runs or captures.
 //!
-//! Reads run directories, names what they lack, and leaves out what nobody should mail: passwords in
-//! commands. Never estimates: figures come from the analysis, series from the samples.
+//! Reads run directories, lists their missing parts, and redacts passwords in commands. Never estimates:
+//! figures come from the analysis, series from the samples.
 
 mod captures;
 mod thin;
@@ -22,26 +22,26 @@ use toll_net::pcap::profile::json::Document;
 use toll_record::{Artefact, CAPTURES, Plan, ReadError, RunDir, RunResult};
 use toll_sys::secrets;
 
-/// Integers beyond this lose digits in a browser, and travel as strings.
+/// Largest exact integer in a browser. Larger ones are passed as strings.
 const EXACT_IN_BROWSER: u64 = 1 << 53;
 
-/// Everything that `page.html` draws from.
+/// All data that `page.html` draws from.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Page {
     toll_version: &'static str,
     runs: Vec<PageRun>,
-    /// Of runs that ask the same on different platforms.
+    /// Overlay of runs with the same question on different platforms.
     #[cfg_attr(test, ts(type = "record.Overlay | null"))]
     overlay: Option<Value>,
-    /// What captures are made of: those that the runs sent, or those that the page is about.
+    /// Profiles of captures: those that the runs sent, or those that the page is about.
     captures: Vec<Captures>,
 }
 
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct PageRun {
-    /// What legends call it: unlike any other on the page.
+    /// Name in legends, unique on the page.
     name: String,
     directory: String,
     missing: Vec<Missing>,
@@ -49,12 +49,12 @@ struct PageRun {
     plan: Value,
     #[cfg_attr(test, ts(type = "Shown<record.RunResult>"))]
     result: Value,
-    /// By arm: share of queries captured in the window that caught least and in the one that caught most.
+    /// By arm: smallest and largest captured share of queries in a window.
     captured: BTreeMap<String, Captured>,
     timeline: Timeline,
 }
 
-/// A part of the run that cannot be shown, and why.
+/// A part of the run that cannot be shown, and the reason.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 struct Missing {
@@ -71,7 +71,10 @@ struct Captured {
 }
 
 impl Page {
-    /// A page of runs and of what their analysis found, side by side in this order.
+    /// A page of runs and their results, side by side in this order.
+    ///
+    /// # Errors
+    /// A run directory cannot be read.
     pub fn of(runs: &[RunDir], results: &[RunResult]) -> anyhow::Result<Self> {
         assert_eq!(runs.len(), results.len(), "each run has its result");
         let read = runs.iter().map(Read::of).collect::<anyhow::Result<Vec<_>>>()?;
@@ -94,14 +97,14 @@ impl Page {
         })
     }
 
-    /// A page of captures by themselves.
+    /// A page of captures alone.
     pub fn of_captures(document: &Document) -> Self {
         let captures = captures::whole(document);
         Self { toll_version: env!("CARGO_PKG_VERSION"), runs: Vec::new(), overlay: None, captures }
     }
 }
 
-/// What a run directory holds, beside what its analysis found.
+/// Data of a run directory, without its result.
 struct Read {
     directory: String,
     missing: Vec<Missing>,
@@ -145,7 +148,7 @@ impl Read {
     }
 }
 
-/// `rows` as they are; that there is none is named.
+/// `rows` unchanged. If empty, the part is listed as missing.
 fn listed<T>(part: &'static str, rows: Vec<T>, missing: &mut Vec<Missing>) -> Vec<T> {
     if rows.is_empty() {
         missing.push(Missing { part, why: "holds no line".to_owned() });
@@ -153,7 +156,7 @@ fn listed<T>(part: &'static str, rows: Vec<T>, missing: &mut Vec<Missing>) -> Ve
     rows
 }
 
-/// The reason without the path: where the run lay is not for the page.
+/// The reason without the path: the run's location stays private.
 fn why(error: &ReadError) -> String {
     match error {
         ReadError::Io { cause, .. } if cause.kind() == std::io::ErrorKind::NotFound => {
@@ -183,7 +186,7 @@ fn captured(artefacts: &[Artefact]) -> BTreeMap<String, Captured> {
     by_arm
 }
 
-/// `part` as the page may show it: passwords hidden, integers that a browser would round as text.
+/// `part` ready for the page: passwords redacted, integers that a browser would round as strings.
 fn shown<T: Serialize>(part: &T) -> anyhow::Result<Value> {
     let mut value = serde_json::to_value(part).context("cannot write a part of the run as JSON")?;
     make_showable(&mut value);

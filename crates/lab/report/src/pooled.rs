@@ -1,4 +1,4 @@
-//! How is it shown what several like runs say together?
+//! Table of pooled runs.
 
 use std::fmt::Write;
 use toll_record::Pooled;
@@ -7,7 +7,7 @@ use toll_sys::figures::percent;
 const HEAD: [&str; 5] = ["arm", "outcome", "each", "together", "between them"];
 const EXPLAINED: &str = "Random effects: an interval holds the mean over all of them, and counts how far they differ (Hartung-Knapp).";
 
-/// For a terminal, ending in a line end.
+/// For a terminal. Ends with a newline.
 pub fn table(pooled: &Pooled) -> String {
     let rows: Vec<[String; 5]> = std::iter::once(HEAD.map(str::to_owned)).chain(rows(pooled)).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
@@ -20,7 +20,7 @@ pub fn table(pooled: &Pooled) -> String {
     out + EXPLAINED + "\n"
 }
 
-/// As GitHub has them, ending in a line end.
+/// As GitHub Markdown. Ends with a newline.
 pub fn markdown_table(pooled: &Pooled) -> String {
     let rules = "---|".repeat(HEAD.len());
     let mut out = format!("### {}\n\n| {} |\n|{rules}\n", title(pooled), HEAD.join(" | "));

@@ -1,13 +1,13 @@
-//! Which rows and columns does a run's table have?
+//! Rows and columns of a run's table.
 //!
-//! Baseline first, then from the least costly to the most; the forms (text, Markdown) only draw it.
+//! Baseline first, then by rising overhead. The forms (text, Markdown) only draw it.
 
 use toll_analysis::{estimates, harm, judged, judged_by};
 use toll_record::{ArmResult, Definition, Outcome, Role, RunResult, Verdict, catalogue};
 
-/// Columns before the outcomes: an arm's name, and what it is, which gives way when room is short.
+/// Columns before the outcomes: an arm's name and its description, which is cut first if space is short.
 pub const LEADING: usize = 2;
-/// So many outcomes have their interval and verdict beside the estimate; the others the estimate alone.
+/// Outcomes with interval and verdict beside the estimate. The others have the estimate alone.
 pub const WHOLE: usize = 2;
 
 pub struct Table {
@@ -18,9 +18,9 @@ pub struct Table {
 /// One arm.
 pub struct Row {
     pub cells: Vec<String>,
-    /// Of each outcome's cell, for whoever paints.
+    /// Verdict of each outcome's cell, for colouring.
     pub verdicts: Vec<Verdict>,
-    /// The baseline and controls stand beside what is asked.
+    /// False for the baseline and controls.
     pub asked: bool,
 }
 
@@ -41,7 +41,7 @@ impl Table {
     }
 }
 
-/// The outcomes that the run asks to be shown and some arm has, the primary one among them in any case.
+/// Outcomes that the run shows and some arm has. The primary one is always among them.
 pub fn columns(run: &RunResult) -> Vec<&Definition> {
     let primary = Some(&run.primary).filter(|primary| !run.columns.contains(primary));
     let has = |name: &&String| run.arms.iter().any(|arm| shown(run, arm, name).is_some());
@@ -49,7 +49,7 @@ pub fn columns(run: &RunResult) -> Vec<&Definition> {
     names.filter_map(|name| catalogue::definition(&run.definitions, name)).collect()
 }
 
-/// What an arm shows in a column: where that is the primary outcome's, what the arm is judged by.
+/// An arm's value in a column. The primary outcome's column shows the arm's judged outcome.
 fn shown<'a>(run: &RunResult, arm: &'a ArmResult, column: &'a str) -> Option<(&'a str, &'a Outcome)> {
     let name = match &arm.judged_by {
         Some(own) if column == run.primary && !arm.outcomes.contains_key(column) => own,
@@ -58,7 +58,7 @@ fn shown<'a>(run: &RunResult, arm: &'a ArmResult, column: &'a str) -> Option<(&'
     Some((name, arm.outcomes.get(name)?))
 }
 
-/// Arms stand behind what they are compared with, by what they cost.
+/// Sort key: arms follow their baseline, by overhead.
 fn rank(run: &RunResult, arm: &ArmResult) -> (usize, f64) {
     let position = |name: &str| match name {
         name if name == run.baseline => 0,
@@ -73,7 +73,7 @@ fn rank(run: &RunResult, arm: &ArmResult) -> (usize, f64) {
     }
 }
 
-/// What to add to the name of the baseline where some arms are compared with another arm.
+/// Suffix for the baseline's name if some arms are compared with another arm.
 pub fn or_another(run: &RunResult) -> &'static str {
     let another = |arm: &ArmResult| arm.windows > 0 && other_reference(run, arm).is_some();
     if run.arms.iter().any(another) { ", or the arm that a row names," } else { "" }

@@ -1,6 +1,6 @@
-//! What does a run look like in a terminal?
+//! Report of a run for a terminal, at most 120 columns.
 //!
-//! At most 120 columns. Never reads the environment: whether to paint is for the caller to say.
+//! Never reads the environment: the caller decides on colours.
 
 use super::table::{LEADING, Row, Table, WHOLE, or_another};
 use super::{charted, doses, findings, notes, pooled, trust};
@@ -9,17 +9,17 @@ use toll_analysis::margin;
 use toll_record::{RunResult, Verdict};
 
 const WIDTH: usize = 120;
-/// Below this a description says nothing.
+/// Narrowest useful description, characters.
 const NARROWEST_TITLE: usize = 12;
 
-/// Whether words that matter are coloured.
+/// Colouring of important words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
     Plain,
     Ansi,
 }
 
-/// The whole report of one run, ending in a line end.
+/// The whole report of one run. Ends with a newline.
 pub fn text(run: &RunResult, ink: Ink) -> String {
     let mut out = String::new();
     let heading = format!("{} ({}): {}", run.scenario, run.profile, run.question);
@@ -108,7 +108,7 @@ fn table(out: &mut String, run: &RunResult, ink: Ink) {
     }
 }
 
-/// Before a column: plain figures are set to the right, which keeps them apart already.
+/// Space before a column. Plain figures are right-aligned, which separates them already.
 fn gap(column: usize) -> &'static str {
     match column {
         0 => "",
@@ -121,7 +121,8 @@ fn joined(cells: &[String]) -> String {
     cells.iter().enumerate().flat_map(|(i, cell)| [gap(i), cell.as_str()]).collect()
 }
 
-/// Names, descriptions and tolls to the left, plain figures to the right; as many cells as there are widths.
+/// Names, descriptions and overheads left-aligned, plain figures right-aligned. As many cells as there are
+/// widths.
 fn aligned(cells: &[String], widths: &[usize]) -> Vec<String> {
     let pad = |(i, (cell, &width)): (usize, (&String, &usize))| {
         let cell = clip(cell, width);
@@ -182,7 +183,7 @@ fn warnings(out: &mut String, run: &RunResult, ink: Ink) {
     }
 }
 
-/// Wrapped to the width, further lines indented as far as `lead` is long.
+/// Wraps to the width, further lines indented by the length of `lead`.
 fn paragraph(out: &mut String, lead: &str, text: &str) {
     let indent = " ".repeat(lead.chars().count());
     // What is longer than a line is a path or a command: broken, it could not be pasted.
@@ -194,7 +195,7 @@ fn paragraph(out: &mut String, lead: &str, text: &str) {
     line(out, &textwrap::fill(text, options));
 }
 
-/// Cut to `width` characters, the last of them saying so.
+/// Cuts to `width` characters; the last one marks the cut.
 fn clip(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -1,6 +1,6 @@
-//! What should a reader know before believing a run's table?
+//! Trust section of a report: what to know before believing the table.
 //!
-//! One line a fact, for text and Markdown alike.
+//! One line for each fact, for text and Markdown alike.
 
 use super::command::pasteable;
 use toll_analysis::{estimates, judged, judged_by, margin};
@@ -9,7 +9,7 @@ use toll_record::{HeldIn, Role, RunResult};
 use toll_sys::counted::counted;
 use toll_sys::figures;
 
-/// (what, the fact), in the order of use.
+/// (name, fact), in order of use.
 pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     facts.push(("A/A", aa(run)));
@@ -63,7 +63,7 @@ fn aa(run: &RunResult) -> String {
     format!("{}, the baseline again: {outcome} {toll}: {word}", aa.arm)
 }
 
-/// Names the arms where the run has some that gave nothing.
+/// Note on a run without a measured control; names the planned ones.
 fn no_control(run: &RunResult) -> String {
     let is_control = |role| matches!(role, Role::Placebo | Role::PositiveControl);
     let arms = run.arms.iter().filter(|arm| is_control(arm.role)).map(|arm| arm.name.as_str());
@@ -73,7 +73,7 @@ fn no_control(run: &RunResult) -> String {
     }
 }
 
-/// How long windows were: some last as the plan says, those of a dump until it is done.
+/// Lengths of the windows: some are planned, those of a dump last until it is done.
 fn windows(run: &RunResult) -> String {
     let duration = run.definitions.iter().find(|outcome| is_duration(outcome)).map_or("", |o| &o.name);
     let until_done = || run.arms.iter().filter_map(|arm| arm.outcomes.get(duration));
@@ -99,7 +99,7 @@ fn windows(run: &RunResult) -> String {
     }
 }
 
-/// How small an effect this run finds, a sentence.
+/// Minimum detectable effect of this run, a sentence.
 pub fn resolution(run: &RunResult) -> String {
     let Some(mde) = &run.mde else {
         return "How small an effect this run finds cannot be said: too few rounds.".to_owned();

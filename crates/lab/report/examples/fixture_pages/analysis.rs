@@ -1,4 +1,4 @@
-//! What would the analysis of an invented run have found?
+//! Invented analysis of an invented run.
 //!
 //! Means and a plain normal interval: enough to draw from. Never the statistics that toll claims with.
 
@@ -336,7 +336,7 @@ fn charts(note: &str) -> Vec<Chart> {
     ]
 }
 
-/// What arms trade, as invented as the rest: the dearest is beaten by the first that is cheaper.
+/// An invented trade-off of the arms: the most expensive is dominated by the first cheaper one.
 fn pareto(arms: &[ArmResult]) -> ParetoResult {
     let outcomes = ["latency_us_mean", "cpu_us_per_query", "qps"];
     let of = |arm: &ArmResult| -> Option<ParetoArm> {

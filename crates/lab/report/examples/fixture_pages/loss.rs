@@ -1,6 +1,7 @@
-//! What would runs over data sets and rates have recorded, on two platforms?
+//! Invented packet-loss runs over data sets and rates, on two platforms.
 //!
-//! Loss is invented and analysed as any other; what was sent is counted by toll's own profile. Never sends a packet.
+//! Loss is invented and analysed like any other; sent packets are counted by toll's own profile. Never sends
+//! a packet.
 
 use std::path::Path;
 use toll_analysis as analyse;
@@ -10,23 +11,23 @@ use toll_record::{Artefact, CAPTURES, Host, Plan, RunDir, RunResult, RunWriter, 
 use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
 use toll_wire::pcap::{Frame, Link};
 
-/// Each loses so many times what the one before loses.
+/// Data sets. Each loses a multiple of the previous one's packets.
 const SETS: [&str; 4] = ["http", "flash", "skype", "mixed"];
 const RATES: [&str; 5] = ["100", "300", "600", "900", "topspeed"];
 const ROUNDS: u32 = 8;
 const WINDOW_US: u64 = 1_000_000;
 
-/// On what it is made.
+/// Platform of a run.
 pub struct Platform {
     pub kernel: &'static str,
     pub libpcap: &'static str,
-    /// Of the capture's ring, as tcpdump's `-B` says it.
+    /// Size of the capture's ring, as in tcpdump's `-B`.
     pub ring: &'static str,
-    /// Loses so many times as many packets.
+    /// Multiple of the packets lost.
     pub times: f64,
 }
 
-/// A run, and what its analysis found.
+/// Writes a run. Returns it with its analysis.
 pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<(RunDir, RunResult)> {
     if root.exists() {
         std::fs::remove_dir_all(root)?;
@@ -152,14 +153,14 @@ fn artefact(trial: u32, round: u32, name: &str, platform: &Platform) -> anyhow::
     }))?)
 }
 
-/// TCP of two lengths and some UDP, as each set has its share of.
+/// TCP of two lengths and some UDP, in each set's shares.
 pub fn captures() -> Document {
     let sets =
         SETS.iter().enumerate().map(|(set, name)| capture(&format!("{name}.pcap"), 100 - 30 * set as u64));
     document(&sets.collect::<Vec<_>>())
 }
 
-/// `name`, and how many of a hundred packets are TCP.
+/// Profile of the capture `name` with `tcp` percent of TCP packets.
 pub fn capture(name: &str, tcp: u64) -> Profiled {
     let mut profiled = Profiled::default();
     profiled.inputs.push(Input { name: name.into(), r#type: "pcap".into(), bytes: 1_000_000 });

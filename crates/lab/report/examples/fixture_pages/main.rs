@@ -1,4 +1,4 @@
-//! Which pages are there to try the viewer on, without a server and without waiting for a run?
+//! Example pages for work on the viewer, without a server and without waiting for a run.
 //!
 //! `cargo run -p toll --example fixture_pages -- DIR` writes run directories in the real format and the page
 //! of each: same seed, same bytes. The figures are invented, and each page says so.
@@ -14,7 +14,7 @@ use toll_analysis as analyse;
 use toll_net::pcap::profile::json::document;
 use toll_record::{RunDir, RunResult};
 
-/// An arm name that would run if any of it were taken for markup.
+/// An arm name that would run if any of it were treated as markup.
 const HOSTILE: &str = "<img src=x onerror=\"document.title='broken in'\">";
 
 fn main() -> anyhow::Result<()> {
@@ -52,7 +52,7 @@ fn main() -> anyhow::Result<()> {
     Ok(std::fs::write(out.join("captures.html"), html)?)
 }
 
-/// A run, and what is shown of it: invented, but for one that died, which is analysed.
+/// A run and its result: invented, except for the run that died, which is analysed.
 type Made = (RunDir, RunResult);
 
 fn write(out: &Path, name: &str, shape: &Shape) -> anyhow::Result<Made> {

@@ -1,6 +1,4 @@
-//! What would a run have recorded, had it happened?
-//!
-//! Invents load, host and trials from a seed. Never measures anything.
+//! Invented record of a run: load, host and trials from a seed. Never measures anything.
 
 use crate::scene::{self, Made, STARTED_WALL_US, Shape};
 use rand::seq::SliceRandom;
@@ -13,13 +11,13 @@ use toll_record::{
     RunWriter, Sample, Second, ServerSample, StallSpan, Step, TrialLine,
 };
 
-/// What the analysis draws on.
+/// Input of the invented analysis.
 #[derive(Debug, Default)]
 pub struct Recorded {
     pub plan: Option<Plan>,
     pub host: Host,
     pub made: Vec<Made>,
-    /// By arm, by round: mean response time in us.
+    /// Mean response time by arm and round, us.
     pub latency_us: Vec<Vec<f64>>,
     pub artefacts: Vec<Artefact>,
     pub stalls: Vec<StallSpan>,
@@ -81,7 +79,7 @@ struct Making {
 }
 
 impl Making {
-    /// False: the run died in this trial.
+    /// False if the run died in this trial.
     fn trial(
         &mut self,
         shape: &Shape,
@@ -163,7 +161,7 @@ impl Making {
         Ok(true)
     }
 
-    /// Load and host for so long; answers events completed and the sum of their latencies.
+    /// Load and host for that long. Returns events completed and the sum of their latencies.
     fn stretch(
         &mut self,
         made: &Made,

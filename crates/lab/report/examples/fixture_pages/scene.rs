@@ -1,4 +1,4 @@
-//! On what is an invented run made, and what are its arms made to cost?
+//! Host, workload and arms of an invented run, with each arm's overhead.
 
 use std::collections::BTreeMap;
 use toll_record::catalogue::CATALOGUE;
@@ -20,7 +20,7 @@ pub struct Shape {
     pub gap_s: f64,
     /// Multiplies every arm's cost.
     pub effect: f64,
-    /// Name of one more arm, and text of every other string that a run may hold.
+    /// Name of one more arm, and text of every other string in a run.
     pub hostile: Option<&'static str>,
     pub dies_after_s: Option<f64>,
 }
@@ -42,19 +42,19 @@ impl Default for Shape {
     }
 }
 
-/// An arm and what it is made to cost and to catch.
+/// An arm with its invented overhead and captured share.
 #[derive(Debug, Clone)]
 pub struct Made {
     pub arm: Arm,
     /// 0.3 = response time 30% above the baseline.
     pub cost: f64,
-    /// Share of queries captured, where the arm captures any.
+    /// Share of queries captured. `None` if the arm captures none.
     pub caught: Option<f64>,
     pub bytes_per_s: f64,
     pub stalls: bool,
 }
 
-/// Name, title, artefact, cost, share caught, bytes/s, whether it stalls.
+/// Name, title, artefact, overhead, captured share, bytes/s, and true if it stalls.
 type Letter = (&'static str, &'static str, ArtefactKind, f64, f64, f64, bool);
 
 pub fn arms(shape: &Shape) -> Vec<Made> {
@@ -142,7 +142,7 @@ fn workload() -> Workload {
     }
 }
 
-/// An outcome that no catalogue has, compared as a difference.
+/// An outcome that is in no catalogue, compared as a difference.
 pub const OWN_OUTCOME: &str = "log_wait_ms";
 
 fn own_outcome(shape: &Shape) -> Definition {

@@ -1,6 +1,6 @@
-//! What are captures made of, as figures: of those that a run sent, or of those that a page is about?
+//! Charts of capture profiles: captures that a run sent, or that a page is about.
 //!
-//! Describes figures by their data. Reads no capture.
+//! Describes charts by their data. Never reads a capture.
 
 use serde::Serialize;
 use toll_net::pcap::profile::json::{Document, Lists, One, TopLength, pct};
@@ -9,29 +9,29 @@ use toll_record::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, RunDir};
 use toll_sys::figures::grouped;
 use toll_wire::profile::BIN;
 
-/// Points of a line; more than these nobody tells apart.
+/// Most points of a line. More cannot be told apart.
 const POINTS: usize = 500;
-/// So many of the most frequent lengths of TCP and UDP each are named.
+/// Number of frequent packet lengths listed for TCP and UDP each.
 const NAMED: usize = 3;
 
 /// Captures that belong together.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Captures {
-    /// Whose they are; empty: there are no others.
+    /// Title of the group. Empty if there is only one.
     title: String,
     facts: Vec<String>,
     #[cfg_attr(test, ts(type = "record.Chart[]"))]
     charts: Vec<Chart>,
 }
 
-/// What a run sent; the error says why that cannot be read.
+/// Profiles of the captures that a run sent. The error is the reason why they cannot be read.
 pub fn read(run: &RunDir) -> Result<Option<Document>, String> {
     let Some(value) = run.captures().map_err(|error| super::why(&error))? else { return Ok(None) };
     serde_json::from_value(value).map(Some).map_err(|error| format!("is not what toll writes: {error}"))
 }
 
-/// What runs sent, the same only once.
+/// Profiles of the captures that runs sent, equal ones once.
 pub fn of_runs<'a>(runs: impl Iterator<Item = (Option<&'a Document>, &'a String)>) -> Vec<Captures> {
     let mut found: Vec<(&Document, Vec<&str>)> = Vec::new();
     for (document, name) in runs {
@@ -52,7 +52,7 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (Option<&'a Document>, &'a String)
     found.into_iter().map(of).collect()
 }
 
-/// Everything that is known of captures, one by one.
+/// All charts of each capture.
 pub fn whole(document: &Document) -> Vec<Captures> {
     let all = Captures { title: String::new(), facts: Vec::new(), charts: vec![shares(&document.profiles)] };
     let one = |one: &One| Captures {
@@ -118,7 +118,7 @@ fn series(name: &str, points: Vec<ChartPoint>) -> ChartSeries {
     ChartSeries { name: name.to_owned(), points }
 }
 
-/// Packets in each bin of lengths, those without any too: a gap is a finding.
+/// Packets in each bin of lengths, empty bins included: a gap is a finding.
 fn lengths(one: &One) -> Option<Chart> {
     let last = one.length_bins.last()?.from;
     let of = |kind: usize| -> Vec<ChartPoint> {
@@ -155,7 +155,7 @@ fn most_frequent(top: &Lists<TopLength>) -> String {
     if told.is_empty() { String::new() } else { format!("Most frequent, in bytes: {}.", told.join("; ")) }
 }
 
-/// Bits a second over time; none of a capture of a single stretch.
+/// Bits a second over time. `None` for a capture of a single stretch.
 fn rates(one: &One) -> Option<Chart> {
     let each = one.rates.bytes.len().div_ceil(POINTS).max(1);
     let width_s = one.rates.stretch_s * each as f64;
@@ -174,7 +174,7 @@ fn rates(one: &One) -> Option<Chart> {
     })
 }
 
-/// The largest ones.
+/// The largest flows.
 fn flows(one: &One) -> Option<Chart> {
     let flows = &one.flows.top;
     let points = |values: Vec<f64>| (0..).zip(values).map(|(at, v)| (f64::from(at), v, None, None)).collect();

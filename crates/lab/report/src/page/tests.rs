@@ -1,4 +1,4 @@
-//! Is what reaches the page whole, small and safe to mail?
+//! Tests of the page's data: complete, small, and without secrets.
 
 use super::*;
 

@@ -1,13 +1,16 @@
-//! How is a long series made short enough to mail, without losing a peak or a stall?
+//! Downsampling of long series that keeps every peak and stall.
 //!
 //! Never averages: every point that is kept was measured.
 
-/// Points a series may keep. At 1280 px a point in twenty is visible; the rest serves zooming in. Three
-/// hours of a collector's seconds and forty minutes of 100 ms bins pass untouched.
+/// Most points of a series. At 1280 px a point in twenty is visible; the rest is for zooming in.
+///
+/// Three hours of one-second samples and forty minutes of 100 ms bins are not reduced.
 pub const KEEP: usize = 24_000;
 
-/// Indices of `values` to keep, rising: all of them up to `keep`; beyond it the lowest and the highest of
-/// each of `keep / 2` stretches of equal length, and the first gap in each, so that a line breaks there.
+/// Rising indices of `values` to keep. All of them if there are at most `keep`.
+///
+/// Otherwise the lowest and highest of each of `keep / 2` stretches of equal length. The first gap in each is
+/// kept too, so that a line breaks there.
 pub fn thin(values: &[Option<i64>], keep: usize) -> Vec<usize> {
     if values.len() <= keep {
         return (0..values.len()).collect();

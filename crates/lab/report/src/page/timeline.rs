@@ -1,21 +1,21 @@
-//! What happened when: the whole run as series over time, and the stretch that each trial took?
+//! Timeline of a run: series over time, and the stretch of each trial.
 //!
-//! Panels carry their own titles and units, so that the page draws what a run holds without knowing what
-//! it means. Never interprets: no smoothing, no totals, no judgement.
+//! Panels have their own titles and units, so that the page can draw series that it does not know. Never
+//! interprets: no smoothing, no totals, no judgement.
 
 use super::thin::{KEEP, thin};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{HostSample, PressureSample, Sample, Step, TrialLine};
 
-/// Server counters shown; a run that records more shows the first of them by name.
+/// Most server counters shown: the first by name.
 const SERVER_SERIES: usize = 40;
 
 const MIB: f64 = 1_048_576.0;
 
 /// Id, title and unit of a panel.
 type Head = (&'static str, &'static str, &'static str);
-/// Panel, name, smallest difference that is kept, and value of a series; those of one panel stand together.
+/// Panel, name, smallest difference that is kept, and value of a series. Those of one panel are consecutive.
 type Row<S> = (Head, &'static str, f64, fn(&S) -> Option<f64>);
 
 const CPU: Head = ("cpu", "CPU", "% of all CPUs");
@@ -66,18 +66,18 @@ const PRESSURE: &[Row<PressureSample>] = &[
 pub struct Timeline {
     /// CLOCK_MONOTONIC of time zero, in us; all other times are milliseconds after it.
     pub begin_mono_us: u64,
-    /// Unix time of time zero, in us; absent where no trial line gives it.
+    /// Unix time of time zero, in us. Absent if no trial line has it.
     pub begin_wall_us: Option<u64>,
     pub end_ms: u64,
     pub spans: Vec<Span>,
-    /// Time axes that series share: milliseconds since the point before, the first since time zero.
+    /// Time axes that series share: milliseconds since the previous point, the first since time zero.
     pub times: Vec<Vec<u64>>,
     pub panels: Vec<Panel>,
-    /// Some series are shown by their lows and highs.
+    /// True if some series are reduced to their lows and highs.
     pub thinned: bool,
 }
 
-/// One trial, from switching on to switched off. Times are absent where the run ended before them.
+/// One trial, from switching on to switched off. Times are absent if the run ended before them.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Span {
@@ -99,7 +99,7 @@ pub struct Panel {
     pub title: String,
     pub unit: String,
     pub log: bool,
-    /// Series whose units differ: only one is shown at a time.
+    /// Series with different units: only one is shown at a time.
     pub one_at_a_time: bool,
     pub series: Vec<Series>,
 }
@@ -108,9 +108,9 @@ pub struct Panel {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Series {
     pub name: String,
-    /// Not drawn until asked for.
+    /// Not drawn until selected.
     pub hidden: bool,
-    /// Which of [`Timeline::times`].
+    /// Index into [`Timeline::times`].
     pub t: usize,
     /// A value is its integer times this.
     pub scale: f64,
@@ -279,7 +279,7 @@ impl Timeline {
         self.push(id, title, unit, false, series);
     }
 
-    /// A panel without a series is not shown: the host or the driver does not give these figures.
+    /// Adds a panel. One without series is left out: the host or the driver has no such figures.
     fn push(&mut self, id: &str, title: &str, unit: &str, log: bool, series: Vec<Series>) {
         if !series.is_empty() {
             let [id, title, unit] = [id, title, unit].map(str::to_owned);
@@ -287,7 +287,7 @@ impl Timeline {
         }
     }
 
-    /// Series over one clock; a column that nobody filled is left out.
+    /// Series over one clock. An empty column is left out.
     fn columns(&mut self, mono_us: &[u64], columns: &[Column]) -> Vec<Series> {
         let ms: Vec<u64> = mono_us.iter().map(|t| (t - self.begin_mono_us) / 1000).collect();
         let mut shared: BTreeMap<Vec<usize>, usize> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! TypeScript declarations of the page's data: `viewer/src/page.ts`, which is made here.
+//! TypeScript declarations of the page's data: test and generator of `viewer/src/page.ts`.
 //!
-//! `make viewer` writes it anew; without `TOLL_RENEW` in the environment the test only compares.
+//! `make viewer` writes the file; without `TOLL_RENEW` in the environment the test only compares.
 
 use super::captures::Captures;
 use super::timeline::{Panel, Series, Span, Timeline};
