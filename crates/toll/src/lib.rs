@@ -1,6 +1,7 @@
-//! What does it cost to watch, log, move or back up a busy MySQL or MariaDB host?
+//! The program toll as a library, so that tests and benches can reach every module.
 //!
-//! The program as a library, so that tests and benches reach every command; `main.rs` only starts it.
+//! toll measures what it costs to watch, log, move or back up a busy MySQL or MariaDB host. `main.rs` only
+//! starts it.
 
 // A closed terminal must not end a run (`say.rs`), no child may inherit a secret (`child.rs`), and no
 // signal may reach a stranger: what the workspace's `clippy.toml` names.

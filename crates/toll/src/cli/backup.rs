@@ -1,4 +1,4 @@
-//! `toll backup`: takes backups, lists them, proves them, brings them back and removes old ones.
+//! Command `toll backup`: takes, lists, verifies, restores and prunes backups.
 
 mod told;
 
@@ -212,7 +212,7 @@ fn dispatch(arguments: Backup) -> Result<ExitCode> {
     }
 }
 
-/// Arguments that lack something, which clap cannot tell beside subcommands.
+/// Reports missing arguments, which clap cannot check beside subcommands.
 fn wrong(what: &str) -> ExitCode {
     tell!("toll: {what}; toll backup --help shows examples");
     ExitCode::from(2)
@@ -398,7 +398,7 @@ fn target(named: &str) -> Result<Target> {
     Ok(Login::named(named).context("in --server")?.target)
 }
 
-/// Bytes, rate and time left; nothing where nobody looks.
+/// Progress bar with bytes, rate and time left. Hidden if standard error is not a terminal.
 fn bar() -> Result<ProgressBar> {
     let bar = ProgressBar::new(0);
     let style = "{bar:40} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";

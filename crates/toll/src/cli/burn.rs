@@ -1,4 +1,4 @@
-//! `toll burn`: a process whose cost is known, for the positive control.
+//! Command `toll burn`: uses a known share of CPU time, as a positive control.
 
 use anyhow::Context;
 use clap::Args;
@@ -14,10 +14,10 @@ pub struct Burn {
     dose: Percent,
 }
 
-/// Long against a scheduler's slice, short against any window.
+/// Period of the duty cycle, microseconds: long against a scheduler's slice, short against any window.
 const PERIOD_US: u64 = 20_000;
 
-/// As many threads as the dose needs CPUs, each with its part of it.
+/// Starts as many threads as the dose needs CPUs, each with its part of it.
 pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
     // Threads inherit it.
     raise_priority(std::process::id());
@@ -30,10 +30,10 @@ pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
     burn(share)
 }
 
-/// Spins until this thread has had its share of the time gone by, then sleeps a little.
+/// Spins until this thread has used its share of the elapsed time, then sleeps a little.
 ///
-/// What was missed while others ran is made up for, so the share holds over any window, as long
-/// as the scheduler grants it: with root it asks for precedence.
+/// Time lost to other threads is made up for, so that the share holds over any window, as far as the
+/// scheduler allows. With root it raises its priority.
 fn burn(share: f64) -> ! {
     let (begun, used_at_begin) = (clock::mono_us(), clock::cpu_of_thread_us());
     loop {
@@ -45,7 +45,7 @@ fn burn(share: f64) -> ! {
     }
 }
 
-/// `renice` changes one value that belongs to this process alone; without root it changes nothing.
+/// Raises the priority by `renice`. It affects this process alone; without root it has no effect.
 fn raise_priority(own: u32) {
     let _ = child::command("renice")
         .args(["-n", "-19", "-p", &own.to_string()])

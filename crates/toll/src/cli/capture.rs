@@ -1,4 +1,4 @@
-//! `toll capture`: what is asked of it on the command line? Options only.
+//! Command `toll capture`: options only.
 
 use super::load::units;
 use super::named::named;

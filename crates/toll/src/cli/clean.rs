@@ -1,4 +1,4 @@
-//! `toll clean`: put back what killed runs left behind.
+//! Command `toll clean`: undoes changes that killed runs left behind.
 
 use super::login::{self, Login};
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ pub struct Clean {
     server: Option<String>,
 }
 
-/// Exit code 1 if something could not be put back.
+/// Exit code 1 if a change could not be undone.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
     let given = arguments.server.as_deref().map(Login::named).transpose().context("in --server")?;
     let credentials = Credentials { given: given.map(|login| login.target), password: login::password() };
@@ -31,7 +31,7 @@ pub fn run(arguments: &Clean) -> Result<ExitCode> {
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// False if something is left.
+/// Prints the result. False if changes are left.
 fn show(cleaned: &Cleaned) -> bool {
     let run = &cleaned.run_id;
     match &cleaned.state {

@@ -1,4 +1,4 @@
-//! `toll cost -- COMMAND`: what does this command cost a busy host?
+//! Command `toll cost -- COMMAND`: measures the overhead of a command on a busy host.
 
 use super::report::Format;
 use super::server_choice::ServerArgs;
@@ -69,7 +69,7 @@ pub struct Cost {
     command: Vec<String>,
 }
 
-/// Everything but the command itself; `toml` quotes the rest.
+/// Scenario without the command itself; `toml` quotes the rest.
 const TEMPLATE: &str = r#"
 name = "cost"
 question = "What does this command cost a busy host?"
@@ -125,7 +125,7 @@ fn load(name: &str) -> Result<String, String> {
     check_load(name).map(|()| name.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Tells before a server is started what would fail in every trial.
+/// Reports, before a server is started, errors that would occur in every trial.
 fn refuse_what_cannot_start(arguments: &Cost) -> anyhow::Result<()> {
     // `{toll}` and the like are known once the run is planned.
     let program = arguments.command.first().filter(|word| !word.contains('{'));

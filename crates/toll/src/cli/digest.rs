@@ -1,4 +1,4 @@
-//! `toll digest`: what is asked of it on the command line? Options only.
+//! Command `toll digest`: options only.
 
 use super::named::named;
 use anyhow::bail;
@@ -102,7 +102,7 @@ enum Grouping {
     Error,
 }
 
-/// An address, and the port if it is not one of `--port`.
+/// An address, with the port if it is not one of `--port`.
 #[derive(Debug, Clone, Copy)]
 struct Server {
     ip: IpAddr,
@@ -201,7 +201,7 @@ impl Digest {
     }
 }
 
-/// `toll digest ... | head` is not an error.
+/// Ignores a closed pipe: `toll digest ... | head` is not an error.
 fn ignore_closed_pipe(error: anyhow::Error) -> anyhow::Result<()> {
     match error.downcast_ref::<std::io::Error>() {
         Some(io) if io.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,4 +1,4 @@
-//! `toll doctor`: what can this host measure, what is missing, and how steady is it?
+//! Command `toll doctor`: abilities of this host, missing requirements, and noise.
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -32,10 +32,10 @@ enum Format {
     Json,
 }
 
-/// What `--format json` prints.
+/// Output of `--format json`.
 #[derive(Debug, Serialize)]
 struct Findings {
-    /// `toll run tcpdump-impact` can be carried out.
+    /// True if `toll run tcpdump-impact` can be carried out.
     ready: bool,
     host: Host,
     capabilities: BTreeMap<&'static str, bool>,

@@ -1,6 +1,6 @@
-//! `toll enter`: how does a treatment come to run inside control groups from its first instruction on?
+//! Command `toll enter`: runs a program inside control groups from its first instruction on.
 //!
-//! Started and then moved, it could have left children outside already.
+//! A program that is started first and moved afterwards could already have children outside.
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -18,7 +18,7 @@ pub struct Enter {
     command: Vec<OsString>,
 }
 
-/// Becomes the program; comes back only with an error.
+/// Becomes the program. Returns only with an error.
 pub fn run(arguments: &Enter) -> anyhow::Result<Infallible> {
     for group in &arguments.groups {
         let list = group.join("cgroup.procs");

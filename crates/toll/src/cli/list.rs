@@ -1,4 +1,4 @@
-//! `toll list`: which scenarios, arms, workloads and outcomes are there?
+//! Command `toll list`: prints scenarios, arms, workloads and outcomes.
 
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
@@ -77,7 +77,7 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A profile with the time that it takes, where it says one.
+/// A profile with its time, if it sets one.
 fn told(name: &str, profile: &Profile) -> String {
     match profile.time {
         Some(time) if time.0 >= 60.0 => format!("{name} {:.0} min", time.0 / 60.0),

@@ -1,4 +1,4 @@
-//! `toll load`: keeps a server busy, and says what each event took.
+//! Command `toll load`: load generator that reports the latency of each event.
 
 mod end;
 mod output;
@@ -148,7 +148,7 @@ impl Load {
         Table { tables: self.tables, rows: self.rows, distribution }
     }
 
-    /// What is sent, and when.
+    /// Statements and their schedule.
     fn workload(&self) -> Result<(Mix, Pace)> {
         if let Some(profile) = Profile::named(&self.what) {
             return Ok((profile.mix(self.table())?, self.pace(None)));
@@ -181,7 +181,7 @@ impl Load {
         }
     }
 
-    /// A recording keeps its own times, or at least its own rate, unless told otherwise.
+    /// A recording keeps its own times, or at least its own rate, unless options override them.
     fn replayed(&self, recorded: Recorded) -> (Mix, Pace) {
         for (count, what) in &recorded.left_out {
             tell!("toll: left out {count} times: {what}");
@@ -253,7 +253,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     Err(error).context(hint)
 }
 
-/// What was tried, and what is most often missing.
+/// Address that was tried, and the most likely remedy.
 fn hint(arguments: &Load, address: &str, error: &RunError) -> String {
     let mut hint = format!("load {} on {address}", arguments.what);
     // Where events had succeeded, the tables are there.

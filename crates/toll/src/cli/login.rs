@@ -1,21 +1,22 @@
-//! Which server does a DSN or an option file name, as whom, and where does the password come from?
+//! Login to a server by DSN or option file: address, user, and source of the password.
 //!
-//! Never from the command line: it would stand in the process list.
+//! # Invariants
+//! Never reads a password from the command line, where the process list would show it.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use toll_mysql::{Secret, Target};
 
-/// How to log in to a server that is there already.
+/// Login to an existing server.
 #[derive(Debug)]
 pub struct Login {
     pub target: Target,
-    /// The option file that it was read from, if it was.
+    /// The option file that it was read from, if any.
     pub defaults_file: Option<PathBuf>,
 }
 
 impl Login {
-    /// `text` is a DSN or the path of an option file.
+    /// Parses `text`: a DSN or the path of an option file.
     pub fn named(text: &str) -> Result<Self> {
         if text.contains("://") {
             return Self::of_dsn(text);
@@ -40,7 +41,7 @@ impl Login {
     }
 }
 
-/// With the password of the environment where none was given otherwise.
+/// Adds the environment's password if there is no other.
 pub fn with_password(target: Target) -> Target {
     match password() {
         Some(password) if target.password.is_empty() => Target { password, ..target },
@@ -48,7 +49,7 @@ pub fn with_password(target: Target) -> Target {
     }
 }
 
-/// The password of the environment, for whichever server.
+/// The environment's password, for any server.
 pub fn password() -> Option<Secret> {
     std::env::var("MYSQL_PWD").ok().map(Secret::new)
 }

@@ -1,7 +1,7 @@
-//! Which verbs are there, and what does each exit with?
+//! Command line: subcommands and exit codes.
 //!
-//! One file a verb; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments,
-//! 3 a `--fail-if` bound was passed, 130 interrupted.
+//! One file for each subcommand; this one only dispatches. Exit codes: 0 done, 1 failed, 2 wrong arguments, 3
+//! a `--fail-if` bound was exceeded, 130 interrupted.
 
 mod backup;
 mod burn;
@@ -79,7 +79,7 @@ enum Verb {
     Enter(enter::Enter),
 }
 
-/// Runs the verb that was asked for; every error ends here, as one line and what to do next.
+/// Runs the requested subcommand. Every error ends here, as one line with the next step.
 pub fn main() -> ExitCode {
     let verb = Cli::parse().verb;
     if verb.is_for_people() {
@@ -95,7 +95,8 @@ pub fn main() -> ExitCode {
 }
 
 impl Verb {
-    /// Not a part of a run, nor one whose output is code; `clean` speaks of journals by itself.
+    /// False for subcommands that are part of a run, or whose output is code. `clean` reports journals
+    /// itself.
     fn is_for_people(&self) -> bool {
         let started_by_a_run = std::env::var_os(toll_sys::process::MARKER).is_some();
         let other = matches!(
@@ -106,7 +107,7 @@ impl Verb {
     }
 }
 
-/// What a killed run has left on may matter more than whatever is asked for now.
+/// Reports journals of killed runs: their changes may matter more than the current command.
 fn tell_of_waiting_journals() {
     let Ok(dir) = places::journal_dir() else { return };
     for waiting in toll_journal::waiting(&dir) {

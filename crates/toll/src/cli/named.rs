@@ -1,9 +1,9 @@
-//! Options of a few named values, for clap.
+//! Value parser for options with a few named values, for clap.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use toll_sys::named::Named;
 
-/// Takes the names of [`Named::CHOICES`]; `--help` lists them with their lines.
+/// Parses the names of [`Named::CHOICES`]; `--help` lists them with their descriptions.
 pub fn named<T: Named>() -> impl TypedValueParser<Value = T> {
     let values = T::CHOICES.iter().map(|(name, _, help)| {
         let value = PossibleValue::new(*name);

@@ -1,4 +1,4 @@
-//! `toll pcap`: what is asked of it on the command line? Options only.
+//! Command `toll pcap`: options only.
 
 use super::named::named;
 use anyhow::{Context, bail};
@@ -123,7 +123,7 @@ impl Pcap {
     }
 }
 
-/// Interrupted work is told from work that failed.
+/// Exit code of interrupted work, as opposed to failed work.
 fn failed(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     if !stop.load(Ordering::Relaxed) {
         return Err(error);

@@ -1,4 +1,4 @@
-//! `toll receive`: the other end of `toll capture --stream`.
+//! Command `toll receive`: the receiving end of `toll capture --stream`.
 
 use super::capture::rotate;
 use super::load::units;

@@ -1,4 +1,4 @@
-//! `toll replay`: puts captures on a network device, at a rate that is kept.
+//! Command `toll replay`: sends captures on a network device, at a fixed rate.
 
 use super::load::units;
 use super::named::named;

@@ -1,4 +1,4 @@
-//! `toll report`: what did these runs find, in a form for people, programs or a browser?
+//! Command `toll report`: prints results of runs as text, JSON, Markdown or HTML.
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -45,7 +45,7 @@ pub enum Format {
     Html,
 }
 
-/// Analyses the runs anew from their raw lines and prints what was found.
+/// Analyses the runs again from their raw lines and prints the results.
 pub fn run(args: &Report) -> Result<ExitCode> {
     let dirs: Vec<RunDir> =
         args.runs.iter().map(RunDir::open).collect::<Result<_, _>>().context("cannot report")?;
@@ -85,13 +85,13 @@ pub fn render(
     })
 }
 
-/// What several runs say beside what each says by itself.
+/// Results of several runs together, in addition to each run's own.
 fn together(dirs: &[RunDir], plans: &[Plan], results: &[RunResult]) -> Option<Together> {
     let made: Vec<Made> = plans.iter().zip(results).map(|(plan, result)| Made { plan, result }).collect();
     toll_analysis::together(&made, &names::apart(dirs, &made))
 }
 
-/// Says on standard error what came of each bound; exit code 3 when one was broken.
+/// Prints the result of each bound to standard error. Exit code 3 if one failed.
 pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for run in runs {
@@ -106,14 +106,14 @@ pub fn judge(bounds: &[Bound], runs: &[RunResult]) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Colour where a person looks on, unless they asked for none (<https://no-color.org>).
+/// Colours if standard output is a terminal, unless disabled (<https://no-color.org>).
 fn ink(to_standard_output: bool) -> Ink {
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
         && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
     if to_standard_output && wanted && std::io::stdout().is_terminal() { Ink::Ansi } else { Ink::Plain }
 }
 
-/// A reader that leaves early (`| head`) is no error.
+/// Ignores a reader that closes the pipe early (`| head`).
 pub fn print(content: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(content.as_bytes()).and_then(|()| out.flush()) {

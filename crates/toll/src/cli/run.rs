@@ -1,4 +1,4 @@
-//! `toll run`: price the arms of a scenario.
+//! Command `toll run`: measures the overhead of a scenario's arms.
 
 use super::report::Format;
 use anyhow::{Context, bail};
@@ -163,7 +163,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
     finish(run::run(asked)?, arguments.format, &arguments.fail_if)
 }
 
-/// Carries a plan out again. The scenario that it came from, where it lies beside it, goes along.
+/// Repeats a plan. A scenario file beside it is copied too.
 fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
     let path = arguments.plan.context("give a scenario, or a plan with --plan")?;
     let path = if path.is_dir() { path.join("plan.json") } else { path };
@@ -201,8 +201,7 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
     finish(run::run(asked)?, arguments.format, &arguments.fail_if)
 }
 
-/// Prints the report and turns what was found into an exit code.
-/// The page of a run, for whoever the user lets read.
+/// Writes the page of a run, readable for the users that the umask allows.
 fn write_page(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<()> {
     let path = run.root().join("report.html");
     html::html(std::slice::from_ref(run), std::slice::from_ref(result))
@@ -211,7 +210,7 @@ fn write_page(run: &RunDir, result: &RunResult, readers: u32) -> anyhow::Result<
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Prints the report, writes the page, and says where both are.
+/// Prints the report, writes the page, and prints the paths of both. The exit code depends on the bounds.
 pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) -> anyhow::Result<ExitCode> {
     let results = [finished.result];
     let dirs = [RunDir::open(&finished.dir)?];
@@ -242,8 +241,8 @@ pub(super) fn finish(finished: run::Finished, format: Format, bounds: &[Bound]) 
     super::report::judge(bounds, &results)
 }
 
-/// Why a run that was to price something priced nothing; `None`: some treatment gave a window, or none was
-/// asked for.
+/// The reason why a run without a single treatment window failed. `None` if there is one, or no treatment is
+/// planned.
 fn unmeasured(run: &RunResult) -> Option<String> {
     let asked: Vec<_> = run.arms.iter().filter(|arm| arm.role == Role::Treatment).collect();
     if asked.is_empty() || asked.iter().any(|arm| arm.windows > 0) {

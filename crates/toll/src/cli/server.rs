@@ -1,4 +1,4 @@
-//! `toll server`: a private server by itself, to try things on.
+//! Command `toll server`: a private server for experiments.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

@@ -1,4 +1,4 @@
-//! How does a user name the server that is measured?
+//! Options that select the measured server.
 
 use super::login::Login;
 use anyhow::{Context, bail};
@@ -29,7 +29,7 @@ pub struct ServerArgs {
 }
 
 impl ServerArgs {
-    /// For a scenario about the host alone.
+    /// The choice for a scenario about the host alone.
     pub fn resolve_none(self) -> anyhow::Result<ServerChoice> {
         let options = [
             (self.server.is_some(), "--server"),

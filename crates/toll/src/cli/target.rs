@@ -1,4 +1,4 @@
-//! Which server do the options of `toll load` and `toll throttle` name, and how is it spoken to?
+//! Connection options of `toll load` and `toll throttle`: server, login, TLS, compression.
 
 use super::login::{Login, with_password};
 use anyhow::{Context, Result};

@@ -1,4 +1,4 @@
-//! `toll throttle -- COMMAND`: a dump that users do not feel.
+//! Command `toll throttle -- COMMAND`: a dump with a limit on its latency overhead.
 
 use super::load::units;
 use super::named::named;
@@ -87,7 +87,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// With the server that the canary asks, and the promise.
+    /// Resolves the options with the probed server and the latency limit.
     pub fn asked(self, target: Target, max_toll: f64) -> Asked {
         Asked {
             target,
@@ -106,7 +106,7 @@ impl Steering {
         }
     }
 
-    /// Whether anything was said of a promise that nobody made.
+    /// True if options of a latency limit are set although there is none.
     pub fn is_said(&self) -> bool {
         let Self {
             canary,

@@ -1,11 +1,14 @@
-//! Checks of what ARCHITECTURE.md says that the build enforces. Reads sources and `cargo metadata`, starts nothing else.
+//! Tests of the statements in ARCHITECTURE.md that the build enforces.
+//!
+//! Reads sources and `cargo metadata`, starts nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Every crate of the product with the crates of the product that it may use: all arrows there are. One that is missing
-/// here fails the build; so does one that nothing uses any more.
+/// Every crate of the product with its permitted dependencies within the product.
+///
+/// A dependency that is missing here fails the build; so does one that is not used any more.
 const ARROWS: &[(&str, &[&str])] = &[
     // base: know no product
     ("sys", &[]),
@@ -39,19 +42,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Folders of `crates/`, lower ones first: a crate may use crates of its own folder and of those before it.
+/// Folders of `crates/`, lower ones first. A crate may depend on its own folder and on those before it.
 const FOLDERS: [&str; 4] = ["base", "host", "instruments", "lab"];
 
-/// Crates that may not be anywhere below a crate of the product, and why.
+/// Forbidden dependencies of a crate, direct or not, with the reason.
 const NEVER_BELOW: &[(&str, &[&str], &str)] = &[
     ("agent", &["tokio", "object_store", "reqwest", "toll-mysql"], "it runs for weeks on a database host"),
     ("taps", &["tokio", "rustls"], "it runs with the rights to tap a host"),
 ];
 
-/// No library knows the command line or draws on a terminal.
+/// Dependencies of the program alone: no library has a command line or draws on a terminal.
 const FOR_THE_PROGRAM: [&str; 3] = ["clap", "clap_complete", "clap_mangen"];
 
-/// Lines of source that a crate may have, unit tests included.
+/// Most lines of source in a crate, unit tests included.
 const MOST_LINES: usize = 15_000;
 const MOST_LINES_OF_THE_PROGRAM: usize = 5_000;
 
@@ -59,13 +62,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A crate of the product: its directory and its direct dependencies, those of tests left out.
+/// A crate of the product: its directory and its direct dependencies, without dev-dependencies.
 struct Package {
     dir: PathBuf,
     needs: BTreeSet<String>,
 }
 
-/// All that Cargo knows, by package name; those of other people have no directory here.
+/// All packages of `cargo metadata` by name. Third-party ones have no directory here.
 fn packages() -> BTreeMap<String, Package> {
     let out = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline", "--all-features"])
@@ -97,13 +100,13 @@ fn packages() -> BTreeMap<String, Package> {
         .collect()
 }
 
-/// The crates of the product without `toll-` before their names, the program and the tests' support left out.
+/// Crates of the product without `toll-` in their names. The program and the test support are left out.
 fn products(packages: &BTreeMap<String, Package>) -> BTreeMap<&str, &Package> {
     let named = packages.iter().filter_map(|(name, package)| Some((name.strip_prefix("toll-")?, package)));
     named.filter(|(name, _)| *name != "testkit").collect()
 }
 
-/// All Rust below a directory, in one text.
+/// All Rust sources below a directory, concatenated.
 fn sources(below: &Path) -> String {
     let entries = std::fs::read_dir(below).expect("a directory").flatten();
     entries.fold(String::new(), |text, entry| match entry.path() {

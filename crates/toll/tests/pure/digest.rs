@@ -1,4 +1,4 @@
-//! Does `toll digest` count, name and rank what logs hold? Runs the program itself.
+//! Tests of `toll digest` on logs: counts, names and ranks. Runs the program itself.
 
 use serde_json::Value;
 use std::io::Write;

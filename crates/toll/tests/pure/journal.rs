@@ -1,4 +1,4 @@
-//! Is everything put back, whoever died? With real processes and real kills.
+//! Tests that every change is undone, whichever process died. With real processes and real kills.
 
 use nix::sys::signal::Signal;
 use std::os::unix::process::CommandExt;

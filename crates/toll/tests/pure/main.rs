@@ -1,4 +1,5 @@
-//! Tests that need no server and measure no time: analysis, reports, logs, captures, streams on loopback, the journal.
+//! Tests that need no server and measure no time: analysis, reports, logs, captures, streams on loopback, the
+//! journal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Are backups priced as their scenarios say: a site's database, dumps direct, through SSH and from a far end?
+//! Tests of the backup scenarios: a site's database, dumps direct, through SSH and from a far end.
 
 use serde_json::Value;
 use std::path::Path;

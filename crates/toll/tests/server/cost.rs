@@ -1,4 +1,4 @@
-//! Can any command be priced, whatever it does by itself, and what is refused before a server is started?
+//! Tests of `toll cost` with any kind of command, and of its errors before a server is started.
 
 use std::path::Path;
 use std::process::Output;

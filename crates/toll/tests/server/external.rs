@@ -1,4 +1,4 @@
-//! Is a server that was there before left as it was found? With a real server and real deaths.
+//! Tests that an existing server is left unchanged. With a real server and real kills.
 
 use std::collections::BTreeMap;
 use std::process::Command;

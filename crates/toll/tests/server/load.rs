@@ -1,4 +1,4 @@
-//! Does `toll load` start, speak, stop and refuse as its page says? With the real program and server.
+//! Tests that `toll load` starts, reports, stops and refuses as documented. With the real program and server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Tests with a real server of their own: runs, loads, backups, and all that toll changes and puts back.
+//! Tests with a real server of their own: runs, loads, backups, and all changes that toll undoes.
 //!
-//! Those whose name or module begins with `system_` are left to `make test-system`: they kill at random moments,
-//! fill disks, or hang on how the host shares out its CPUs.
+//! Tests whose name or module begins with `system_` belong to `make test-system`. They kill at random
+//! moments, fill disks, or depend on the host's CPU scheduling.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Does the main job hold on a real server: one run, every way out, nothing left behind?
+//! Tests of the main job on a real server: one run, every way out, nothing left behind.
 
 use serde_json::Value;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Is a server that matters as it was, whatever toll was asked and however it ended?
+//! Tests that an important server is unchanged, whatever the options and however toll ended.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

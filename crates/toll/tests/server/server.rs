@@ -1,4 +1,4 @@
-//! Does a sandbox server start, serve, and leave without a trace? With real servers.
+//! Tests that a sandbox server starts, serves, and leaves nothing behind. With real servers.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;

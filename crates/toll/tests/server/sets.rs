@@ -1,4 +1,4 @@
-//! Are sets of processes carried out as the plan says, repeated from it, and cleaned up after a kill?
+//! Tests that sets of processes run as planned, can be repeated, and are cleaned up after a kill.
 
 use serde_json::Value;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Does what stands around the trials stand as it was asked for: servers, data, nothing at all?
+//! Tests of the test setup: servers, data, or none at all, as requested.
 
 use serde_json::Value;
 use std::path::Path;

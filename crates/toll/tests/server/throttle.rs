@@ -1,5 +1,7 @@
-//! Does `toll throttle` pass on every byte, obey who steers it, and leave nothing behind? With a real server
-//! and a real dump. How well it steers is simulated (`src/throttle/simulated.rs`): nothing here is timed.
+//! Tests that `toll throttle` passes on every byte, obeys its control commands, and leaves nothing behind.
+//!
+//! With a real server and a real dump. The control loop's quality is simulated (`src/throttle/simulated.rs`):
+//! nothing here is timed.
 
 use serde_json::Value;
 use std::path::Path;

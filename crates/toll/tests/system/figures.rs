@@ -1,4 +1,4 @@
-//! Does a run keep what it sent, and do its figures reach every form of a report?
+//! Tests that a run stores profiles of the captures that it sent, and that every form of a report shows them.
 //!
 //! Between two network namespaces of the run's own; skipped visibly without root.
 

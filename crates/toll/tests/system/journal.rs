@@ -1,4 +1,4 @@
-//! `toll server start` killed at moments spread over its work.
+//! Tests of `toll server start` killed at moments spread over its work.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -9,8 +9,8 @@ fn dir() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("toll-test-").tempdir().expect("a directory")
 }
 
-/// `toll server start` killed at moments spread over its work: whatever it was doing, `toll clean`
-/// leaves neither process nor file.
+/// `toll server start` killed at moments spread over its work. `toll clean` then leaves neither process nor
+/// file.
 #[test]
 fn sigkill_at_any_moment_of_a_start_is_cleaned_up() {
     if let Err(reason) = toll_server::ServerProgram::find(None) {

@@ -1,4 +1,5 @@
-//! Has every packet of a link's trials its place, is what takes some found at its stage, and is nothing left behind?
+//! Tests of packet accounting over a link: every packet is counted, losses are at the right stage, nothing is
+//! left behind.
 //!
 //! Between network namespaces of the run's own; skipped visibly without root.
 

@@ -1,4 +1,4 @@
-//! Tests of `make test-system`: whole captures, network namespaces, settings of the kernel, kills at any moment.
+//! Tests of `make test-system`: whole captures, network namespaces, kernel settings, kills at any moment.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

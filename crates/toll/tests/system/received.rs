@@ -1,4 +1,4 @@
-//! Does a capture of a real server's packets cross the network whole?
+//! Tests that a capture of a real server's packets crosses the network completely.
 
 use crate::ends::{Cutting, Receiver, until};
 use crate::lab::{Lab, said};

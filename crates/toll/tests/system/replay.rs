@@ -1,4 +1,4 @@
-//! Do captures get onto a device whole, and is what cannot be sent told?
+//! Tests that captures are sent on a device completely, and that packets that cannot be sent are reported.
 //!
 //! Between two network namespaces of the test's own; skipped visibly without root.
 

@@ -1,6 +1,6 @@
-//! Does a setting of the kernel hold while its arm is on, and is the old one back whatever happens?
+//! Tests that a kernel setting holds while its arm is on, and that it is always restored.
 //!
-//! With a limit of the page cache that nothing here comes near; skipped visibly without root.
+//! The setting is a limit of the page cache that nothing here comes near; skipped visibly without root.
 
 use std::time::{Duration, Instant};
 use toll_testkit::lab::said;

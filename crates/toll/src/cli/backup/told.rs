@@ -1,4 +1,4 @@
-//! In which words does the user hear of a backup?
+//! Output of `toll backup`, as text and JSON.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use toll_sys::counted::counted;
 use toll_sys::figures::{duration_s, grouped, megabytes};
 use toll_sys::{show, tell};
 
-/// For programs.
+/// A taken backup as JSON.
 pub fn json(taken: &Taken) -> Result<String> {
     let source = &taken.source;
     let value = json!({
@@ -33,7 +33,7 @@ pub fn json(taken: &Taken) -> Result<String> {
     Ok(serde_json::to_string_pretty(&value)?)
 }
 
-/// For people.
+/// A taken backup as text.
 pub fn text(taken: &Taken) {
     let (source, cost) = (&taken.source, &taken.cost);
     show!(
@@ -121,7 +121,7 @@ pub struct Line {
     totals: Option<Totals>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    /// Why nothing more is known of it.
+    /// The reason why nothing more is known about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unreadable: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! What if a server that hangs, or a reader that does not read, keeps `toll load` from ending?
+//! Bounded shutdown of `toll load`, if a hung server or a blocked reader prevents its end.
 //!
-//! Then it ends all the same: there is nothing on the host that it would have to put back.
+//! It exits without cleanup: there is nothing on the host to restore.
 
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -9,15 +9,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 use toll_sys::tell;
 
-/// A signal is noticed this soon.
+/// Interval at which a signal is checked.
 const LOOK: Duration = Duration::from_millis(100);
-/// A load gives answers on their way two seconds.
+/// Time limit after a signal. A load waits two seconds for outstanding answers.
 const GRACE: Duration = Duration::from_secs(5);
-/// Standard error may be what does not move.
+/// Time limit of the last message: standard error itself may be blocked.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// From now on the process ends soon after `stop` is raised, whatever its other threads wait for.
-/// `left` says in which state that leaves things.
+/// Ends the process soon after `stop` is set, whatever its other threads wait for.
+///
+/// `left` describes the state that remains.
 pub fn within_bounds(stop: &Arc<AtomicBool>, left: &'static str) -> Result<()> {
     let stop = stop.clone();
     let watch = move || {

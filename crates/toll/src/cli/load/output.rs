@@ -1,4 +1,4 @@
-//! What does `toll load` print: lines for people, JSON lines, or bins for a program?
+//! Output of `toll load`: text, JSON lines, or bins for a program.
 
 use super::Load;
 use anyhow::{Context, Result};
@@ -18,7 +18,7 @@ pub struct Output {
     form: Form,
     hdr: Option<HdrLog>,
     warned: bool,
-    /// Why standard output takes no more.
+    /// The error after which standard output is not written any more.
     unwritten: Option<std::io::Error>,
     threads: u32,
 }
@@ -44,7 +44,7 @@ impl Output {
         Ok(Self { form, hdr: hdr.transpose()?, warned: false, unwritten: None, threads: arguments.threads })
     }
 
-    /// A bin is complete. Breaks where nobody listens any more.
+    /// Prints a complete bin. Breaks if the reader has gone.
     pub fn bin(&mut self, bin: &Bin) -> ControlFlow<()> {
         if bin.overloaded && !self.warned {
             self.warned = true;
@@ -199,7 +199,7 @@ fn report(s: &Summary, totals: &Totals) -> String {
     text
 }
 
-/// An HdrHistogram interval log (V2, compressed): event latency in µs, a line a bin.
+/// HdrHistogram interval log (V2, compressed): event latency in µs, a line for each bin.
 struct HdrLog {
     file: BufWriter<File>,
     serializer: V2DeflateSerializer,

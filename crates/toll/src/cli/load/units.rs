@@ -1,9 +1,9 @@
-//! How are a rate, a share and a stretch of time written on the command line?
+//! Parsers of a rate, a percentage and a duration on the command line.
 
 use std::time::Duration;
 use toll_sys::units::Percent;
 
-/// `250`, `2.5k`, `100k`, `1M`: a second.
+/// `250`, `2.5k`, `100k`, `1M`: events a second.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix(['k', 'K']) {
         Some(number) => (number, 1e3),

@@ -1,4 +1,4 @@
-//! Query events of a capture, as the library writes them, and their digest beside that of the packets.
+//! Tests of a capture's query events as the library writes them, compared with a digest of the packets.
 
 use super::printed;
 use serde_json::Value;

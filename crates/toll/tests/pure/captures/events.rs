@@ -1,4 +1,4 @@
-//! Query events of synthetic captures: the same as their packets, cut, damaged, sampled, in stretches.
+//! Tests of query events of synthetic captures: equal to their packets, cut, damaged, sampled, in stretches.
 
 use super::encoded::{Shared, assert_same, config, each_frame, encoded, told};
 use super::own::made;

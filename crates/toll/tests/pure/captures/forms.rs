@@ -1,4 +1,4 @@
-//! Is a capture read alike, whichever file, compression and link layer it comes in?
+//! Tests that a capture is read alike in every file format, compression and link layer.
 
 use super::printed::{events, report};
 use flate2::Compression;

@@ -1,4 +1,4 @@
-//! Are synthetic captures what they claim to be, by tshark's judgement and by a digest's?
+//! Tests of synthetic captures with tshark and with a digest.
 
 use super::own::{done, has, made, pcap as toll, printed, profile, text};
 use super::printed::digest;

@@ -1,4 +1,5 @@
-//! Does a merged capture hold every packet of its parts, by time? Beside mergecap, and by itself.
+//! Tests that a merged capture holds every packet of its parts, by time. Compared with mergecap, and on its
+//! own.
 
 use super::forms::{Link, Order, file, pcap, talk};
 use super::own::{done, has, made, pcap as toll, printed, profile, text};

@@ -1,4 +1,4 @@
-//! Captures that nobody captured: made up, converted, merged, damaged.
+//! Tests with synthetic captures: generated, converted, merged, damaged.
 
 mod encoded;
 mod events;

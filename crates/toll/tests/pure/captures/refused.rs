@@ -1,4 +1,4 @@
-//! What does `toll pcap` say of files that are no captures, or no whole ones?
+//! Tests of `toll pcap`'s errors on files that are not captures, or not whole ones.
 
 use super::forms::{Link, Order, file, pcap, talk};
 use super::own::{pcap as toll, text};

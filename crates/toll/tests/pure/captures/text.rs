@@ -1,4 +1,4 @@
-//! Is what tcpdump prints of a capture read like the capture itself?
+//! Tests that tcpdump's text output of a capture is read like the capture itself.
 
 use super::forms::{Link, Order, file, in_v6, pcap, talk};
 use super::printed::events;

@@ -1,4 +1,4 @@
-//! Does the lab's counter find in a stretch of a capture what was answered in that stretch?
+//! Tests that the lab's counter finds the queries answered in a stretch of a capture.
 
 use toll_digest::Type;
 use toll_digest::count::{CountWindow, count};

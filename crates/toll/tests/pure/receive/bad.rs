@@ -1,4 +1,4 @@
-//! Is a peer that means no good refused with a word, while the others go on?
+//! Tests that a malicious peer is refused with a message, while the other streams continue.
 
 use super::ends::{Receiver, Synthetic, key, sender, until};
 use crate::lab::Lab;

@@ -1,4 +1,5 @@
-//! Is what arrives over a broken network, at a receiver that stalls, ends or comes late, what was sent?
+//! Tests that a stream arrives unchanged over a broken network, or at a receiver that stalls, ends or starts
+//! late.
 
 use super::ends::{Cutting, Receiver, Synthetic, key, sender, until};
 use crate::lab::said;

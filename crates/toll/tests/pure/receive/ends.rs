@@ -1,4 +1,4 @@
-//! What are the two ends of a stream in these tests, and what lies between them?
+//! Sender and receiver of a test stream, and the proxy between them.
 
 use crate::lab::{HUNG, Lab};
 use serde_json::Value;

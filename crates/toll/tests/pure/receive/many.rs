@@ -1,4 +1,4 @@
-//! Do many streams at once keep out of each other's way?
+//! Tests that many simultaneous streams do not interfere.
 
 use super::ends::{Receiver, Synthetic, sender, until};
 use std::collections::BTreeSet;

@@ -1,6 +1,7 @@
-//! Does what is streamed arrive, whatever happens to the network, the sender, the receiver and its disk?
+//! Tests of streaming under failures of the network, the sender, the receiver and its disk.
 //!
-//! The receiver is the program, the sender is the library's; what needs root is skipped visibly without it.
+//! The receiver is the program, the sender is the library's. Tests that need root are skipped visibly without
+//! it.
 
 mod bad;
 mod breaks;

@@ -1,4 +1,4 @@
-//! Are the systemd units what systemd takes, and their commands what toll takes?
+//! Tests that systemd accepts the systemd units, and that toll accepts their commands.
 
 use crate::lab::said;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Does the analysis find the tolls that a synthetic host is known to have, and none where there are none?
+//! Tests that the analysis finds the known overheads of a synthetic host, and none where there are none.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

@@ -1,4 +1,4 @@
-//! Outcomes over what arms were varied by, and runs of several platforms laid over each other.
+//! Tests of charts over a matrix's values, and of runs of several platforms overlaid.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

@@ -1,4 +1,4 @@
-//! Are controls judged by what is known of them, and doses found in their size?
+//! Tests that controls are judged by their known effect, and that doses are found in their size.
 
 use super::analysis::warned;
 use super::synthetic::{Synthetic, SyntheticArm};

@@ -1,4 +1,4 @@
-//! Does a run whose files are damaged end in an error or in a report that owns up to it?
+//! Tests that a run with damaged files ends in an error, or in a report with a warning.
 
 use super::synthetic::{Synthetic, SyntheticArm};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! When may a run end before its last round, its arms being what they are?
+//! Tests of the stopping rule: when a run may end before its last round.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

@@ -1,4 +1,4 @@
-//! What is found of arms together, and of what their commands wrote: contrasts, pauses, what arms trade, recovery.
+//! Tests of findings over several arms and on commands' output: contrasts, pauses, trade-offs, recovery.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

@@ -1,4 +1,4 @@
-//! Reports of the runs that are stored in the repository.
+//! Tests of the reports of the runs stored in the repository.
 
 use std::path::{Path, PathBuf};
 use toll_analysis as analyse;

@@ -1,4 +1,4 @@
-//! Which windows does the analysis leave out, and does it say so and why?
+//! Tests of the windows that the analysis excludes, and of the reported reasons.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

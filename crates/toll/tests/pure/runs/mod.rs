@@ -1,4 +1,4 @@
-//! From the lines of a run to what people read: analysis and reports of runs whose truth is known.
+//! Tests of analysis and reports, on runs with known effects.
 
 mod analysis;
 mod charted;

@@ -1,4 +1,4 @@
-//! Does an outcome come about as its definition says, and reach whoever reads it?
+//! Tests that an outcome is computed by its definition and shown in every report.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

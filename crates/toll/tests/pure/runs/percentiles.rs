@@ -1,4 +1,4 @@
-//! What are an arm's percentiles told from where windows are short, or one has none?
+//! Tests of percentiles from short windows, and from windows without a histogram.
 
 use super::analysis::warned;
 use super::arm;

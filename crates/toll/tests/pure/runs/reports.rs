@@ -1,4 +1,4 @@
-//! What do people, programs and shells get to see of a run?
+//! Tests of a run's reports for people, programs and shells.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

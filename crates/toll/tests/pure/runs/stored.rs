@@ -1,4 +1,4 @@
-//! One analysis in every form of a report, whatever an earlier one left in the run.
+//! Tests that every form of a report shows the same analysis, whatever an earlier one stored in the run.
 
 use super::synthetic::{Synthetic, SyntheticArm};
 use std::path::Path;

@@ -1,8 +1,8 @@
-//! What would a host with known tolls have recorded?
+//! Synthetic run of a host with known overheads.
 //!
-//! A closed loop on a host whose speed wanders (AR(1) within seconds, a slow wave over minutes) and
-//! whose CPUs are the bottleneck: an arm that makes each query cost `f` times the CPU gives 1/f of
-//! the throughput. Everything comes from the seed.
+//! A closed loop on a host whose speed varies (AR(1) within seconds, a slow wave over minutes) and whose CPUs
+//! are the bottleneck. An arm that makes each query cost `f` times the CPU therefore has 1/f of the
+//! throughput. Everything comes from the seed.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;

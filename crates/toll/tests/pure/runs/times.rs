@@ -1,4 +1,4 @@
-//! What does a run say of time: of its arms' first seconds, of its own length, of other hours and days?
+//! Tests of a run's figures over time: an arm's first seconds, the run's length, other hours and days.
 
 use super::analysis::warned;
 use super::arm;

@@ -1,4 +1,4 @@
-//! Which windows is each outcome told from, and when is a run whole that was given a time?
+//! Tests of each outcome's source windows, and of the completeness of a run with a time limit.
 
 use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};

@@ -1,4 +1,4 @@
-//! What if the dump, the server or the disk fails in the middle? Then there is no backup, and a clear word.
+//! Tests of a dump, server or disk that fails midway: there is then no backup, and a clear error.
 
 use super::{files, fill, succeeded, until, whole_backups};
 use crate::lab::{Lab, said};

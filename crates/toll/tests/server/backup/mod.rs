@@ -1,4 +1,4 @@
-//! Does a server come back from its backup, whatever happens to server, dump, store and toll meanwhile?
+//! Tests that a server can be restored from its backup under failures of server, dump, store and toll.
 
 mod broken;
 mod round;

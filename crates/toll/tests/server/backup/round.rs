@@ -1,4 +1,4 @@
-//! There and back again, on MariaDB.
+//! Tests of backup and restore on MariaDB.
 
 use super::{files, fill, json, rows_of, succeeded, target, told_by, whole_backups};
 use crate::lab::said;

@@ -1,4 +1,4 @@
-//! What could be lost, or given away, without anybody noticing? Each of these once was.
+//! Tests of silent data loss and disclosure. Each of these once happened.
 
 use super::{files, fill, json, rows_of, succeeded, target, until, whole_backups};
 use crate::lab::{Lab, Server, said};

@@ -1,4 +1,4 @@
-//! What does a toll that is killed at any moment leave? Pieces that the next backup uses, and nothing else.
+//! Tests of a backup killed at any moment: it leaves only pieces that the next backup uses.
 
 use super::{fill, json, succeeded, whole_backups};
 use std::process::Command;

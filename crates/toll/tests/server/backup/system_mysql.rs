@@ -1,4 +1,4 @@
-//! The same with MySQL, where its `mysqld` is (`scripts/mysqld`).
+//! Backup tests with MySQL, if its `mysqld` is installed (`scripts/mysqld`).
 
 use super::system_s3::{PLACE, S3, toll_at};
 use super::{fill, json, rows_of, succeeded, told_by};

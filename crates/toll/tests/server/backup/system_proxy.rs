@@ -1,4 +1,4 @@
-//! A store that misbehaves: stands between toll and a real one, and fails as it is told to.
+//! Fault-injecting proxy between toll and a real store.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Buckets of real S3 servers, and a store that fails.
+//! Tests with buckets of real S3 servers, and with a store that fails.
 
 use super::system_proxy::{Fault, Proxy};
 use super::{fill, json, rows_of, succeeded, target, told_by, until};

@@ -1,4 +1,5 @@
-//! Beside tcpdump, on a real server under a real load: the same queries in a fraction of the bytes?
+//! Tests of `toll capture` against tcpdump, on a real server under load: the same queries in a fraction of
+//! the bytes.
 
 use super::live::{Dir, Live, Packet, lacks, packets_in, read, reads};
 use crate::captures::printed::digest;

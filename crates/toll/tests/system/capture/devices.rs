@@ -1,4 +1,5 @@
-//! On devices other than loopback: both directions, once each, with their tags; and devices that go away.
+//! Tests on devices other than loopback: both directions, once each, with VLAN tags; and devices that go
+//! away.
 //!
 //! Between two network namespaces of the test's own.
 

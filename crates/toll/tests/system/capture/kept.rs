@@ -1,4 +1,4 @@
-//! Which bytes of a conversation are kept?
+//! Tests of the bytes of a conversation that a capture keeps.
 
 use super::live::{Dir, Live, Packet, chat, converse, free_port, lacks, lacks_root, read, reads, said_to};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A `toll capture` that goes on, conversations for it to hear, and what its files hold.
+//! Test support: a running `toll capture`, conversations for it to capture, and the content of its files.
 
 use serde_json::Value;
 use std::ffi::OsStr;

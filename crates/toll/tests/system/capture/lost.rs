@@ -1,4 +1,4 @@
-//! What cannot be kept up with, or written: is it counted where it was lost, and is the rest whole?
+//! Tests of packets that are lost or cannot be written: counted where they were lost, with the rest complete.
 
 use super::live::{Dir, Live, chat, command, free_port, lacks, lacks_root, packets_in, read};
 use std::fs::File;

@@ -1,7 +1,7 @@
-//! What `toll capture` holds of what passed, what it says it has not, and files that everybody can read.
+//! Tests of `toll capture`: captured packets, reported losses, and files that common tools can read.
 //!
-//! Real packets on loopback and between network namespaces of a test's own; real servers, tcpdump and tshark. What
-//! lacks root or a tool is skipped visibly.
+//! Real packets on loopback and between network namespaces of a test's own; real servers, tcpdump and tshark.
+//! Tests that lack root or a tool are skipped visibly.
 
 mod beside;
 mod devices;

@@ -1,4 +1,4 @@
-//! Does what cannot be captured say what is lacking, and does what was opened go on with as little as possible?
+//! Tests of capture errors, which name the missing requirement, and of dropped privileges once all is open.
 
 use super::live::{Dir, Live, TOLL, chat, free_port, lacks, lacks_root, read};
 use std::os::unix::fs::{MetadataExt, chown};

@@ -1,4 +1,4 @@
-//! What is on the disk, whenever and however a capture ends?
+//! Tests of a capture's files, whenever and however it ends.
 
 use super::live::{Dir, Ended, Live, Packet, chat, free_port, lacks, lacks_root, read, reads, said_to};
 use std::os::unix::fs::MetadataExt;

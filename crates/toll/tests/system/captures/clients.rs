@@ -1,4 +1,4 @@
-//! Is what other clients say to a real server followed to its end: compression, files, TLS?
+//! Tests of other clients' conversations with a real server: compression, files, TLS.
 
 use super::printed;
 use super::server::{Server, certified};

@@ -1,7 +1,7 @@
-//! Are clients in other languages understood, each with its own way of speaking the protocol?
+//! Tests of clients in other languages, each with its own use of the protocol.
 //!
-//! What a client was told is the truth that its capture is held against. `scripts/connectors` installs
-//! them; one that is missing is skipped visibly.
+//! The capture is compared with the results that the client received. `scripts/connectors` installs the
+//! clients; one that is missing is skipped visibly.
 
 use super::server::Server;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Are the statements in a capture those that toll load says it executed, to the last one?
+//! Tests that a capture holds every statement that `toll load` reports.
 
 use super::server::Server;
 use super::{loss, printed};

@@ -1,4 +1,4 @@
-//! What may still be said of a capture that misses packets? Compares it with the whole one.
+//! Tests of captures with missing packets, compared with the whole capture.
 
 use std::collections::HashMap;
 use toll_testkit::wire::{Events, Seen};

@@ -1,4 +1,4 @@
-//! What does a capture hold that begins while sessions are under way? All that is sent from then on.
+//! Tests of captures that begin during sessions: they hold everything sent from then on.
 
 use super::loss::is_same_statement;
 use super::server::Server;

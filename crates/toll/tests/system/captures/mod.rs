@@ -1,4 +1,5 @@
-//! Captures of real servers, clients and tcpdump. One that lacks root or a tool is skipped visibly.
+//! Tests with captures of real servers, clients and tcpdump. Those that lack root or a tool are skipped
+//! visibly.
 
 mod clients;
 mod connectors;

@@ -1,4 +1,4 @@
-//! Does a profile count what capinfos and tshark count? Captures of this host, in all forms.
+//! Tests that a profile has the same counts as capinfos and tshark. Captures of this host, in all forms.
 
 use super::own::{has, printed, profile, text};
 use serde_json::Value;

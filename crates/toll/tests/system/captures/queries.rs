@@ -1,4 +1,4 @@
-//! Query events and digests of live captures: all that the server counted, within a budget.
+//! Tests of query events and digests of live captures: all that the server counted, within a budget.
 
 use super::encoded::assert_same;
 use super::printed;

@@ -1,4 +1,4 @@
-//! Is a workload that was captured sent again, statement by statement?
+//! Tests that a captured workload is sent again, statement by statement.
 
 use super::printed;
 use super::server::Server;

@@ -1,4 +1,4 @@
-//! Which private server is spoken to, and which packets pass it meanwhile?
+//! Private server of these tests, and a capture of its packets.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Does a capture of sysbench hold exactly the statements that the server counted?
+//! Tests that a capture of sysbench holds exactly the statements that the server counted.
 
 use super::loss::{assert_clean_ones_are_true, cut_between, one_packet_of_a_hundred, without};
 use super::server::Server;
