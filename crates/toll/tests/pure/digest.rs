@@ -253,7 +253,7 @@ fn any_number_of_threads_finds_the_same() {
     }
 }
 
-/// Without what says where it comes from; names that occurred as often as others are in any order.
+/// The digest without its source. Names of equal frequency are in any order.
 fn without_source(mut digest: Value) -> Value {
     for name in ["inputs", "merged"] {
         digest.as_object_mut().unwrap().remove(name);

@@ -18,7 +18,7 @@ fn none() -> Credentials {
     Credentials::default()
 }
 
-/// As if the process that wrote this journal had been killed: its owner becomes one that has ended.
+/// Simulates a kill of the process that wrote this journal: its owner becomes an ended process.
 fn orphan(journal: Journal) {
     let mut ended = Command::new("true").spawn().expect("true");
     let owner = ProcessId::of(ended.id() as i32).expect("not yet reaped");

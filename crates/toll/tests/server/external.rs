@@ -8,7 +8,7 @@ use toll_mysql::{Connection, Target};
 use toll_server::{External, Sandbox};
 use toll_sys::process::ProcessId;
 
-/// A server with a life of its own, as far as the run under test can tell.
+/// An independent server, as far as the run under test can detect.
 struct Theirs {
     dir: TempDir,
     journal: Journal,
@@ -68,7 +68,7 @@ impl Drop for Theirs {
     }
 }
 
-/// As if the run that wrote this journal had been killed.
+/// Simulates a kill of the run that wrote this journal.
 fn kill(journal: Journal) {
     let mut ended = Command::new("true").spawn().expect("true");
     let owner = ProcessId::of(ended.id() as i32).expect("not yet reaped");

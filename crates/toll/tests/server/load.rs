@@ -60,7 +60,7 @@ impl Bench {
         path
     }
 
-    /// Heeds all signals, even where the tests themselves were started by nohup.
+    /// Starts toll with default signal handling, even if the tests were started by nohup.
     fn start(&self, arguments: &[&str]) -> Child {
         let load = self.command(arguments);
         let mut heeding = Command::new("env");

@@ -21,7 +21,7 @@ use std::path::Path;
 use toll_server::{DataSpec, Sandbox, SandboxSpec};
 use toll_testkit::lab;
 
-/// A sandbox of a test that is not about making one: its empty data is made once and cloned for each.
+/// A sandbox for tests of other features: its empty data is generated once and cloned for each.
 fn sandbox(journal: &toll_journal::Journal) -> Sandbox {
     let cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/toll"));
     let spec = SandboxSpec { cache, ..SandboxSpec::default() };

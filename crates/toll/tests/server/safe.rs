@@ -165,7 +165,7 @@ fn a_run_is_for_its_owner_alone_but_its_reports() {
     assert_eq!(report.permissions().mode() & 0o777, 0o644);
 }
 
-/// Looks at all there is below `dir`; the answer is how many files there are.
+/// Checks that all files below `dir` are private. Returns their number.
 fn assert_private(dir: &Path) -> usize {
     let mut files = 0;
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

@@ -9,11 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use toll_testkit::lab::{HUNG, Lab, Server, said};
 
-/// Short listening, by many questions.
+/// Options for a short baseline with many probes.
 const SOON: [&str; 2] = ["--before", "500ms"];
 const MANY: [&str; 2] = ["--canary-rate", "400"];
 
-/// A server with some 20 MB in two tables, and how a dump finds it.
+/// A server with some 20 MB in two tables, and the connection options for a dump.
 struct Bench {
     lab: Lab,
     server: Server,
@@ -47,14 +47,14 @@ impl Bench {
         self.dump.iter().map(String::as_str).collect()
     }
 
-    /// What the dump writes by itself.
+    /// The output of the dump without toll.
     fn plain(&self) -> Vec<u8> {
         let plain = Command::new(&self.dump[0]).args(&self.dump[1..]).output().unwrap();
         assert!(plain.status.success(), "{}", said(&plain));
         plain.stdout
     }
 
-    /// A throttled dump in the background: its output in `dump.sql`, its words in `words`, its decisions in `log`.
+    /// Starts a throttled dump: its output in `dump.sql`, its messages in `words`, its decisions in `log`.
     fn spawn(&self, options: &[&str]) -> Child {
         let (log, dsn) = (self.lab.path("log"), self.server.dsn());
         let options = [options, &["--json", "--log", &log]].concat();
@@ -76,7 +76,7 @@ impl Bench {
         self.decisions().iter().map(|line| line["why"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Fails at once where toll refused to begin.
+    /// Waits for a condition. Fails at once if toll refused to start.
     fn wait_until(&self, what: &str, mut holds: impl FnMut() -> bool) {
         let begun = Instant::now();
         while !holds() {
@@ -95,7 +95,7 @@ impl Bench {
     }
 }
 
-/// The last line of its words.
+/// The last line of its messages.
 fn account(words: &str) -> Value {
     let last = words.trim_end().lines().last().unwrap_or_default();
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {words}"))
@@ -230,7 +230,7 @@ fn the_control_socket_pauses_resumes_and_changes_rate_and_promise() {
     bench.lab.assert_nothing_left();
 }
 
-/// What steers is what the canary is answered: here that is in the test's hands, and has nothing to do with the dump.
+/// Probe results control the dump: here the test sets them, independently of the dump.
 #[test]
 fn system_a_slow_canary_brakes_the_dump_and_a_pause_tells_that_it_is_not_the_dumps_doing() {
     let bench = bench("120000");

@@ -8,13 +8,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use toll_testkit::lab::{Lab, arm, result_of, said};
 
-/// Packets of one time through the set: 2 s of 8 Mb/s in frames of 200 bytes, whose IP numbers count from 0.
+/// Packets of one pass through the set: 2 s of 8 Mb/s in frames of 200 bytes, whose IP numbers count from 0.
 const PACKETS: u64 = 10_000;
-/// Of them, those whose number is a multiple of 1,024.
+/// Packets among them whose number is a multiple of 1,024.
 const TAKEN: u64 = 10;
 
-/// A scenario over a link with these arms; the first is its baseline. Its capture's ring holds all that is sent to it, however
-/// busy the host.
+/// A scenario over a link with these arms; the first is its baseline.
+///
+/// Its capture's ring holds all packets that are sent, however busy the host.
 fn scenario(rounds: u32, arms: &str) -> String {
     format!(
         r#"
@@ -52,7 +53,7 @@ replay = "{{from}} {{toll}} replay -i {{link_device}} --allow-slower --json {{pa
     )
 }
 
-/// An arm whose sender is waited for beside a capture that drains.
+/// An arm that ends with its sender, beside a capture that drains.
 fn arm_of(name: &str, keys: &str, capture: &str, replay: &str, beside: &str) -> String {
     format!(
         r#"
@@ -80,12 +81,12 @@ fn is_root(lab: &Lab) -> bool {
     lab.is_root
 }
 
-/// All that a program said, without line ends.
+/// All output of a program, without line ends.
 fn words(output: &std::process::Output) -> String {
     said(output).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What a ledger says of a stage: packets, lost, and lost by a counter's word.
+/// Accounting of a stage: packets, lost packets, and drop counter.
 fn stage(result: &Value, name: &str, stage: &str) -> (u64, Option<u64>, Option<u64>) {
     let stages = arm(result, name)["ledger"]["stages"].as_array().unwrap();
     let found = stages.iter().find(|found| found["name"] == stage).unwrap();
@@ -190,7 +191,7 @@ fn packets_add_up_from_the_sender_to_the_file_and_what_takes_some_is_found_at_it
     lab.assert_nothing_left();
 }
 
-/// A capture that ends by itself beside a sender.
+/// A capture that ends by itself, beside a sender.
 const COUNTED: &str = r#"
 [[arm]]
 name = "counted"
@@ -230,7 +231,7 @@ fn a_capture_that_ends_by_count_says_what_it_can() {
     lab.assert_nothing_left();
 }
 
-/// Two namespaces of the test's own that stand for two hosts; gone when dropped.
+/// Two namespaces of the test's own that act as two hosts, removed when dropped.
 struct TwoHosts([String; 2]);
 
 impl TwoHosts {
@@ -294,7 +295,7 @@ fn what_another_host_sends_is_captured_and_counted_from_the_device_on() {
     assert!(said(&missing).contains("wire9"), "{}", said(&missing));
 }
 
-/// Namespaces that a toll of this process id made.
+/// Namespaces that a toll with this process id made.
 fn namespaces(toll: u32) -> Vec<String> {
     let mark = format!("toll-{toll}-");
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();

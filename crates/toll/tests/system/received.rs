@@ -23,7 +23,7 @@ fn work(port: u16) {
     }
 }
 
-/// How often each class is in a capture.
+/// Number of queries of each class in a capture.
 fn classes(lab: &Lab, file: &Path, port: u16) -> BTreeMap<String, u64> {
     let (file, port) = (file.to_str().unwrap(), port.to_string());
     let output = lab.toll(&["digest", "--port", &port, "--limit", "100%:1000", "--format", "json", file]);
@@ -83,7 +83,7 @@ fn page(address: &str) -> String {
     page
 }
 
-/// A number that a capture tells Prometheus.
+/// The value of a metric on a capture's Prometheus endpoint.
 fn asked(address: &str, name: &str) -> f64 {
     let page = page(address);
     let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));

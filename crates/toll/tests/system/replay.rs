@@ -11,7 +11,7 @@ use toll_wire::pcap::{Frame, write};
 const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 const DEVICE: &str = "link0";
 
-/// Two namespaces joined by a veth pair, gone with the test.
+/// Two namespaces joined by a veth pair, removed with the test.
 struct Link {
     send: String,
     receive: String,
@@ -23,7 +23,7 @@ fn ip(args: &[&str]) {
 }
 
 impl Link {
-    /// `None`, said aloud, where this user may not make one.
+    /// `None`, with a message, if this user may not make one.
     fn new(name: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
             toll_testkit::skip!("a link of the test's own needs root");
@@ -58,7 +58,7 @@ impl Link {
         String::from_utf8(read.stdout).unwrap().trim().parse().unwrap()
     }
 
-    /// Captures so many packets at the other end, decoded with all checks.
+    /// Starts a capture of that many packets at the other end, decoded with all checks.
     fn decoded(&self, packets: u64) -> Child {
         let mut child = Command::new("ip")
             .args([
@@ -97,7 +97,7 @@ impl Drop for Link {
     }
 }
 
-/// UDP with right checksums, `lengths` of whole frames, a millisecond apart.
+/// A capture of UDP packets with correct checksums, a millisecond apart. `lengths` are those of whole frames.
 fn capture(lengths: &[usize], snap: usize) -> Vec<u8> {
     let mut file = write::pcap_header(1).to_vec();
     for (i, &length) in (0..).zip(lengths) {
@@ -284,7 +284,7 @@ fn a_device_that_leads_to_other_hosts_is_refused_unless_it_is_meant() {
     assert_eq!(report(&meant)["packets"], 1);
 }
 
-/// Sends for a minute at most, unless something ends it.
+/// Starts a replay of at most a minute, unless something ends it.
 fn under_way(link: &Link, file: &str) -> Child {
     let before = link.received();
     let child = link

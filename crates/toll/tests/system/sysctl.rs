@@ -8,7 +8,7 @@ use toll_testkit::lab::said;
 const SETTING: &str = "vm.dirty_background_bytes";
 const GIB: &str = "1073741824";
 
-/// This setting, and the one that takes its place where it is 0.
+/// Values of this setting in bytes, and of the ratio that applies if it is 0.
 fn held() -> [String; 2] {
     ["bytes", "ratio"].map(|unit| {
         let value = std::fs::read_to_string(format!("/proc/sys/vm/dirty_background_{unit}"));

@@ -12,7 +12,7 @@ use toll_digest::count::{CountWindow, count};
 use toll_wire::decoder::Config;
 use toll_wire::pcap::{Format, Frame, Reader};
 
-/// Bytes that several hold.
+/// Buffer with several owners.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -58,14 +58,14 @@ pub fn config(port: u16) -> Config {
     Config { ports: vec![port], ..Config::default() }
 }
 
-/// Each packet of a capture, in its order.
+/// Calls `each` for every packet of a capture, in order.
 pub fn each_frame(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
     let mut reader = Reader::new(Format::detect(capture).unwrap());
     reader.feed(capture, &mut each).unwrap();
     reader.finish(&mut each);
 }
 
-/// The packets of a capture as query events; `before`: what is done before each packet.
+/// The packets of a capture as query events. `before` is called before each packet.
 pub fn encoded(capture: &[u8], port: u16, mut before: impl FnMut(u64, &mut Queries)) -> (Vec<u8>, Account) {
     let file = Shared::default();
     let packing = Packing::new(Box::new(file.clone())).unwrap();
@@ -83,7 +83,7 @@ pub fn encoded(capture: &[u8], port: u16, mut before: impl FnMut(u64, &mut Queri
     (file.bytes(), queries.account())
 }
 
-/// A digest without what is told of files.
+/// Digest of a file, without the fields about files.
 pub fn told(file: &Path, port: u16) -> Value {
     let mut digest = printed::digest(file, port);
     digest["inputs"] = Value::Null;
@@ -91,7 +91,7 @@ pub fn told(file: &Path, port: u16) -> Value {
     digest
 }
 
-/// A file of query events and the capture beside it say the same, to the last byte of each event.
+/// A file of query events and its capture give the same digest, to the last byte of each event.
 pub fn assert_same(capture: &Path, port: u16, case: &str) {
     let bytes = std::fs::read(capture).unwrap();
     let (events, account) = encoded(&bytes, port, |_, _| {});

@@ -31,7 +31,7 @@ impl Order {
     }
 }
 
-/// What stands in front of IP in a frame.
+/// Link layer below IP.
 #[derive(Debug, Clone, Copy)]
 pub enum Link {
     Ethernet,
@@ -44,7 +44,7 @@ pub enum Link {
 impl Link {
     const ALL: [Link; 5] = [Link::Ethernet, Link::Vlan, Link::LinuxSll, Link::LinuxSll2, Link::Null];
 
-    /// In file headers (<https://www.tcpdump.org/linktypes.html>).
+    /// Number in file headers (<https://www.tcpdump.org/linktypes.html>).
     fn number(self) -> u16 {
         match self {
             Link::Ethernet | Link::Vlan => 1,
@@ -90,7 +90,7 @@ pub fn pcap(order: Order, unit_ns: u32, link: Link, frames: &[Captured]) -> Vec<
     file
 }
 
-/// A pcapng file whose times have so many decimal digits (`if_tsresol`: 6 or 9).
+/// A pcapng file with timestamps of that many decimal digits (`if_tsresol`: 6 or 9).
 fn pcapng(order: Order, digits: u8, link: Link, frames: &[Captured]) -> Vec<u8> {
     let block = |kind: u32, body: &[u8]| {
         let length = (12 + body.len().next_multiple_of(4)) as u32;

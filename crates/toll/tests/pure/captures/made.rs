@@ -6,7 +6,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What a sound capture has none of.
+/// tshark filter of faults; a sound capture has none.
 const FAULTS: &str = "_ws.malformed || _ws.expert.severity >= \"Warning\" || ip.checksum.status == \"Bad\" || \
     tcp.checksum.status == \"Bad\" || udp.checksum.status == \"Bad\" || tcp.analysis.lost_segment || \
     tcp.analysis.ack_lost_segment || tcp.analysis.retransmission || tcp.analysis.out_of_order || \

@@ -53,7 +53,7 @@ fn a_merged_capture_is_what_mergecap_makes() {
     }
 }
 
-/// Packets that are told apart by their last byte, at the times given.
+/// Packets numbered by their last byte, at the times given.
 fn numbered(times_ns: &[u64], first: u8) -> Vec<Captured> {
     let mut frames = talk().frames()[..times_ns.len()].to_vec();
     for ((frame, time_ns), number) in frames.iter_mut().zip(times_ns).zip(first..) {

@@ -8,16 +8,16 @@ use std::process::Command;
 use toll_sys::program::on_path;
 use toll_testkit::wire::Captured;
 
-/// What a form of time tells of a packet.
+/// Information in a timestamp format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
     Moment,
-    /// Since the packet before, or since midnight.
+    /// Time since the previous packet, or since midnight.
     Distance,
     Nothing,
 }
 
-/// Forms of time. `-ttttt` counts from the first packet and looks like `-ttt`, which it is taken for.
+/// Timestamp formats. `-ttttt` counts from the first packet and looks like `-ttt`, as which it is parsed.
 const TIMES: [(&[&str], Told); 6] = [
     (&[], Told::Distance),
     (&["-t"], Told::Nothing),
@@ -27,10 +27,10 @@ const TIMES: [(&[&str], Told); 6] = [
     (&["-ttttt"], Told::Nothing),
 ];
 const DUMPS: [&str; 4] = ["-x", "-xx", "-X", "-XX"];
-/// Neither tcpdump nor toll is on a host whose zone is UTC.
+/// Time zone of tcpdump and toll, different from UTC.
 const ZONE: &str = "IST-5:30";
 
-/// What toll reads from what tcpdump prints of `capture`.
+/// toll's events from tcpdump's text output of `capture`.
 fn read(capture: &Path, options: &[&str]) -> Vec<Value> {
     let output = Command::new("tcpdump")
         .args(["-Z", "root", "-nn", "-r"])
@@ -45,7 +45,7 @@ fn read(capture: &Path, options: &[&str]) -> Vec<Value> {
     events(&text, ZONE)
 }
 
-/// The events without what the form of time does not tell.
+/// The events without fields that the timestamp format lacks.
 fn as_told(mut events: Vec<Value>, told: Told) -> Vec<Value> {
     for event in &mut events {
         if told != Told::Moment {

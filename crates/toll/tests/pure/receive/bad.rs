@@ -49,7 +49,7 @@ fn strangers_are_refused_and_those_who_belong_go_on() {
     drop((silent, plain));
 }
 
-/// A receiver that takes anybody's word, and what it says.
+/// A receiver without a key, and its output.
 struct Plain {
     child: Child,
     address: String,
@@ -64,7 +64,7 @@ impl Plain {
         Self { child, address: super::ends::address(&words), dir }
     }
 
-    /// What is answered to these messages, one after the other, until it hangs up or has said so much.
+    /// Answers to these messages, in order, until the receiver hangs up or has sent that many.
     fn answers(&self, said: &[Vec<u8>], most: usize) -> Vec<String> {
         let mut tcp = TcpStream::connect(&self.address).unwrap();
         // It may hang up before all is said.

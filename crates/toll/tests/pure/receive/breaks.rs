@@ -140,7 +140,7 @@ fn a_receiver_that_is_ended_in_order_and_another_have_each_chunk_once() {
     assert!(std::fs::read(&second.files()[0]).unwrap() == rest, "{later}");
 }
 
-/// A file system of a megabyte, gone with the test.
+/// A file system of a megabyte, removed with the test.
 struct SmallDisk(String);
 
 impl SmallDisk {

@@ -35,7 +35,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Where a receiver that writes its words there says that it listens.
+/// The address that a receiver reports in its messages.
 pub fn address(words: &str) -> String {
     let mut address = None;
     until("the receiver listens", || {
@@ -64,7 +64,7 @@ impl<'a> Receiver<'a> {
         Self::start_at(lab, "127.0.0.1:0", &key, "captures", more)
     }
 
-    /// Into another directory than the receivers before it, with a key of theirs.
+    /// Starts in another directory than the earlier receivers, with their key.
     pub fn start_in(lab: &'a Lab, dir: &str) -> Self {
         let path = lab.path("stream.key");
         let key = if Path::new(&path).exists() { path } else { key(lab) };
@@ -88,20 +88,20 @@ impl<'a> Receiver<'a> {
         self.lab.signal(&self.child.borrow(), name);
     }
 
-    /// Returns once it stands still; CONT makes it go on.
+    /// Stops the receiver with STOP, and returns once it has stopped; CONT resumes it.
     pub fn stop(&self) {
         self.signal("STOP");
         let stat = format!("/proc/{}/stat", self.child.borrow().id());
         until("the receiver stands still", || std::fs::read_to_string(&stat).unwrap().contains(") T "));
     }
 
-    /// Of the streams that have ended.
+    /// Summaries of the ended streams.
     pub fn accounts(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(&self.output).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Of the one stream there was, once it has ended.
+    /// Summary of the only stream, after its end.
     pub fn one_account(&self) -> Value {
         until("the stream has ended", || !self.accounts().is_empty());
         let mut accounts = self.accounts();
@@ -109,7 +109,7 @@ impl<'a> Receiver<'a> {
         accounts.remove(0)
     }
 
-    /// In the order of their numbers.
+    /// Files in the order of their numbers.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<_> =
             std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -135,14 +135,14 @@ impl Drop for Receiver<'_> {
     }
 }
 
-/// What is streamed: one item a chunk, of bytes that nothing makes smaller.
+/// Content of a stream: one item a chunk, of incompressible bytes.
 pub struct Synthetic {
     pub opening: Vec<u8>,
     pub chunks: Vec<Vec<u8>>,
     pub closing: Vec<u8>,
 }
 
-/// 2026-01-01, and a second later for each chunk.
+/// Time of the first chunk, 2026-01-01. Each chunk is a second later.
 const BEGUN_NS: u64 = 1_767_225_600_000_000_000;
 
 fn time_ns(number: usize) -> u64 {
@@ -161,12 +161,12 @@ fn noise(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 impl Synthetic {
-    /// A packet a chunk.
+    /// A packet in each chunk.
     pub fn pcapng(chunks: usize, bytes: usize) -> Self {
         Self::pcapng_of(0, chunks, bytes)
     }
 
-    /// Other packets for each `seed`.
+    /// As [`Synthetic::pcapng`], with different packets for each `seed`.
     pub fn pcapng_of(seed: u64, chunks: usize, bytes: usize) -> Self {
         let mut opening = Vec::new();
         write::ng_section(&mut opening);
@@ -204,7 +204,7 @@ impl Synthetic {
         }
     }
 
-    /// All of it, and waits until the other end has it.
+    /// Sends all chunks, and waits until the receiver has them.
     pub fn send(&self, to: &mut Stream) {
         self.begin(to);
         self.chunks_to(to, 0..self.chunks.len());
@@ -221,7 +221,7 @@ impl Synthetic {
     }
 }
 
-/// A way to a receiver that breaks: each connection after so many bytes, until there is no more such number.
+/// Proxy to a receiver that cuts each connection after a number of bytes, until the numbers are used up.
 pub struct Cutting {
     pub address: String,
     pub cuts: Arc<AtomicU64>,
@@ -232,7 +232,7 @@ impl Cutting {
         Self::of(receiver, after, usize::MAX)
     }
 
-    /// And nothing comes back once the sender has sent a greeting: chunks arrive, no answer to them does.
+    /// As above, without answers after the sender's greeting: chunks arrive, but no answer to them.
     pub fn without_answers(receiver: &str, after: &[usize]) -> Self {
         Self::of(receiver, after, 2_000)
     }
@@ -258,7 +258,9 @@ impl Cutting {
     }
 }
 
-/// Both ways, until one end hangs up or the sender has sent so many bytes; back only while it has sent no more than `answered`.
+/// Forwards in both directions, until one end hangs up or the sender has sent `most` bytes.
+///
+/// Answers are forwarded only until the sender has sent `answered` bytes.
 fn pass(sender: &TcpStream, receiver: &TcpStream, most: Option<usize>, answered: usize) {
     let sent = AtomicUsize::new(0);
     std::thread::scope(|scope| {

@@ -58,7 +58,7 @@ fn what_is_streamed_can_be_piped_on() {
     assert!(words.contains("5 events in 5 chunks") && words.contains("nothing lost on the way"), "{words}");
 }
 
-/// As at the end of an arm: both ends are told at once, and the sender has still something to send.
+/// As at the end of an arm: both ends are stopped at once, and the sender still has data.
 #[test]
 fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end() {
     let lab = toll_testkit::lab!();
@@ -140,7 +140,7 @@ fn a_capture_never_streams_without_being_told_how_nor_captures_its_own_stream() 
     }
 }
 
-/// A sender that is killed, or a receiver that is ended: what is in the file can be read.
+/// A sender that is killed, or a receiver that is stopped, leaves a readable file.
 #[test]
 fn a_stream_that_is_broken_off_leaves_a_file_of_whole_packets() {
     let lab = toll_testkit::lab!();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 const UNITS: [&str; 2] = ["toll-capture.service", "toll-receive.service"];
-/// As the units name it.
+/// Path of toll in the units.
 const INSTALLED: &str = "/usr/local/bin/toll";
 
 fn unit(name: &str) -> String {

@@ -195,7 +195,7 @@ fn seven_rounds_can_call_thirteen_arms_costly_and_six_hold_them_together_too() {
     assert!(six.arms[1..].iter().all(|arm| arm.outcomes["qps"].ci95_pct.is_some()));
 }
 
-/// Many hosts, some effects: what is said is what the interval shows.
+/// Many hosts and several effects: the verdict always agrees with the interval.
 #[test]
 fn verdict_and_interval_never_disagree() {
     let (mut told, mut unclear) = (0, 0);

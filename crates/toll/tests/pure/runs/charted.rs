@@ -10,10 +10,10 @@ use toll_record::*;
 use toll_report::markdown::markdown;
 use toll_report::text::{Ink, text};
 
-/// What `each` put into an arm: key and value.
+/// Values of `each` in an arm: key and value.
 type Varied = &'static [(&'static str, &'static str)];
 
-/// Name, cost, and the values of `tool` and `size`, with or without `disk`.
+/// Name, overhead, and the values of `tool` and `size`, with or without `disk`.
 const ARMS: [(&str, f64, Varied); 6] = [
     ("cat-1", 1.1, &[("tool", "cat"), ("size", "1")]),
     ("cat-2", 1.2, &[("tool", "cat"), ("size", "2")]),
@@ -37,7 +37,7 @@ fn wish(lines: &[&str], panels: &[&str]) -> Charted {
     }
 }
 
-/// A run of all of them with these charts.
+/// A run of all arms with these charts.
 fn recorded(seed: u64, rounds: u32, charts: Vec<Charted>) -> Recorded {
     let arms = ARMS.iter().map(|&(name, cost, _)| SyntheticArm::new(name, Role::Treatment, cost));
     let mut recorded = Synthetic::with(seed, rounds, arms.collect()).record();
@@ -215,7 +215,7 @@ fn like_runs_are_pooled_and_runs_that_ask_something_else_stay_apart() {
     assert_eq!(tolls.series[0].points[3].1, arm(&own, "tac-2").outcomes["qps"].toll_pct.unwrap());
 }
 
-/// Stages of a trial in which so many of a thousand packets got lost before they were captured.
+/// Stages of a trial in which that many of a thousand packets were lost before they were captured.
 fn stages(lost: u64) -> Vec<Stage> {
     let stage = |name: &str, packets: u64, lost: Option<u64>| Stage { name: name.into(), packets, lost };
     vec![
@@ -268,7 +268,7 @@ fn toll(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_toll")).args(arguments).output().unwrap()
 }
 
-/// As a run directory, of which only the host is another.
+/// Writes a run directory that differs from others in its host alone.
 fn written(at: &Path, kernel: &str) -> String {
     Synthetic::with(7, 8, SyntheticArm::usual()).write(at).unwrap();
     write_json(at, "host.json", &Host { kernel: kernel.into(), ..Synthetic::host() }).unwrap();

@@ -10,11 +10,11 @@ use toll_report::text::{Ink, text};
 use toll_report::{html, markdown};
 use toll_stats::Draws;
 
-/// What a run is made of, but for what analysis makes of it.
+/// Files of a run, without those that the analysis writes.
 const FILES: [&str; 6] =
     ["plan.json", "host.json", "trials.ndjson", "samples.ndjson.zst", "latency.hlog.zst", "artefacts.ndjson"];
 
-/// Doubts that own up to files that are not whole.
+/// Warnings about incomplete files.
 const OWNS_UP: [&str; 4] = ["incomplete", "samples-missing", "latency-missing", "artefact-not-counted"];
 
 struct Run {

@@ -15,7 +15,7 @@ fn treatment(name: &'static str, cost: f64) -> SyntheticArm {
     SyntheticArm::new(name, Role::Treatment, cost)
 }
 
-/// Arms that do something, as far as the plan says.
+/// Record of the run, with a statement for every treatment in its plan.
 fn record(synthetic: &Synthetic) -> Recorded {
     let mut recorded = synthetic.record();
     for arm in recorded.plan.arms.iter_mut().filter(|arm| arm.role == Role::Treatment) {
@@ -96,8 +96,9 @@ fn a_contrast_without_pairs_or_with_too_few_says_so() {
     assert!(text(&analyse::analyse(&cut), Ink::Plain).contains("one over the other: not known"));
 }
 
-/// The arm's commands end its windows; each window is twelve seconds, of which `silent` says when its process wrote
-/// nothing: round, begin and end in tenths of a second.
+/// A run in which an arm's commands end its windows of twelve seconds each.
+///
+/// `silent`: stretches without output, as round, begin and end in tenths of a second.
 fn with_streams(silent: &[(u32, u64, u64)]) -> Recorded {
     let mut synthetic = Synthetic::with(3, ROUNDS, vec![treatment("dumped", 1.2)]);
     synthetic.window_s = 12.0;
@@ -224,7 +225,8 @@ fn a_command_that_lasts_may_be_silent_for_as_long_as_it_likes() {
     assert!(run.pauses.is_empty() && run.charts.iter().all(|chart| chart.id != "pauses"), "{:?}", run.pauses);
 }
 
-/// Cheap and large, dearer and small, dearest and large.
+/// Trade-off of three arms: low overhead with a large artefact, higher with a small one, highest with the
+/// largest.
 fn trading(rounds: u32, pareto: Pareto) -> ParetoResult {
     let with = |name, cost, bytes| SyntheticArm { caught: Some((1.0, bytes)), ..treatment(name, cost) };
     let arms = vec![with("cheap", 1.05, 4_000.0), with("small", 1.3, 1_000.0), with("bad", 1.7, 5_000.0)];

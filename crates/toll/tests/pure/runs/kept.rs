@@ -6,7 +6,7 @@ use toll_record::RunDir;
 use toll_report::text::{Ink, text};
 use toll_report::{json, markdown};
 
-/// Small, and unlike each other: loads compared, commands that end by themselves, packets over a link.
+/// Small runs of different kinds: loads compared, commands that end by themselves, packets over a link.
 const SMALL: [&str; 3] = [
     "2026-11-21-2-core-vm/quick",
     "2026-11-21-2-core-vm/socket-vs-tcp-dump",
@@ -28,7 +28,7 @@ fn all() -> Vec<PathBuf> {
     all
 }
 
-/// Fails where this toll says anything else of a run than what is stored beside it.
+/// Fails if the report of a run differs from the one stored beside it.
 fn check(runs: &[PathBuf]) {
     let mut old = Vec::new();
     for run in runs {

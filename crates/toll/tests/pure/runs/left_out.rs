@@ -44,7 +44,7 @@ fn uptimes(recorded: &mut Recorded, age_s: u64, restarted_us: Option<u64>) {
     recorded.take(samples.collect());
 }
 
-/// The trial fails instead of closing its window.
+/// Makes the trial fail instead of closing its window.
 fn fail(recorded: &mut Recorded, arm: &str, round: u32, why: &str) {
     let of = |l: &TrialLine| l.arm == arm && l.round == round;
     recorded.trials.retain(|l| !(of(l) && l.step == Step::Stopped));
@@ -331,7 +331,7 @@ fn an_arm_that_was_given_up_says_how_often_it_was_tried() {
     assert_eq!(text(&run, "trial-failed"), "B failed in 1 of 6 rounds: tcpdump: no such interface");
 }
 
-/// The hypervisor withholds this share of the host's CPU time in a window, and the load does half of its work.
+/// Withholds this share of the host's CPU time in a window, in which the load does half of its work.
 fn withhold(recorded: &mut Recorded, arm: &str, round: u32, share: f64) {
     let (begin, end) = window(recorded, arm, round);
     let cpus = f64::from(recorded.host.as_ref().expect("a host").cpus);

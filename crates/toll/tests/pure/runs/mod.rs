@@ -22,7 +22,7 @@ fn arm<'a>(run: &'a RunResult, name: &str) -> &'a ArmResult {
     run.arms.iter().find(|arm| arm.name == name).expect("the run has this arm")
 }
 
-/// Makes the series of a run plain files, to be cut and edited: a reader takes them so too.
+/// Decompresses the series of a run, so that tests can cut and edit them. The reader accepts both forms.
 fn expand_series(root: &std::path::Path) {
     for name in ["samples.ndjson", "latency.hlog"] {
         let compressed = root.join(format!("{name}.zst"));

@@ -42,8 +42,9 @@ fn window(recorded: &Recorded, arm: &str, round: u32) -> (u64, u64) {
     (edge(Step::WindowBegin), edge(Step::WindowEnd))
 }
 
-/// Ten samples a second of the host in each window: 1, 2, ... 30, but more in those of B. The one that ends where a
-/// window begins speaks of what was before.
+/// Ten host samples a second in each window: 1, 2, ... 30, but more in those of B.
+///
+/// The sample that ends at a window's begin describes the time before.
 fn with_queues(mut recorded: Recorded) -> Recorded {
     recorded.hosts.clear();
     for name in ["none", "none-2", "B", "K"] {

@@ -26,14 +26,14 @@ pub struct SyntheticArm {
     pub caught: Option<(f64, f64)>,
     /// Begin within each window, and length, of a stretch in which nothing completes.
     pub stall: Option<(f64, f64)>,
-    /// CPUs that it is told to burn, and that it burns.
+    /// CPUs that it is set to burn. `burns` is the number that it burns.
     pub burn_share: Option<f64>,
-    /// From so many seconds after it is switched on, so many times the cost.
+    /// Seconds after it is switched on, and the factor on its overhead from then on.
     pub later: Option<(f64, f64)>,
     pub burns: Option<f64>,
-    /// Server and driver spend as much on a query as ever beside it.
+    /// Server and driver use as much CPU time per query as without it.
     pub spares_others: bool,
-    /// Percent of the response time for which replies are held back.
+    /// Delay of replies, percent of the response time.
     pub delay_pct: Option<f64>,
     pub unavailable: Option<&'static str>,
 }
@@ -55,7 +55,7 @@ impl SyntheticArm {
         }
     }
 
-    /// Something of everything: a cheap capture, a dear one that stalls, an arm that cannot run, controls.
+    /// Arms of every kind: a fast capture, a slow one that stalls, an arm that cannot run, controls.
     pub fn usual() -> Vec<SyntheticArm> {
         use Role::*;
         let mut b = SyntheticArm::new("B", Treatment, 1.12);
@@ -85,7 +85,7 @@ pub struct Synthetic {
     pub seed: u64,
     pub rounds: u32,
     pub window_s: f64,
-    /// Every so many rounds, windows last so many seconds instead.
+    /// Interval in rounds, and window length in seconds of these rounds.
     pub long: Option<(u32, f64)>,
     pub settle_s: f64,
     pub gap_s: f64,
@@ -241,7 +241,7 @@ impl Synthetic {
         recorded
     }
 
-    /// The same as a run directory.
+    /// Writes the run as a run directory.
     pub fn write(&self, root: &Path) -> std::io::Result<()> {
         let recorded = self.record();
         let mut run = RunWriter::create(root)?;
@@ -269,12 +269,12 @@ impl Synthetic {
     }
 }
 
-/// The host as it runs: time goes on bin by bin.
+/// State of the host, advanced bin by bin.
 struct Clockwork<'a> {
     of: &'a Synthetic,
     draws: Draws,
     now_us: u64,
-    /// When the arm was switched on.
+    /// Time at which the arm was switched on.
     on_us: u64,
     level: f64,
     phase: f64,
@@ -283,7 +283,7 @@ struct Clockwork<'a> {
     samples: Vec<Sample>,
     artefacts: Vec<Artefact>,
     latencies: Vec<LatencyWindow>,
-    /// Since the last full second: statements, events, sum of latencies.
+    /// Sums since the last full second: statements, events, latencies.
     second: (u64, u64, u64),
     written: f64,
 }
@@ -444,7 +444,7 @@ impl<'a> Clockwork<'a> {
         statements
     }
 
-    /// The CPUs are always busy: what a query costs follows from how many were done.
+    /// Accounts CPU time. The CPUs are always busy, so that the cost of a query follows from their number.
     fn spend(&mut self, arm: &SyntheticArm, stalled: bool) {
         let busy = if stalled { 0.2 } else { CPUS } * BIN_US as f64;
         let treatment = match arm.burns {

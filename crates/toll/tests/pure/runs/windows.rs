@@ -41,7 +41,7 @@ fn without_long_windows_every_outcome_is_told_from_all() {
     assert!(run.long.is_none() && !text(&run, Ink::Plain).contains("From the"));
 }
 
-/// From the first step to the last.
+/// Seconds from the first step to the last.
 fn took_s(recorded: &Recorded) -> f64 {
     let lines = || recorded.trials.iter().map(|line| line.mono_us);
     let (first, last) = (lines().min().expect("steps"), lines().max().expect("steps"));
@@ -72,7 +72,7 @@ fn a_run_that_ended_because_its_time_was_up_is_whole_and_one_that_was_cut_is_not
     assert_eq!(whole(&recorded), (false, 11, 20));
 }
 
-/// Twelve rounds in three parts, given a time that is up after them.
+/// Twelve rounds in three parts, with a time limit that ends after them.
 fn in_parts() -> Recorded {
     let mut recorded = recorded();
     let took_s = took_s(&recorded);

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A dump program that is as any other but for `script` in the place of the dump of the rows.
+/// A dump program like any other, with `script` in place of the dump of the rows.
 fn program(lab: &Lab, name: &str, script: &str) -> String {
     let text = format!(
         "#!/bin/sh\ncase \"$*\" in *--version*|*--routines*) exec mariadb-dump \"$@\";; esac\n{script}\n"
@@ -77,7 +77,7 @@ fn a_server_that_goes_away_or_a_table_that_is_altered_in_the_middle_is_told() {
     lab.assert_nothing_left();
 }
 
-/// A disk of its own; none without root.
+/// A file system of its own. Not available without root.
 struct Disk(String);
 
 impl Disk {

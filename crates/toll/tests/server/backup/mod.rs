@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Instant;
 
-/// Tables of every kind that a dump treats in its own way; about `rows` times 500 bytes.
+/// Creates tables of every kind that a dump treats differently, of about `rows` times 500 bytes.
 pub fn fill(rows: u32, mut run: impl FnMut(&str)) {
     run("CREATE DATABASE shop");
     run("CREATE DATABASE `a/b ``c``\n-- d`");
@@ -53,7 +53,7 @@ pub fn fill(rows: u32, mut run: impl FnMut(&str)) {
     run("CREATE EVENT shop.e ON SCHEDULE EVERY 1 YEAR DO SET @x = 1");
 }
 
-/// Checksums of all base tables, and the text of all else, as the server tells them.
+/// Checksums of all base tables, and the definitions of all other objects, as the server reports them.
 pub fn told_by(mut rows: impl FnMut(&str) -> Vec<Vec<Option<String>>>) -> Vec<String> {
     let own = "table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')";
     let tables = rows(&format!(
@@ -91,7 +91,7 @@ pub fn succeeded(output: Output) -> String {
     said(&output)
 }
 
-/// `--json` of a verb.
+/// The `--json` output of a subcommand.
 pub fn json(output: Output) -> Value {
     assert!(output.status.success(), "{}", said(&output));
     serde_json::from_slice(&output.stdout).unwrap()
@@ -102,7 +102,7 @@ pub fn files(below: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -111,7 +111,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// How many whole backups a folder holds, each of which is read and checked.
+/// Number of complete backups in a folder, each of which is read and checked.
 pub fn whole_backups(lab: &Lab, store: &str) -> usize {
     if !Path::new(store).exists() {
         return 0;

@@ -11,7 +11,7 @@ fn sh(script: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Is there any such connection?
+/// True if the server has a connection that matches `what`.
 fn has(server: &Server, what: &str) -> bool {
     !server.rows(&format!("SELECT id FROM information_schema.processlist WHERE {what}")).is_empty()
 }
@@ -261,7 +261,7 @@ fn a_restore_into_a_file_that_breaks_off_leaves_none() {
     assert!(!Path::new(&file).exists() && !Path::new(&format!("{file}.part")).exists());
 }
 
-/// A repository of the user's, with a branch of his and a commit that nothing names any more.
+/// A repository of the user's, with a branch of his and an unreferenced commit.
 fn repository(lab: &Lab) -> (String, String) {
     let dir = lab.path("work");
     let git = format!("git -C {dir} -c user.name=x -c user.email=x");

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What happens to a request.
+/// Fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fault {
     None,
-    /// This status, without asking the store.
+    /// Returns this status, without a request to the store.
     Status(u16),
-    /// The store has got the request; its answer is cut off.
+    /// The store receives the request; its answer is cut off.
     CutAnswer,
-    /// Some of the request has gone to the store when it breaks.
+    /// The connection breaks after part of the request has reached the store.
     CutRequest,
-    /// A pause before each.
+    /// A delay before the request.
     Slow(Duration),
-    /// Nobody answers.
+    /// Connections are not answered.
     Down,
 }
 
@@ -30,7 +30,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// `choose` is asked for each request, with its number.
+    /// Starts the proxy. `choose` is called for each request, with its number.
     pub fn before(store_port: u16, choose: impl FnMut(u64) -> Fault + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -64,7 +64,7 @@ impl Drop for Proxy {
     }
 }
 
-/// One request a connection, so that each can be failed by itself.
+/// Serves one request on each connection, so that each can fail separately.
 fn serve(mut client: TcpStream, store_port: u16, choose: impl FnOnce() -> Fault) -> std::io::Result<()> {
     let mut request = Vec::new();
     let body_at = loop {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use toll_wire::frame::{FIN, SYN};
 
-/// What both captures must agree on, by fingerprint: how often, and how often with an error.
+/// Counts that both captures must agree on, by fingerprint: queries, and queries with an error.
 fn classes(digest: &Value) -> Vec<(String, u64)> {
     let classes = digest["classes"].as_array().unwrap();
     let mut classes: Vec<(String, u64)> = classes
@@ -21,7 +21,7 @@ fn classes(digest: &Value) -> Vec<(String, u64)> {
     classes
 }
 
-/// What pt-query-digest finds in a capture: how often, by fingerprint.
+/// pt-query-digest's number of queries in a capture, by fingerprint.
 fn by_pt_query_digest(file: &Path, port: u16) -> BTreeMap<String, u64> {
     let mut tcpdump = Command::new("tcpdump")
         .args(["-s", "0", "-x", "-nn", "-q", "-tttt", "-r"])
@@ -48,7 +48,7 @@ fn by_pt_query_digest(file: &Path, port: u16) -> BTreeMap<String, u64> {
     found["classes"].as_array().unwrap().iter().map(of_class).collect()
 }
 
-/// Server's packets that acknowledge what no packet before them has brought.
+/// Number of server packets that acknowledge bytes of no earlier packet.
 fn answers_before_their_questions(packets: &[Packet], port: u16) -> usize {
     let mut heard: HashMap<u16, u32> = HashMap::new();
     let mut early = 0;

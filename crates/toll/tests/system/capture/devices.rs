@@ -29,7 +29,7 @@ const PLAIN: &str = "10.198.0.2";
 const HERE: &str = "127.0.0.1";
 
 impl Pair {
-    /// `None`, said aloud, where this cannot be made.
+    /// `None`, with a message, if this cannot be made.
     fn new(name: &str) -> Option<Self> {
         if lacks_root() || lacks("nc") {
             return None;
@@ -51,7 +51,7 @@ impl Pair {
         Some(pair)
     }
 
-    /// A capture where the server is.
+    /// Starts a capture in the server's namespace.
     fn capture(&self, device: &str, file: &str) -> Live {
         Live::start_by(&["ip", "netns", "exec", &self.server], &["-i", device, "-w", file])
     }
@@ -99,7 +99,7 @@ fn answer() -> Vec<u8> {
     answer
 }
 
-/// Each packet once, questions whole, answers cut: of so many conversations.
+/// Checks the packets of that many conversations: each once, questions whole, answers cut.
 #[track_caller]
 fn assert_heard(packets: &[Packet], conversations: usize) {
     let segments: Vec<Segment> = packets.iter().map(Packet::segment).collect();
@@ -156,7 +156,8 @@ fn a_real_device_shows_questions_and_answers_once_each() {
     assert_eq!(tags(&packets), [0]);
 }
 
-/// Sends frames as any program does: past the queue disciplines (as `toll replay` sends) nobody sees them leave.
+/// Program that sends frames through the queue disciplines. Taps miss frames that bypass them, as `toll
+/// replay` does.
 const SENDER: &str = "
 import socket, sys
 out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -165,7 +166,7 @@ for frame in sys.argv[2:]:
     out.send(bytes.fromhex(frame))
 ";
 
-/// A question and an answer on VLAN 100, as they stand on the wire.
+/// A question and an answer on VLAN 100, as frames on the wire.
 fn tagged() -> [String; 2] {
     let ends = ["10.198.0.1:44000", "10.198.0.2:3306"].map(|end| end.parse().unwrap());
     [(ends[0], ends[1], question()), (ends[1], ends[0], answer())].map(|(source, destination, payload)| {

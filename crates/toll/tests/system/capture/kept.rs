@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use toll_wire::frame::SYN;
 use toll_wire::pcap::Link;
 
-/// What a server answers: a greeting, an OK, an error, a result, each in a write of its own.
+/// Answers of a server: a greeting, an OK, an error, a result, each in a write of its own.
 fn answers() -> [(&'static str, Vec<u8>, usize); 4] {
     let answer = |sequence: u8, first: u8, length: usize| {
         let mut answer = vec![b'.'; length];

@@ -15,7 +15,7 @@ use toll_wire::pcap::{Format, Link, Reader};
 
 pub const TOLL: &str = env!("CARGO_BIN_EXE_toll");
 
-/// Says aloud, and answers, that this test cannot be carried out.
+/// True, with a message, if the test cannot be carried out.
 pub fn lacks_root() -> bool {
     let lacks = !nix::unistd::geteuid().is_root();
     if lacks {
@@ -32,7 +32,7 @@ pub fn lacks(tool: &str) -> bool {
     lacks
 }
 
-/// Heeds all signals, even where the tests themselves were started by nohup.
+/// A command with default signal handling, even if the tests were started by nohup.
 pub fn command(before: &[&str], arguments: &[&str]) -> Command {
     let words = [before, &["env", "--default-signal=HUP,INT,QUIT,TERM", TOLL, "capture"], arguments].concat();
     let mut command = Command::new(words[0]);
@@ -40,28 +40,28 @@ pub fn command(before: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-/// Ended with the test.
+/// A running capture, stopped with the test.
 pub struct Live {
     child: Child,
     words: BufReader<ChildStderr>,
     said: String,
 }
 
-/// How a capture ended, and what it said.
+/// Exit status of a capture, and its messages.
 pub struct Ended {
     pub status: ExitStatus,
     pub said: String,
-    /// Lines of JSON.
+    /// JSON lines with drop counters.
     pub ledgers: Vec<Value>,
 }
 
 impl Live {
-    /// Returns once it listens. It says its ledger in JSON.
+    /// Starts a capture, and returns once it captures. It prints its counters as JSON.
     pub fn start(arguments: &[&str]) -> Self {
         Self::start_by(&[], arguments)
     }
 
-    /// `before`: words of what starts it.
+    /// As [`Live::start`], through the command `before`.
     pub fn start_by(before: &[&str], arguments: &[&str]) -> Self {
         let arguments = [arguments, &["--json"]].concat();
         let mut child =
@@ -92,13 +92,13 @@ impl Live {
         assert!(sent.success());
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Stops it as Ctrl-C does.
     pub fn end(self) -> Ended {
         self.signal("INT");
         self.wait()
     }
 
-    /// Until it ends by itself.
+    /// Waits until it ends by itself.
     pub fn wait(mut self) -> Ended {
         let mut out = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
@@ -119,7 +119,7 @@ impl Drop for Live {
 }
 
 impl Ended {
-    /// The last one, which adds up.
+    /// The last counters, which must add up.
     #[track_caller]
     pub fn ledger(&self) -> &Value {
         let ledger = self.ledgers.last().expect(&self.said);
@@ -132,7 +132,7 @@ impl Ended {
         ledger
     }
 
-    /// It ended well, and lost nothing.
+    /// Checks that it ended well and lost nothing.
     #[track_caller]
     pub fn assert_whole(&self) -> u64 {
         assert!(self.status.success(), "{:?}: {}", self.status, self.said);
@@ -152,7 +152,7 @@ pub struct Packet {
     pub bytes: Vec<u8>,
 }
 
-/// What of a packet is looked at.
+/// The TCP fields of a packet.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub from: u16,
@@ -160,7 +160,7 @@ pub struct Segment {
     pub seq: u32,
     pub ack: u32,
     pub flags: u8,
-    /// As captured, and its length on the wire.
+    /// Captured bytes; `length` is their number on the wire.
     pub payload: Vec<u8>,
     pub length: usize,
 }
@@ -175,14 +175,14 @@ impl Packet {
         Segment { from, to, seq, ack, flags, payload: payload.to_vec(), length: payload_len as usize }
     }
 
-    /// An acknowledgement and nothing else.
+    /// True for an acknowledgement without data.
     pub fn is_bare(&self) -> bool {
         let segment = self.segment();
         segment.length == 0 && segment.flags & (FIN | SYN | RST) == 0
     }
 }
 
-/// Everything that was said to `port`, in order and once, whatever was sent again: of each connection.
+/// Data sent to `port` on each connection, in order and without retransmissions.
 pub fn said_to(port: u16, segments: &[Segment]) -> Vec<Vec<u8>> {
     let mut said: Vec<(u16, u32, Vec<u8>)> = Vec::new();
     for segment in segments.iter().filter(|segment| segment.to == port) {
@@ -201,7 +201,7 @@ pub fn said_to(port: u16, segments: &[Segment]) -> Vec<Vec<u8>> {
     said.into_iter().map(|(_, _, bytes)| bytes).collect()
 }
 
-/// The packets of a capture that is whole, and how many it says were dropped.
+/// The packets of a complete capture, and its drop counter.
 #[track_caller]
 pub fn read(path: impl AsRef<Path>) -> (Vec<Packet>, Option<u64>) {
     packets_in(&std::fs::read(path).unwrap())
@@ -220,7 +220,7 @@ pub fn packets_in(file: &[u8]) -> (Vec<Packet>, Option<u64>) {
     (packets, reader.dropped_by_capture())
 }
 
-/// What each side says, over a connection to `at`.
+/// Exchanges these bytes over a connection to `at`.
 pub fn converse(at: SocketAddr, client_says: &[u8], server_says: &[u8]) {
     // One that was closed may live on for a moment, in a child of another test that is about to become a program.
     let bound = || TcpListener::bind(at).inspect_err(|_| sleep(Duration::from_millis(10))).ok();
@@ -245,7 +245,7 @@ pub fn chat(port: u16, client_says: &[u8]) {
     converse(SocketAddr::from(([127, 0, 0, 1], port)), client_says, b"answer");
 }
 
-/// A port that is free now, and that no connection is given for its own end: those are above 32,767.
+/// A free port outside the range of client ports, which begins above 32,767.
 pub fn free_port(at: &str) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = std::process::id() as u16 % 8_000;
@@ -254,7 +254,7 @@ pub fn free_port(at: &str) -> u16 {
     candidates.find(|port| TcpListener::bind((at, *port)).is_ok()).unwrap()
 }
 
-/// A place that goes with the test, and in which anybody may look around.
+/// A directory that everybody may read, removed with the test.
 pub struct Dir(tempfile::TempDir);
 
 impl Dir {
@@ -268,7 +268,7 @@ impl Dir {
         self.0.path().join(name).display().to_string()
     }
 
-    /// In the order of their numbers, or names.
+    /// Files in the order of their numbers, or names.
     pub fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> =
             std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -281,7 +281,7 @@ impl Dir {
     }
 }
 
-/// What a program says of a file that it has no complaint about.
+/// Output of a program that accepts the file without complaint.
 #[track_caller]
 pub fn reads(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().unwrap();

@@ -113,7 +113,7 @@ fn what_does_not_fit_into_the_ring_is_counted_as_the_kernels_loss_and_dated() {
     assert_eq!((packets.len() as u64, dropped), (ledger["captured"].as_u64().unwrap(), Some(kernel)));
 }
 
-/// A file system that is soon full, gone with the test.
+/// A small file system that fills quickly, removed with the test.
 struct Small(String);
 
 impl Small {

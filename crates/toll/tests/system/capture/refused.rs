@@ -87,7 +87,7 @@ fn a_file_is_written_over_where_that_is_said() {
     assert_eq!(read(&file).0.len() as u64, captured);
 }
 
-/// The line of a process's status, which is that of each of its threads.
+/// A line of a process's status, equal for all its threads.
 fn status(pid: u32, field: &str) -> String {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     let found: Vec<(String, String)> = threads

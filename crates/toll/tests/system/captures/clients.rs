@@ -6,10 +6,10 @@ use toll_sys::program::on_path;
 use toll_testkit::wire::{Events, Seen};
 
 const TOOLS: [&str; 2] = ["tcpdump", "mariadb"];
-/// How the mariadb client may speak.
+/// Options of the mariadb client.
 const WAYS: [&[&str]; 2] = [&[], &["--compress"]];
 
-/// What was captured while the mariadb client said `sql`.
+/// Events captured while the mariadb client executed `sql`.
 fn said(server: &Server, way: &[&str], sql: &str) -> Events {
     let (capture, output) = server.captured(|| {
         server.client().args(way).args(["--local-infile=1", "--force", "-e", sql]).output().unwrap()
@@ -23,7 +23,7 @@ fn said(server: &Server, way: &[&str], sql: &str) -> Events {
     events
 }
 
-/// The events from the first of these statements on, which come one after the other.
+/// The events from the first of these statements on, which must be consecutive.
 fn following<'a>(events: &'a Events, statements: &[&str]) -> &'a [Seen] {
     let first = events.list.iter().position(|event| event.text == statements[0]);
     let found = &events.list[first.unwrap_or_else(|| panic!("not in {:?}", events.texts()))..];

@@ -64,18 +64,19 @@ fn steps() -> Vec<Step> {
     .collect()
 }
 
-/// Which statement of the plan an event carries out. Drivers trim, and some send lists of several.
+/// True if an event executes the plan's statement. Drivers trim, and some send lists of several.
 fn carries_out(event: &Seen, step: &Step) -> bool {
     matches!(event.kind, CommandKind::Query | CommandKind::Execute) && event.text == step.sql()
 }
 
-/// Values without the quotes and escapes that tell a text from a number: which of both a driver sends
-/// for a number is its own affair.
+/// Values without the quotes and escapes that distinguish a text from a number.
+///
+/// A driver may send a number as either.
 fn bare(values: &str) -> String {
     values.replace(['\'', '\\'], "")
 }
 
-/// Does the capture tell of the step what the client was told?
+/// Checks that the capture agrees with the result that the client received.
 fn agrees(events: &[&Seen], step: &Step, told: &str, case: &str) {
     let case = format!("{case}: {:.60}", step.sql());
     assert!(events.iter().all(|event| !event.tainted), "{case}");
@@ -103,7 +104,7 @@ fn program(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/connectors").join(folder).join("run")
 }
 
-/// What the client was told, a line for each step, and what the capture holds.
+/// The client's results, a line for each step, and the events of the capture.
 fn carried_out(server: &Server, folder: &str, driver: &str, way: &str, plan: &Path) -> (String, Events) {
     let mut session = server.session();
     session.exec_drop("drop table if exists words").unwrap();

@@ -22,12 +22,12 @@ fn by_port(events: &Events) -> BTreeMap<u16, Vec<&Seen>> {
     found
 }
 
-/// The load from its beginning, the same from its midst, and what toll load says of it.
+/// The load captured from its beginning, the same from its middle, and `toll load`'s summary.
 fn captured_twice(server: &Server, options: &[&str]) -> (Events, Vec<u8>, Summary) {
     whole(|| capture_twice(server, options))
 }
 
-/// None where the kernel dropped packets.
+/// `None` if the kernel dropped packets.
 fn capture_twice(server: &Server, options: &[&str]) -> Option<(Events, Vec<u8>, Summary)> {
     let all = Tcpdump::listen(server.port(), server.capture_file());
     let options: Vec<String> =
@@ -47,7 +47,7 @@ fn capture_twice(server: &Server, options: &[&str]) -> Option<(Events, Vec<u8>, 
     Some((Events::with(&all?, &server.config()), late?, serde_json::from_str(&last).unwrap()))
 }
 
-/// When the first packet of a capture was seen.
+/// Timestamp of the first packet of a capture.
 fn first_ns(capture: &[u8]) -> u64 {
     let word = |at: usize| u64::from(u32::from_le_bytes(capture[at..at + 4].try_into().unwrap()));
     word(24) * 1_000_000_000 + word(28) * 1_000

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A capture under way; ended with the test.
+/// A running capture, stopped with the test.
 struct Capturing {
     child: Child,
     file: PathBuf,
@@ -23,7 +23,7 @@ impl Drop for Capturing {
     }
 }
 
-/// No host is so busy that a capture takes this long to begin.
+/// Time limit for a capture to begin, far above that of the busiest host.
 const HUNG: Duration = Duration::from_secs(300);
 
 impl Capturing {
@@ -40,7 +40,7 @@ impl Capturing {
         Self { child, file }
     }
 
-    /// Whether its file holds some packets by now.
+    /// True if its file holds some packets.
     fn has_some(&mut self) -> bool {
         assert!(self.child.try_wait().unwrap().is_none(), "{} has ended", self.file.display());
         std::fs::metadata(&self.file).is_ok_and(|found| found.len() > 20_000)
@@ -110,7 +110,7 @@ fn captured(dir: &Path) -> Vec<PathBuf> {
     all.into_iter().map(Capturing::end).collect()
 }
 
-/// Fields of a pcap of this host (little-endian) turned round, as another would write them.
+/// A pcap of this host (little-endian) with its fields in big-endian order.
 fn swapped(capture: &[u8]) -> Vec<u8> {
     let mut turned = capture.to_vec();
     let mut turn = |at: usize, length: usize| turned[at..at + length].reverse();
@@ -125,7 +125,7 @@ fn swapped(capture: &[u8]) -> Vec<u8> {
     turned
 }
 
-/// The same pcap as if it had passed a VLAN: a tag behind each pair of addresses.
+/// The same pcap with a VLAN tag behind each pair of addresses.
 fn tagged(capture: &[u8]) -> Vec<u8> {
     let mut out = capture[..24].to_vec();
     let mut at = 24;
@@ -143,7 +143,7 @@ fn tagged(capture: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What capinfos says in exact figures.
+/// Fields of capinfos with exact numbers.
 fn capinfos(file: &Path) -> BTreeMap<String, String> {
     let said = printed("capinfos", &["-M", "-c", "-d", "-a", "-e", "-u", "-o", "-S", text(file)]);
     let pair = |line: &str| {
@@ -152,7 +152,7 @@ fn capinfos(file: &Path) -> BTreeMap<String, String> {
     said.lines().filter_map(pair).collect()
 }
 
-/// What tshark tells of each packet.
+/// Fields of tshark for each packet.
 fn by_packet(file: &Path) -> Vec<Vec<String>> {
     let fields = [
         "frame.len",
@@ -175,7 +175,7 @@ fn by_packet(file: &Path) -> Vec<Vec<String>> {
     rows.lines().map(|row| row.split('|').map(str::to_owned).collect()).collect()
 }
 
-/// The earliest and the latest moment, in ns since 1970, as RFC 3339 has it.
+/// The earliest or latest timestamp (RFC 3339), in ns since 1970.
 fn moment_ns(profile: &Value, name: &str) -> u128 {
     let moment: jiff::Timestamp = profile[name].as_str().unwrap().parse().unwrap();
     moment.as_nanosecond() as u128

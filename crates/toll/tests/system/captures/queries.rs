@@ -26,14 +26,14 @@ fn query_events_of_real_loads_say_what_their_packets_say() {
     }
 }
 
-/// `toll capture` under way; ended with the test.
+/// A running `toll capture`, stopped with the test.
 struct Live {
     child: Child,
     words: BufReader<ChildStderr>,
 }
 
 impl Live {
-    /// Returns once it listens to the server's port on loopback.
+    /// Starts it, and returns once it captures on the server's port on loopback.
     fn listen(server: &Server, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_toll"))
             .args(["capture", "-i", "lo", "--port", &server.port().to_string()])
@@ -52,14 +52,14 @@ impl Live {
         live
     }
 
-    /// What it has used of the CPU so far, in seconds.
+    /// CPU time used so far, seconds.
     fn cpu_s(&self) -> f64 {
         // Not /proc/PID/stat: a budget may be less than one of its ticks.
         let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed())).unwrap();
         Duration::from(clock.now().unwrap()).as_secs_f64()
     }
 
-    /// Ends it in good order; what it printed, and what it said.
+    /// Stops it in good order. Returns standard output and standard error.
     fn end(mut self) -> (String, String) {
         let sent = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap();
         assert!(sent.success());

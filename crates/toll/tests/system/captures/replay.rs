@@ -4,7 +4,7 @@ use super::printed;
 use super::server::Server;
 use serde_json::Value;
 
-/// Statements among events, as a server counts them under Com_select.
+/// Number of SELECTs among events, as in the server's Com_select.
 fn selects(lines: &str) -> u64 {
     let is_select = |event: &Value| {
         matches!(event["kind"].as_str(), Some("query" | "execute"))

@@ -18,7 +18,7 @@ use toll_wire::decoder::Config;
 
 const TABLE: Table = Table { tables: 2, rows: 1000, distribution: Distribution::Special };
 
-/// A server with the tables of [`TABLE`], ended with the test.
+/// A server with the tables of [`TABLE`], stopped with the test.
 pub struct Server {
     // Dropped before the journal and the directory that it writes to.
     sandbox: Sandbox,
@@ -26,14 +26,14 @@ pub struct Server {
     dir: tempfile::TempDir,
 }
 
-/// Says visibly why a test is not carried out.
+/// Prints the reason why a test is skipped.
 fn skipped<T>(reason: &str) -> Option<T> {
     toll_testkit::skip!("{reason}");
     None
 }
 
 impl Server {
-    /// The server that is installed. `None`: it, root or one of `tools` is missing.
+    /// The installed server. `None` if it, root or one of `tools` is missing.
     pub fn installed(tools: &[&str], settings: &[String]) -> Option<Self> {
         match ServerProgram::find(None) {
             Ok(program) => Self::start(program.path, tools, settings),
@@ -82,7 +82,7 @@ impl Server {
         self.sandbox.port()
     }
 
-    /// Whom clients log in as.
+    /// Account of the clients.
     pub fn account(&self) -> Target {
         self.sandbox.target()
     }
@@ -91,12 +91,12 @@ impl Server {
         Config { ports: vec![self.port()], ..Config::default() }
     }
 
-    /// A place that goes with the server.
+    /// A path in the server's temporary directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// Where [`Self::captured`] leaves its packets.
+    /// Output file of [`Self::captured`].
     pub fn capture_file(&self) -> PathBuf {
         self.path("capture")
     }
@@ -107,7 +107,7 @@ impl Server {
         Connection::connect(&target).unwrap()
     }
 
-    /// Statements the server has counted, by name. To ask adds to none of them.
+    /// The server's statement counters, by name. Reading them changes none.
     pub fn counters(&self) -> HashMap<String, u64> {
         const ASK: &str = "show global status where variable_name in ('Com_select', 'Com_begin', 'Com_commit', \
              'Com_stmt_prepare', 'Com_stmt_execute', 'Com_stmt_close')";
@@ -115,7 +115,7 @@ impl Server {
         rows.pairs().map(|(name, count)| (name.to_owned(), count.parse().unwrap())).collect()
     }
 
-    /// Waits until the server has seen the last of its clients.
+    /// Waits until all clients have disconnected from the server.
     pub fn wait_until_alone(&self) {
         let mut session = self.session();
         let mut is_alone = || {
@@ -126,7 +126,7 @@ impl Server {
         assert!((0..300).any(|_| is_alone()), "connections stay open after the load");
     }
 
-    /// The packets that pass the server's port while `work` runs, and what came of it.
+    /// Packets on the server's port while `work` runs, and the result of `work`.
     pub fn captured<T>(&self, mut work: impl FnMut() -> T) -> (Vec<u8>, T) {
         whole(|| {
             let tcpdump = Tcpdump::listen(self.port(), self.capture_file());
@@ -136,7 +136,7 @@ impl Server {
         })
     }
 
-    /// `toll load` over TCP, its lines in JSON.
+    /// `toll load` over TCP, with JSON output.
     pub fn load_command(&self, options: &[String]) -> Command {
         let target = self.sandbox.target();
         let mut command = Command::new(env!("CARGO_BIN_EXE_toll"));
@@ -151,7 +151,7 @@ impl Server {
         command
     }
 
-    /// What toll load says at its end.
+    /// Runs `toll load`. Returns its summary.
     pub fn load(&self, options: &[String]) -> Summary {
         let output = self.load_command(options).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -159,7 +159,7 @@ impl Server {
         serde_json::from_str(lines.lines().last().unwrap()).unwrap()
     }
 
-    /// The mariadb client over TCP, in clear: it encrypts where a server offers that.
+    /// The mariadb client over TCP, unencrypted: by default it encrypts if the server offers that.
     pub fn client(&self) -> Command {
         let target = self.sandbox.target();
         let mut command = Command::new("mariadb");
@@ -186,7 +186,7 @@ impl Server {
     }
 }
 
-/// Settings of a server that speaks TLS, with a certificate made in `dir`.
+/// Settings of a server with TLS, and a certificate generated in `dir`.
 pub fn certified(dir: &Path) -> Vec<String> {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"])

@@ -22,7 +22,7 @@ fn assert_all_counted(events: &Events, counts: &HashMap<String, u64>, case: &str
     assert!(texts > 500, "{case}: too little to tell anything");
 }
 
-/// What the server counts while `work` runs.
+/// Statements that the server counts while `work` runs.
 pub fn counted(server: &Server, work: impl FnOnce()) -> HashMap<String, u64> {
     let before = server.counters();
     work();
