@@ -37,7 +37,7 @@ pub enum Shape {
     Directory,
 }
 
-/// How a window is found in an artefact.
+/// Method of finding a window in an artefact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// By the timestamp of each entry.

@@ -15,7 +15,7 @@ use toll_sys::{clock, tell};
 pub struct Watched {
     /// Absent for a remote server, or if toll may not inspect the process.
     process: Option<ProcessId>,
-    /// How to find the process that replaces it. Absent for a sandbox, which is not restarted.
+    /// Target and variables that identify the process that replaces it. Absent for a sandbox, which is not restarted.
     again: Option<(Target, BTreeMap<String, String>)>,
     /// Start of the server, seconds on the monotonic clock.
     started_s: Option<f64>,

@@ -228,7 +228,7 @@ impl Member {
         }
     }
 
-    /// Waits for its end. Returns what was out of the ordinary.
+    /// Waits for its end. Returns unusual events.
     pub fn finish(&mut self, bench: &Bench<'_>) -> Vec<String> {
         self.group.as_mut().map_or_else(Vec::new, |group| group.finish(bench.journal, bench.load).notes())
     }

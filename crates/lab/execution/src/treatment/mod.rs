@@ -89,7 +89,7 @@ pub struct Reading {
 /// Result of switching a treatment off.
 #[derive(Debug, Default)]
 pub struct Stopped {
-    /// What was out of the ordinary.
+    /// Unusual events.
     pub notes: Vec<String>,
     pub processes: Vec<ProcessEnd>,
     /// Server settings that could not be restored: nothing can be measured on this server any more.

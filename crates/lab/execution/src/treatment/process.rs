@@ -58,7 +58,7 @@ pub enum Place {
     Far,
 }
 
-/// What was needed to end a group.
+/// Report on the end of a group: signals that it needed, and leftovers.
 #[derive(Debug, Default)]
 pub struct StopReport {
     name: String,
@@ -481,7 +481,7 @@ fn words_in(path: &Path, cap: u64) -> String {
 }
 
 impl StopReport {
-    /// What was out of the ordinary, one line each.
+    /// Unusual events, one line each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(signal) = self.escalated_to {

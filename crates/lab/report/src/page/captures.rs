@@ -207,7 +207,7 @@ mod tests {
     use toll_net::pcap::profile::{Input, Profiled};
     use toll_wire::pcap::{Frame, Link};
 
-    /// What no protocol is told of, of these lengths.
+    /// Profile of a capture with packets of these lengths, of no known protocol.
     fn captured(name: &str, lengths: &[u32]) -> Document {
         let mut profiled = Profiled::default();
         profiled.inputs.push(Input { name: name.into(), r#type: "pcap".into(), bytes: 1 });

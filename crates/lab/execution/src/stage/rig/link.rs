@@ -19,7 +19,7 @@ pub const MAKER: Maker = Maker { kind: "link", programs: || &["ip"], open };
 /// The device at either end; each end has a namespace of its own.
 const DEVICE: &str = "link0";
 
-/// Where iproute2 keeps the namespaces that it makes.
+/// Directory of iproute2's namespaces.
 const NAMESPACES: &str = "/run/netns";
 
 /// An open link.

@@ -214,7 +214,7 @@ fn moment(out: &mut Vec<u8>, unix_s: u64) {
     put(out, format_args!("'{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}'", second % 60));
 }
 
-/// Of days since 1970 (Hinnant's `civil_from_days`).
+/// Year, month and day from days since 1970 (Hinnant's `civil_from_days`).
 fn date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
