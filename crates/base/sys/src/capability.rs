@@ -1,4 +1,4 @@
-//! What may this process do that others may not?
+//! Linux capabilities of this process.
 
 use crate::read;
 
@@ -28,7 +28,7 @@ impl Capability {
         }
     }
 
-    /// Is it in this process's effective set?
+    /// True if the capability is in the effective set of this process.
     pub fn held(self) -> bool {
         effective(&read("/proc/self/status")).is_some_and(|set| set >> (self as u32) & 1 == 1)
     }

@@ -1,9 +1,11 @@
-//! How are all processes of a treatment found again, even those that left its process group and
-//! cleared their environment?
+//! Control groups (cgroup v2) that track all processes of a treatment.
 //!
-//! A control group (cgroup v2) holds whoever was started in it and all their children, until they
-//! have ended, and knows what they used. Sets no limit, and is not made where being in one would
-//! change how the processes are scheduled.
+//! A control group holds every process started in it and all their descendants until they end. It also
+//! accounts for their resource usage. So processes are found that left their process group or cleared their
+//! environment.
+//!
+//! # Invariants
+//! Never sets a limit. No group is created where membership would change how the processes are scheduled.
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
@@ -15,8 +17,8 @@ use std::time::{Duration, Instant};
 /// After SIGKILL only a process stuck in the kernel is left.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The directory under which this process may make groups; none without cgroup v2, or without the
-/// right to write there.
+/// Directory under which this process may create groups. `None` without cgroup v2, or without write
+/// permission there.
 pub fn base() -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
     let mount = mounts.lines().find_map(|line| {
@@ -45,14 +47,15 @@ pub fn members(group: &Path) -> Vec<i32> {
     found
 }
 
-/// CPU that all its processes have used so far, those that ended included; microseconds. Absent once
-/// the group is gone.
+/// CPU time of all processes of the group so far, including ended ones, microseconds. `None` if the group no
+/// longer exists.
 pub fn cpu_us(group: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(group.join("cpu.stat")).ok()?;
     text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
 }
 
-/// What the kernel says of a group's processes, ended or not; each figure as far as the kernel keeps it.
+/// Resource usage of a group's processes, including ended ones. A field is `None` if the kernel does not
+/// provide it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Figures {
     pub memory_peak_bytes: Option<u64>,
@@ -64,8 +67,8 @@ pub struct Figures {
     pub waited_memory_us: Option<u64>,
 }
 
-/// Reads what there is of a group. Peak and I/O need controllers that a host may not have handed out;
-/// waiting is there wherever the kernel keeps pressure.
+/// Reads the resource usage of a group. Peak memory and I/O need controllers that may not be delegated on
+/// this host. Wait times need pressure stall information (PSI) in the kernel.
 pub fn figures(group: &Path) -> Figures {
     let text = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let io = text("io.stat");
@@ -84,7 +87,7 @@ pub fn figures(group: &Path) -> Figures {
     }
 }
 
-/// Of the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
+/// Parses `total` of the line `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
 fn pressure_us(text: &str) -> Option<u64> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     some.split_ascii_whitespace().find_map(|field| field.strip_prefix("total=")?.parse().ok())
@@ -95,8 +98,8 @@ fn below(group: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
 }
 
-/// Kills whoever is left in the group and removes it. The answer says how many there were; none
-/// where the group was gone.
+/// Kills the remaining processes of the group and removes it. Returns the number of processes killed; `None`
+/// if the group no longer existed.
 #[allow(clippy::disallowed_methods)] // members of a control group that this run made
 pub fn remove(group: &Path) -> Result<Option<usize>> {
     if !group.exists() {

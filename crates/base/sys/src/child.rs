@@ -1,12 +1,13 @@
-//! What does a process that toll starts inherit from it?
+//! Commands for child processes with a clean environment.
 //!
-//! Never a password: whatever is in toll's own environment (MYSQL_PWD, TOLL_DSN, a cloud's keys) is not
-//! for a capture tool or its helpers to read, nor for whoever may look into their environment.
+//! # Invariants
+//! Never passes on a password. toll's own environment may hold some (MYSQL_PWD, TOLL_DSN, cloud keys).
+//! Capture tools and their helpers must not read them, nor anyone who can read their environment.
 
 use std::ffi::OsStr;
 use std::process::Command;
 
-/// Where programs, files and words are looked for; nothing that gives access to anything.
+/// Variables that a child inherits: search paths and locale, nothing that grants access.
 const KEPT: [&str; 14] = [
     "PATH",
     "HOME",
@@ -23,11 +24,11 @@ const KEPT: [&str; 14] = [
     "PERL5LIB",
     "PYTHONPATH",
 ];
-/// `LC_*` locale, `XDG_*` places, `LD_*` libraries of servers that were unpacked somewhere.
+/// `LC_*`: locale; `XDG_*`: directories; `LD_*`: libraries of servers that were unpacked by hand.
 const KEPT_PREFIXES: [&str; 3] = ["LC_", "XDG_", "LD_"];
 
-/// A command with an environment of names that are known to be harmless. What else it needs is
-/// given by name with [`Command::env`].
+/// A command whose environment holds only variables known to be harmless. Add others by name with
+/// [`Command::env`].
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     #[allow(clippy::disallowed_methods)] // the one place
     let mut command = Command::new(program);

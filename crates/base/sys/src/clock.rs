@@ -1,4 +1,6 @@
-//! What time is it, on the two clocks that a run is written in, and what has a thread used of it?
+//! Monotonic, wall and CPU clocks.
+//!
+//! Every run is recorded on the monotonic and the wall clock.
 
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};
@@ -14,12 +16,12 @@ pub fn wall_us() -> u64 {
     micros(ClockId::CLOCK_REALTIME)
 }
 
-/// What the calling thread has used of the CPU, user and system, in microseconds.
+/// CPU time of the calling thread, user and system, microseconds.
 pub fn cpu_of_thread_us() -> u64 {
     micros(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// What all threads of this process have used of the CPU, user and system, in microseconds.
+/// CPU time of all threads of this process, user and system, microseconds.
 pub fn cpu_of_process_us() -> u64 {
     micros(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -1,6 +1,6 @@
-//! How many of something, in words?
+//! Counts with a noun, and error codes with their counts, as text.
 //!
-//! Never spells a number out, and knows no noun whose plural is more than an `s`.
+//! Never spells a number out. Supports only nouns whose plural ends in `s`.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{s}")
 }
 
-/// More codes than this are a crowd, of which the commonest are named.
+/// Maximum number of codes in the text: the most frequent ones.
 const CODES_NAMED: usize = 5;
 
-/// `1205 (12 times), 1213 (3)`: the commonest first.
+/// Error codes and counts as text, the most frequent first: `1205 (12 times), 1213 (3)`.
 pub fn codes_in_words(errors_by_code: &BTreeMap<u16, u64>) -> String {
     let mut codes: Vec<(u16, u64)> = errors_by_code.iter().map(|(code, n)| (*code, *n)).collect();
     codes.sort_by_key(|(code, n)| (std::cmp::Reverse(*n), *code));

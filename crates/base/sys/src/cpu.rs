@@ -1,11 +1,11 @@
-//! How have the CPUs spent their time since boot?
+//! CPU time of the whole host since boot, and the number of usable CPUs.
 
 use crate::read;
 
 /// One tick of /proc/stat; USER_HZ has been 100 on every Linux architecture toll runs on.
 pub const TICK_US: u64 = 10_000;
 
-/// Of all CPUs, since boot.
+/// CPU time of all CPUs since boot by mode, in ticks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuTicks {
     pub user: u64,

@@ -1,10 +1,10 @@
-//! Which file system and device lie under a path?
+//! File system and block device under a path.
 
 use crate::read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// `ext4 on vda (270 GB, not rotational)`; what cannot be told is left out.
+/// `ext4 on vda (270 GB, not rotational)`; unknown parts are left out.
 pub fn under(path: &Path) -> String {
     // A path that is yet to be made lies where its nearest ancestor does.
     let there = path.ancestors().find_map(|p| std::fs::metadata(p).ok());

@@ -1,4 +1,4 @@
-//! Numbers as people read them: three digits are all that an interval allows. Never computes.
+//! Number formatting for people: three significant digits, as an interval allows no more. Never computes.
 
 /// `-12.3%`, `+41%`: a sign always, one decimal below ten.
 pub fn percent(value: f64) -> String {
@@ -39,7 +39,7 @@ pub fn absolute(value: f64, unit: &str) -> String {
     }
 }
 
-/// A value in a table whose head says the unit; what is written in a unit of its own size keeps that.
+/// A value for a table whose header names the unit. Values with a scaled unit (such as durations) keep it.
 pub fn bare(value: f64, unit: &str) -> String {
     match unit {
         "us" | "bytes" | "bytes/s" => absolute(value, unit),

@@ -1,13 +1,13 @@
-//! The wish of a user to end, asked for by whoever waits.
+//! Interrupt flag that wait loops poll.
 
 use crate::{clock, signals};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set by whatever signal asks toll to end; looked at at least ten times a second.
+/// Flag set by a shutdown signal. Wait loops poll it at least ten times a second.
 #[derive(Debug, Clone, Copy)]
 pub struct Interrupt(&'static AtomicBool);
 
-/// One that nobody raises.
+/// An interrupt that is never raised.
 impl Default for Interrupt {
     fn default() -> Self {
         static NEVER: AtomicBool = AtomicBool::new(false);

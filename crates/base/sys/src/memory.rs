@@ -1,13 +1,14 @@
-//! How much memory is there for a server to take?
+//! Memory of the host and memory available to a new server.
 //!
-//! Reads /proc and cgroup limits; never allocates to find out.
+//! Reads /proc and cgroup limits. Never allocates memory to find out.
 
-/// All memory of the machine.
+/// Total memory of the machine, bytes.
 pub fn total_bytes() -> u64 {
     meminfo("MemTotal:").unwrap_or(0)
 }
 
-/// What a new process can use without swapping, or the control group's head room where that is less.
+/// Memory that a new process can use without swapping, bytes, or the control group's headroom if that is
+/// less.
 pub fn available_bytes() -> u64 {
     let machine = meminfo("MemAvailable:").unwrap_or(0);
     match cgroup_room() {
@@ -16,7 +17,7 @@ pub fn available_bytes() -> u64 {
     }
 }
 
-/// What programs have written and the disk has not: dirty pages, and those on their way.
+/// Dirty pages and pages under writeback, bytes.
 pub fn unwritten_bytes() -> u64 {
     meminfo("Dirty:").unwrap_or(0) + meminfo("Writeback:").unwrap_or(0)
 }
@@ -33,7 +34,7 @@ pub fn parse_meminfo(text: &str, field: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Limit less use in the version 2 hierarchy; none where there is no limit.
+/// Limit minus usage in the cgroup v2 hierarchy, bytes; `None` without a limit.
 fn cgroup_room() -> Option<u64> {
     let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;

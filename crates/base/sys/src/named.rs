@@ -1,4 +1,4 @@
-//! Values that users choose by name.
+//! Trait for option values that users select by name.
 
 /// An option of a few named values. Knows no command line: whoever has one lists [`Named::CHOICES`].
 pub trait Named: Copy + PartialEq + Send + Sync + 'static {

@@ -1,6 +1,6 @@
-//! Where does toll keep what is its own?
+//! Paths of toll's own files and directories.
 //!
-//! Only names the places; never makes or removes anything in them.
+//! Only computes paths. Never creates or removes anything in them.
 
 use anyhow::{Result, anyhow};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ pub fn cache_dir() -> Result<PathBuf> {
     base("XDG_CACHE_HOME", ".cache")
 }
 
-/// What must outlive a crash (undo journals, the background server):
-/// `$XDG_STATE_HOME/toll`, else `~/.local/state/toll`.
+/// Data that must survive a crash (undo journals, the background server): `$XDG_STATE_HOME/toll`, else
+/// `~/.local/state/toll`.
 pub fn state_dir() -> Result<PathBuf> {
     base("XDG_STATE_HOME", ".local/state")
 }

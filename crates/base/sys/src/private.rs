@@ -1,4 +1,4 @@
-//! How is a file with a secret in it written, or a directory made, for its owner alone?
+//! Files and directories that only their owner can read, for secrets.
 
 use anyhow::{Context, Result};
 use std::fs::{DirBuilder, OpenOptions, Permissions};
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes the file, or writes it anew.
+/// Creates or overwrites the file, readable by its owner only.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     OpenOptions::new()
         .write(true)
@@ -18,7 +18,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Makes the directory, or takes one that is there away from everybody else.
+/// Creates the directory, or removes all permissions of other users from an existing one.
 pub fn dir(path: &Path) -> Result<()> {
     DirBuilder::new()
         .recursive(true)

@@ -1,7 +1,10 @@
-//! Is this still the process that we started?
+//! Process identity by pid and start time, and orderly termination of processes and process groups.
 //!
-//! A pid alone is not an answer: the kernel hands it out again. Start time within one boot is.
-//! Reads /proc, never signals anything it has not looked at first.
+//! A pid alone does not identify a process: the kernel reuses it. Pid and start time within one boot do.
+//! Reads /proc.
+//!
+//! # Invariants
+//! Never sends a signal to a process before its identity was checked.
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -10,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Put into the environment of every process that toll starts, with the run's id as its value:
-/// an orphan is found by it even if toll died between fork and journal.
+/// Environment variable of every process that toll starts; its value is the run id. It identifies an orphan
+/// even if toll died between the fork and the journal entry.
 pub const MARKER: &str = "TOLL_RUN";
 
-/// A process of this boot, told apart from a later one with the same pid.
+/// Identity of a process of this boot. A later process with the same pid has another identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     pub pid: i32,
@@ -77,7 +80,7 @@ pub fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
-/// Within which PID namespace our pids are counted; empty where that cannot be told.
+/// PID namespace of this process; empty if it cannot be read.
 pub fn namespace() -> String {
     std::fs::read_link("/proc/self/ns/pid")
         .map(|link| link.to_string_lossy().into_owned())
@@ -96,8 +99,8 @@ pub fn marked(run_id: &str, except: &[ProcessId]) -> Vec<ProcessId> {
         .collect()
 }
 
-/// Living members of the process group that `leader` was started to lead. If the leader has ended,
-/// only members that carry the run's mark are taken for ours.
+/// Running members of the process group of `leader`. If the leader has ended, only members with the run's
+/// marker count.
 pub fn group(leader: ProcessId, run_id: &str) -> Vec<ProcessId> {
     let wanted = format!("{MARKER}={run_id}");
     let led = leader.alive();
@@ -113,7 +116,7 @@ pub fn members(group: i32) -> Vec<i32> {
     living().filter(|(_, stat)| stat.group == group).map(|(id, _)| id.pid).collect()
 }
 
-/// Does any living process of the group sleep in the kernel, where no signal reaches it?
+/// True if a running process of the group is in uninterruptible sleep, where no signal reaches it.
 pub fn waits_in_kernel(group: i32) -> bool {
     living().any(|(_, stat)| stat.group == group && stat.state == b'D')
 }
@@ -137,20 +140,20 @@ fn has_variable(pid: i32, wanted: &[u8]) -> bool {
     }
 }
 
-/// On a host whose CPUs are others', a process may stand so long between two programs.
+/// Longest time between fork and execve on a host with busy CPUs.
 const BECOMES_WITHIN: Duration = Duration::from_secs(5);
 /// `PF_FORKNOEXEC` of linux/sched.h: forked, and no program of its own yet.
 const FORKED: u64 = 0x40;
 
-/// Inside execve: of the new program there are neither words nor environment yet.
+/// True inside execve: arguments and environment of the new program are not readable yet.
 fn is_becoming(pid: i32) -> bool {
     // Without a program: of the kernel.
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.is_empty())
         && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }
 
-/// Waits until each process that a toll started just before it was killed has become its program: until then it bears
-/// no mark. Those of a toll that lives are that one's business.
+/// Waits until each process that a killed toll had just forked has executed its program: before that it has
+/// no marker. Ignores processes of a toll that is still running.
 pub fn await_unborn() {
     let program = |pid: i32| {
         let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
@@ -173,9 +176,9 @@ pub fn await_unborn() {
 pub enum Ending {
     /// There was nothing left to end.
     Gone,
-    /// It went when asked.
+    /// The process ended after this signal.
     Asked(Signal),
-    /// It did not listen and was killed.
+    /// The process ignored the other signals and was killed.
     Killed,
     /// It is still there (stuck in the kernel).
     Stuck,
@@ -262,8 +265,8 @@ fn end(
     }
 }
 
-/// The one way in which toll ends processes: each signal in its turn, until they are gone within the patience
-/// that goes with it. The answer is the last signal sent, and whether they are gone.
+/// The only function that terminates processes: sends each signal in turn and waits for its timeout. Returns
+/// the last signal sent, and true if the processes are gone.
 pub fn escalate(
     steps: &[(Signal, Duration)],
     mut send: impl FnMut(Signal),

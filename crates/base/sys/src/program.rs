@@ -1,13 +1,13 @@
-//! Programs that may be started: where they are, and why one cannot be.
+//! Lookup of programs: their path, or the reason why one cannot be started.
 
 use crate::secrets;
 use std::path::{Path, PathBuf};
 
-/// Servers are daemons: distributions put them where a user's PATH does not look.
+/// Directories outside a user's PATH where distributions install servers.
 const BEYOND_PATH: [&str; 5] =
     ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin"];
 
-/// Where a program would be found by name.
+/// Path of a program by its name.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -32,7 +32,7 @@ pub fn no_program(program: &str) -> Option<String> {
     (!executable).then(|| format!("{shown} cannot be executed: make it executable, or name its interpreter"))
 }
 
-/// What to say of an environment variable that an arm wants and that is not set.
+/// Error text for a required environment variable that is not set.
 pub fn no_variable(name: &str) -> String {
     format!("the environment variable {name} is not set: set it before toll is started")
 }

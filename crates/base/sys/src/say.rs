@@ -1,7 +1,7 @@
-//! How do lines reach the user, even one who has stopped listening?
+//! Console output that never panics and never blocks the caller.
 //!
-//! `eprintln!` and `println!` panic once nobody reads any more (a lost SSH connection, `2>&1 | head`),
-//! and a panic in the middle of a run is the last moment at which to lose control. A lint forbids them.
+//! `eprintln!` and `println!` panic when the reader is gone (a lost SSH connection, `2>&1 | head`). A panic
+//! in the middle of a run would lose control of it, so a lint forbids them.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -10,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Lines that wait for their reader, at most.
+/// Maximum number of queued lines.
 const WAITING: usize = 64;
 
-/// Where lines go while they are written in the background.
+/// Queue to the writer thread, if there is one.
 static BACKGROUND: Mutex<Option<SyncSender<Line>>> = Mutex::new(None);
 
 /// A line to standard error.
@@ -64,8 +64,8 @@ impl Line {
     }
 }
 
-/// While it lives, lines are written by a thread of its own: a terminal that is held (Ctrl-S) or a pipe that nobody reads
-/// holds up nobody who speaks. What comes while 64 lines wait is not said.
+/// Background writer for console lines, active until it is dropped. A held terminal (Ctrl-S) or an unread
+/// pipe does not block the caller. Drops further lines while 64 lines wait.
 #[derive(Debug)]
 pub struct InBackground {
     writer: Option<JoinHandle<()>>,
@@ -73,7 +73,7 @@ pub struct InBackground {
 
 impl InBackground {
     /// # Errors
-    /// There is no thread to be had.
+    /// Fails if no thread can be started.
     pub fn start() -> std::io::Result<Self> {
         let (lines, to_write): (_, Receiver<Line>) = sync_channel(WAITING);
         let writer = std::thread::Builder::new()
@@ -84,7 +84,7 @@ impl InBackground {
     }
 }
 
-/// Waits until all is said.
+/// Waits until all lines are written.
 impl Drop for InBackground {
     fn drop(&mut self) {
         *BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -95,7 +95,7 @@ impl Drop for InBackground {
     }
 }
 
-/// A line that is told if something takes longer than it should; dropped once that is done.
+/// A line that is printed if an operation takes longer than expected. Drop it when the operation is complete.
 #[derive(Debug)]
 pub struct TellIfSlow {
     _done: Sender<()>,

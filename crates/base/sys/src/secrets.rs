@@ -1,21 +1,23 @@
-//! Which words of a command line are secrets, and how are they hidden before anything is written?
+//! Redaction of secrets in command lines, scripts and text before they are written to disk.
 //!
-//! A command that is executed keeps them. Hides a word too many rather than one too few, but never the
-//! program or an option's name: a report that hides what it priced is worthless.
+//! The executed command keeps its secrets. In doubt a word is hidden.
+//!
+//! # Invariants
+//! Never hides the program or an option's name: a report without them does not say what was measured.
 
-/// What stands in place of a secret.
+/// Replacement text of a secret.
 const HIDDEN: &str = "***";
 /// Programs whose `-pWORD` is a password; elsewhere (`ssh -p2222`, `mkdir -p`) it is not.
 const CLIENTS: [&str; 9] =
     ["mysql", "mariadb", "mydumper", "myloader", "xtrabackup", "innobackupex", "xbstream", "percona", "pt-"];
-/// In the name of a long option, whatever surrounds it.
+/// Substrings of long option names that mark a secret.
 const IN_OPTIONS: [&str; 8] =
     ["password", "passwd", "passphrase", "pwd", "secret", "token", "api-key", "apikey"];
-/// In the name of a variable, as in `MYSQL_PWD=...`.
+/// Substrings of variable names that mark a secret, as in `MYSQL_PWD=...`.
 const IN_VARIABLES: [&str; 5] = ["PASS", "PWD", "SECRET", "TOKEN", "KEY"];
-/// What SQL writes before a password.
+/// SQL text that precedes a password.
 const IN_SQL: [&str; 4] = ["identified by ", "identified by password ", "password(", "set password = "];
-/// Scripts in scripts, this deep.
+/// Maximum depth of scripts nested in scripts.
 const DEPTH: usize = 4;
 
 /// The words of one command line, with `***` for what is secret.
@@ -47,7 +49,7 @@ pub fn found(words: &[String]) -> Vec<String> {
     found
 }
 
-/// What the words before one say about it.
+/// Context of a word, from the words before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Before {
     /// A client of the server has been named.
@@ -105,7 +107,7 @@ fn hide_word(word: &str, before: &mut Before, depth: usize) -> String {
     hide_sql(&hide_urls(&hidden))
 }
 
-/// Is it, whatever its directory, a program that takes `-pPASSWORD`?
+/// True for a program that takes `-pPASSWORD`, in any directory.
 fn names_a_client(word: &str) -> bool {
     let name = word
         .rsplit(['/', '='])

@@ -1,7 +1,7 @@
-//! Which process of this host is a server that was there before, and where are its files as seen
-//! from here?
+//! Discovery of MySQL and MariaDB server processes on this host, and path translation for chroots and
+//! containers.
 //!
-//! A server in a chroot or a container names paths and its pid as it sees them itself. Only looks.
+//! A server in a chroot or a container reports paths and its pid as it sees them itself. Read-only.
 
 use crate::process::ProcessId;
 use nix::sys::socket::getsockopt;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
     pub process: ProcessId,
-    /// As whom it runs: who may write where it may.
+    /// Owner of the process: this user may write where the server may write.
     pub uid: u32,
     pub gid: u32,
 }
@@ -28,7 +28,7 @@ impl Local {
         pids.filter_map(Self::of_server)
     }
 
-    /// Does the pid file hold its pid, both as the server sees them?
+    /// True if the pid file holds the pid of this process, both as the server sees them.
     pub fn is_named_by(&self, variables: &BTreeMap<String, String>) -> bool {
         let value = |name: &str| variables.get(name).map(String::as_str).unwrap_or_default();
         let pid_file = Path::new(value("datadir")).join(value("pid_file"));
@@ -51,14 +51,15 @@ impl Local {
         Some(Self { process: ProcessId::of(pid).ok()?, uid: owner.uid(), gid: owner.gid() })
     }
 
-    /// What the server itself takes for its pid.
+    /// Pid of the server in its own PID namespace.
     fn own_pid(&self) -> Option<i32> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid)).ok()?;
         let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
         pids.split_ascii_whitespace().last()?.parse().ok()
     }
 
-    /// Absent where the port is one of its user's, and which process has it is not ours to know.
+    /// True if the server listens on TCP `port`. `None` if a process of the same user listens there, but its
+    /// file descriptors are not readable.
     pub fn listens_on(&self, port: u16) -> Option<bool> {
         let proc = PathBuf::from(format!("/proc/{}", self.process.pid));
         let network = |of: &Path| std::fs::read_link(of.join("ns/net")).ok();
@@ -75,14 +76,14 @@ impl Local {
         Some(has && network(&proc) == network(Path::new("/proc/self")))
     }
 
-    /// A path of the server's, through the root directory that it has.
+    /// Path of a file of the server, seen through the server's root directory.
     fn under_root(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.process.pid));
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// What the server calls `path`, as it is called here: by the same name where that is the same
-    /// file.
+    /// Translates a path of the server to a path of this process. The path stays as it is if both name the
+    /// same file.
     pub fn here(&self, path: &Path) -> PathBuf {
         let theirs = self.under_root(path);
         if same_file(path, &theirs) { path.to_owned() } else { theirs }

@@ -1,6 +1,6 @@
-//! Which signals ask toll to end in good order, and how often need they be sent?
+//! Signal handling for an orderly shutdown.
 //!
-//! A terminal that closes (HUP) and a quit key (QUIT) ask no less than INT and TERM do.
+//! HUP (a closed terminal) and QUIT (the quit key) count like INT and TERM.
 
 use crate::tell;
 use anyhow::{Context, bail};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// True from the first signal on.
 pub static RAISED: AtomicBool = AtomicBool::new(false);
 
-/// An error once a signal came, for whoever waits in a loop.
+/// Returns an error after a shutdown signal arrived. For use in wait loops.
 pub fn check() -> anyhow::Result<()> {
     if RAISED.load(Ordering::Relaxed) {
         bail!("interrupted");
@@ -21,8 +21,8 @@ pub fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Raises [`RAISED`] at the first signal that asks toll to end; none of them ends the process by
-/// itself. A second one does not cut short what puts things back: it is told what still goes on.
+/// Sets [`RAISED`] at the first shutdown signal. No such signal ends the process by itself. A second signal
+/// does not interrupt the restoring of settings: toll prints what is still in progress.
 pub fn listen() -> anyhow::Result<()> {
     let mut signals = Signals::new(that_end()).context("cannot listen to signals")?;
     std::thread::spawn(move || {
@@ -38,7 +38,8 @@ pub fn listen() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does `work`, and calls `end` at the first signal meanwhile: for work that waits for somebody else, whom `end` ends.
+/// Runs `work` and calls `end` at the first signal in the meantime. For work that waits for another process,
+/// which `end` terminates.
 pub fn ended_by<T>(end: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     const LOOK: Duration = Duration::from_millis(50);
     struct Over<'a>(&'a AtomicBool, &'a Thread);
@@ -63,8 +64,8 @@ pub fn ended_by<T>(end: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Whoever was started with HUP ignored (nohup) is meant to outlive its terminal:
-/// then HUP is not among them. To be asked before a handler is set.
+/// Shutdown signals of this process. HUP is not one of them if it was ignored at the start (nohup): such a
+/// process must outlive its terminal. Call this before a handler is installed.
 pub fn that_end() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     those_heeded(&status)

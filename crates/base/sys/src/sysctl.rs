@@ -1,14 +1,15 @@
-//! How is a setting of the kernel read and written, and what puts the old value back?
+//! Access to kernel settings (sysctl): read, write, and the write that restores the old value.
 
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 
 const SETTINGS: &str = "/proc/sys";
-/// One of two says how much may be dirty, and the other is 0: it comes back by writing the one.
+/// Pairs of settings of which one is in effect and the other is 0. Writing the one in effect restores both.
 const EITHER: [[&str; 2]; 2] =
     [["vm.dirty_bytes", "vm.dirty_ratio"], ["vm.dirty_background_bytes", "vm.dirty_background_ratio"]];
 
-/// Where the kernel has it; `None`: no name of a setting, which are words of letters, digits, `_` and `-` joined by dots.
+/// Path of a setting under /proc/sys. `None` if `name` is invalid: valid are words of letters, digits, `_`
+/// and `-`, joined by dots.
 pub fn path(name: &str) -> Option<PathBuf> {
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_letter);
@@ -34,7 +35,7 @@ pub fn write(name: &str, value: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Name and value that bring back what holds now.
+/// Name and value that restore the present state.
 ///
 /// # Errors
 /// As of [`read`].

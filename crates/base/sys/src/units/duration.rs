@@ -1,4 +1,4 @@
-//! How is a length of time written? `300ms`, `5s`, `2m`, or a bare number of seconds.
+//! Duration parser: `300ms`, `5s`, `2m`, or a bare number of seconds.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

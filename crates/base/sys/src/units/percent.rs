@@ -1,4 +1,4 @@
-//! How is a share written: `2%`, `0.5%`?
+//! Percentage parser: `2%`, `0.5%`.
 
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};

@@ -1,4 +1,4 @@
-//! How is a size of memory written: `16G`, `512M`, or a number of bytes?
+//! Memory size parser: `16G`, `512M`, or a number of bytes.
 
 use anyhow::Context;
 use serde::{Deserialize, Deserializer};
