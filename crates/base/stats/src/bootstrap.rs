@@ -1,7 +1,10 @@
-//! How far would the estimate move with other rounds? Never draws less than whole rounds.
+//! Bootstrap intervals (bootstrap-t and BCa) over whole rounds.
 //!
-//! A round is the unit that was randomised: its windows stay together in every draw, whatever the
-//! statistic makes of them. Below 12 rounds a resample repeats too few distinct rounds to know the tails.
+//! A round is the unit of randomisation. Its windows stay together in every draw, for every statistic. With
+//! fewer than 12 rounds, a resample repeats too few distinct rounds to estimate the tails.
+//!
+//! # Invariants
+//! Never draws less than whole rounds.
 
 use crate::draws::{Draws, stream};
 use crate::interval::{self, Interval, NoInterval};

@@ -1,4 +1,6 @@
-//! Does an arm leave something behind for the next? Never blames an arm that chance could explain.
+//! Carry-over check: effect of a variant on the window of the next one.
+//!
+//! Never reports a variant whose carry-over chance could explain.
 
 use crate::draws::{Draws, stream};
 

@@ -1,4 +1,6 @@
-//! Do rounds know of each other? Never corrects in silence: what is found is returned.
+//! Autocorrelation check of the rounds, and a bootstrap for dependent rounds.
+//!
+//! Never corrects silently: the dependence found is returned.
 
 use crate::bootstrap::{BOOTSTRAP_ROUNDS, of_sorted};
 use crate::draws::{Draws, stream};
@@ -18,7 +20,7 @@ pub struct Dependence {
 }
 
 impl Dependence {
-    /// Whether intervals that take rounds as independent are to be doubted.
+    /// True if intervals that assume independent rounds are not trustworthy.
     #[must_use]
     pub fn found(self) -> bool {
         self.lag1.abs() > self.bound

@@ -1,8 +1,8 @@
-//! Where do random numbers come from? Never from the operating system: from a seed alone.
+//! Reproducible random draws from a seed (ChaCha8). Never uses the operating system's randomness.
 //!
-//! The stream is ChaCha8, a published cipher with fixed test vectors, and every step from its words to an
-//! index or a fraction is written out here. The ready-made range and shuffle functions of `rand`
-//! are documented as free to change between versions, and a plan must give the same order for ever.
+//! ChaCha8 is a published cipher with fixed test vectors. Every step from its words to an index or a fraction
+//! is implemented here. `rand` documents that its range and shuffle functions may change between versions. A
+//! plan must give the same order forever.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};

@@ -1,4 +1,4 @@
-//! What does an interval say, and why may there be none? Never computes one.
+//! Confidence interval type, and the reasons why an interval may be missing. Never computes one.
 
 use crate::pairs::toll_pct;
 
@@ -33,7 +33,7 @@ impl Interval {
 pub enum NoInterval {
     #[error("{have} rounds are too few for an interval: run at least {need}")]
     TooFewRounds { have: usize, need: usize },
-    /// A quantile is in the far tail of what all windows together saw.
+    /// The quantile lies too far in the tail for the events of all windows together.
     #[error(
         "{have} events in all rounds are too few for this quantile: at least {need} are needed, run more rounds or lengthen the window"
     )]
@@ -45,7 +45,7 @@ pub enum NoInterval {
     TooFewBlocks { have: usize, need: usize },
     #[error("{have} runs have no spread: pool at least {need}")]
     TooFewRuns { have: usize, need: usize },
-    /// A ratio over what may as well be nothing.
+    /// A ratio whose denominator is not distinguishable from zero.
     #[error("what stands below the line is not told from zero: run more rounds")]
     Unbounded,
     /// A statistic came out as NaN or infinity.

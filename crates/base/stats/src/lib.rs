@@ -1,14 +1,14 @@
-//! What may be concluded from paired windows? Never reads a clock, file or socket.
+//! Statistics of paired windows: intervals, tests and verdicts. Never reads a clock, file or socket.
 //!
-//! The way of a claim: [`rounds`] draws the order in which arms are measured, [`log_ratios`] pairs
-//! their windows, [`sign_flip`] gives the interval and p value of one arm and [`simultaneous_sign_flips`] those of
-//! all arms that are judged together, [`verdict`] says which words the numbers allow; [`drift()`] takes out what the host
-//! did meanwhile, [`quantile_ratio()`] speaks of tails, [`pooled()`] of several runs. Around it stand the doubts:
-//! [`dependence()`], [`carry_over()`], stalls.
+//! Order of use: [`rounds`] draws the order of the variants, and [`log_ratios`] pairs their windows.
+//! [`sign_flip`] gives the interval and p value of one variant. [`simultaneous_sign_flips`] gives those of
+//! all variants that are judged together. [`verdict`] turns an interval into a verdict. [`drift()`] removes
+//! the drift of the host. [`quantile_ratio()`] compares tails, and [`pooled()`] combines runs. The checks are
+//! [`dependence()`], [`carry_over()`] and stalls.
 //!
-//! Everything works on the log scale unless it says `pct`; [`toll_pct`] is the way across.
-//! Where the data is too thin, the answer is a [`NoInterval`] with the reason, never a guess.
-//! Every random draw comes from a seed the caller gives, and is the same on every platform.
+//! Everything works on the log scale unless its name contains `pct`; [`toll_pct`] converts. Too little data
+//! gives a [`NoInterval`] with the reason, never a guess. Every random draw comes from a seed the caller
+//! gives, and is the same on every platform.
 //!
 //! ```
 //! use toll_stats::{Verdict, Zeros, log_ratios, sign_flip, verdict};

@@ -1,4 +1,6 @@
-//! How small an effect can so many rounds find? Never promises more than the pilot's spread allows.
+//! Minimum detectable effect and the number of rounds it needs (power analysis).
+//!
+//! Never promises more than the pilot's spread allows.
 
 use crate::quantiles::student_t_quantile;
 use crate::signflip::rounds_for_interval;

@@ -1,7 +1,7 @@
-//! Between which values does a median lie, whatever the distribution?
+//! Distribution-free confidence interval of a median, by order statistics.
 //!
-//! By order statistics: so many of n values lie below the median as a fair coin shows heads (W. Thompson, Annals of
-//! Mathematical Statistics 7 (1936), 122-128). Ties, zeros and far outliers are as good as any other values.
+//! The number of n values below the median is distributed like the heads of a fair coin (W. Thompson, Annals
+//! of Mathematical Statistics 7 (1936), 122-128). Ties, zeros and outliers need no special treatment.
 
 use crate::interval::{self, Interval, NoInterval};
 

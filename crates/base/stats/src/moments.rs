@@ -1,4 +1,4 @@
-//! Where is a sample, and how wide? Never ignores a value: one NaN makes the answer NaN.
+//! Mean, standard deviation and median of a sample. Never ignores a value: one NaN makes the result NaN.
 
 /// Arithmetic mean; NaN of nothing.
 #[must_use]

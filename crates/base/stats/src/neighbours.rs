@@ -1,18 +1,24 @@
-//! What was the host doing around each window? Never tells an arm's effect: the pairs do, of what is left.
+//! Drift estimate per window from the windows before and after it (nearest-neighbour adjustment).
 //!
-//! A host that nobody touches drifts, and windows near each other in time share most of that. What the windows
-//! before and after one show, each less the effect of its own arm, foretells part of what it shows itself: taking
-//! that part away leaves less noise in the pairs (J. Papadakis, "Methode statistique pour des experiences sur champ",
-//! 1937; J. Bartlett, "Nearest neighbour models in the analysis of field experiments", JRSS B 40 (1978)). Neighbours
-//! count by their distance in time, exp(-distance / memory) on either side, which is what a level that walks at
-//! random beneath white noise asks for. The memory is that which best foretells each window from the others; the share of
-//! the foretold that is taken is that which leaves least in the pairs, which where arms are few may be none: a window and
-//! the one it is held against are then each other's nearest neighbours.
+//! An untouched host drifts, and windows near each other in time share most of that drift. The residuals of
+//! neighbouring windows, each less the effect of its own variant, predict part of a window's value.
+//! Subtracting that part leaves less noise in the pairs. Sources: J. Papadakis, "Methode statistique pour des
+//! experiences sur champ", 1937; J. Bartlett, "Nearest neighbour models in the analysis of field
+//! experiments", JRSS B 40 (1978).
 //!
-//! Nothing here looks at which arm a window belongs to but to take its arm's middle away. Had two arms of a round been
-//! drawn the other way round, the same drift would be taken from the same places: the difference that is
-//! left changes its sign as the plain one does, and the sign flips that the interval rests on stay valid by the
-//! random order, whatever the noise is like.
+//! Neighbours are weighted by their distance in time, exp(-distance / memory) on either side. This weighting
+//! suits a level that follows a random walk under white noise. The memory is the one that predicts each
+//! window best from the others. The subtracted share of the prediction is the one that leaves the least
+//! variance in the pairs. With few variants it may be zero: a window and the one it is compared with are then
+//! each other's nearest neighbours.
+//!
+//! The variant of a window is used only to subtract that variant's median. Swapping two variants of a round
+//! would subtract the same drift from the same positions. The remaining difference then changes its sign, as
+//! the plain one does. So the sign flips behind the interval stay valid by the random order, whatever the
+//! noise.
+//!
+//! # Invariants
+//! Never estimates the effect of a variant: the pairs do, from what remains.
 
 use std::collections::BTreeMap;
 
@@ -28,18 +34,19 @@ pub struct Placed {
     pub y: f64,
 }
 
-/// What the neighbours foretell.
+/// Drift predicted from the neighbours.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drift {
-    /// To be taken from each window, in the order given; in the unit of `y`.
+    /// Value to subtract from each window, in the order given, in the unit of `y`.
     pub of: Vec<f64>,
     /// Distance at which a neighbour counts 1/e, seconds.
     pub memory_s: f64,
-    /// Part of the windows' variance that neighbours foretell, 0..=1.
+    /// Share of the windows' variance that the neighbours predict, 0..=1.
     pub foretold: f64,
 }
 
-/// Rounds of taking effects from windows and drift from effects; the changes fall by half and more each time.
+/// Iterations of subtracting effects from windows and drift from effects. The changes at least halve each
+/// time.
 const PASSES: usize = 8;
 /// Memories that are tried, in median distances of neighbouring windows.
 const MEMORIES: [f64; 8] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
@@ -47,13 +54,14 @@ const MEMORIES: [f64; 8] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 const FEWEST_ROUNDS: usize = 6;
 /// With fewer in all, memory and share would be fitted to chance.
 const FEWEST_WINDOWS: usize = 60;
-/// A residual farther out than this many robust standard deviations counts as if it were this far: a window that
-/// stood still says nothing of the next one.
+/// Residuals are clipped at this many robust standard deviations: a stalled window predicts nothing about the
+/// next one.
 const FARTHEST: f64 = 4.0;
 
-/// The drift under `windows`, in any order, of which there is one at most for each arm in a round; `against` says for
-/// each arm which one it is held against. `None` where neighbours foretell nothing of the pairs: fewer than six
-/// windows for each arm, fewer than 60 in all, values that are not finite, noise without memory.
+/// The drift under `windows`, in any order, of which there is one at most for each arm in a round; `against`
+/// names for each arm the one it is compared with. `None` where neighbours predict nothing of the pairs:
+/// fewer than six windows for each arm, fewer than 60 in all, values that are not finite, noise without
+/// memory.
 #[must_use]
 pub fn drift(windows: &[Placed], against: &[Option<usize>]) -> Option<Drift> {
     let arms = windows.iter().map(|w| w.arm + 1).max()?.max(against.len());
@@ -95,8 +103,9 @@ pub fn drift(windows: &[Placed], against: &[Option<usize>]) -> Option<Drift> {
     Some(found)
 }
 
-/// How much of the drift leaves least in the pairs, 0..=1: the slope of the pairs' differences on those of what was
-/// foretold, within arms. Turning the arms of a round about turns both, and the slope stays.
+/// Share of the drift whose subtraction leaves the least variance in the pairs, 0..=1. It is the slope of the
+/// pairs' differences on the predicted differences, within arms. Turning the arms of a round about turns
+/// both, and the slope stays.
 fn share(windows: &[Placed], foretold: &[f64], against: &[Option<usize>]) -> f64 {
     let mut at = BTreeMap::new();
     for (i, window) in windows.iter().enumerate() {
@@ -119,8 +128,8 @@ fn share(windows: &[Placed], foretold: &[f64], against: &[Option<usize>]) -> f64
     if squares > 0.0 { (products / squares).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// What is left of each window after its arm's median, that taken after the drift. Not the mean: one window that
-/// stood still would lift all others of its arm, and their neighbours.
+/// What is left of each window after its arm's median, that taken after the drift. Not the mean: one stalled
+/// window would lift all others of its arm, and their neighbours.
 fn residuals(windows: &[Placed], taken: &[f64], arms: usize) -> Vec<f64> {
     let mut of_arm = vec![Vec::new(); arms];
     for (window, drift) in windows.iter().zip(taken) {
@@ -130,7 +139,8 @@ fn residuals(windows: &[Placed], taken: &[f64], arms: usize) -> Vec<f64> {
     windows.iter().map(|w| w.y - middles[w.arm]).collect()
 }
 
-/// Each residual from the others, and how well. `None` where the others say nothing.
+/// Predicts each residual from the others, with the share of variance predicted. `None` where the others
+/// predict nothing.
 fn foretell(windows: &[Placed], residuals: &[f64], memory_s: f64) -> Option<Drift> {
     let bound = FARTHEST * 1.4826 * crate::median(&residuals.iter().map(|r| r.abs()).collect::<Vec<_>>());
     let clipped: Vec<f64> = residuals.iter().map(|r| r.clamp(-bound, bound)).collect();

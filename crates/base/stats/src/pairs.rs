@@ -1,16 +1,16 @@
-//! How do an arm and the baseline compare, round by round? Never drops a window without saying so.
+//! Paired differences of a variant and the baseline, round by round. Never drops a window silently.
 //!
 //! # Windows that are missing, and windows that are zero
 //!
-//! A *missing* window (`None`: the trial failed, or its outcome does not exist, such as the latency of
-//! a window in which nothing completed) takes its round out of the pairs and is listed in
-//! [`Pairs::missing`]. That is harmless only when failing has nothing to do with the arm.
+//! A *missing* window (`None`: the trial failed, or its outcome does not exist, such as the latency of a
+//! window in which nothing completed) takes its round out of the pairs and is listed in [`Pairs::missing`].
+//! That is harmless only if failures are independent of the variant.
 //!
-//! A *zero* (a window with no completions) is a measurement, and often the worst one of the run. The log of it
-//! does not exist; leaving it out would flatter the arm that stalled. So [`log_ratios`]
+//! A *zero* (a window with no completions) is a measurement, and often the worst one of the run. The log of
+//! it does not exist; leaving it out would favour the variant that stalled. So [`log_ratios`]
 //!
-//! - refuses, when told [`Zeros::Refuse`], naming the round;
-//! - or, told [`Zeros::AtMost`] the smallest value that the window could have shown (one completion a
+//! - refuses, with [`Zeros::Refuse`], naming the round;
+//! - or, with [`Zeros::AtMost`] the smallest value that the window could have shown (one completion a
 //!   window: `1.0 / window_s`), puts that value in the zero's place and lists the round in
 //!   [`Pairs::floored`]. The true ratio is at least as far from one, so the effect is
 //!   understated, never invented.
@@ -42,7 +42,7 @@ impl Pairs {
         by_round
     }
 
-    /// Takes from each difference what the neighbours foretold of it ([`crate::drift`]), given by round for either side.
+    /// Subtracts from each difference its predicted drift ([`crate::drift`]), given by round for either side.
     pub fn without(&mut self, of_arm: &[f64], of_baseline: &[f64]) {
         for (d, &round) in self.d.iter_mut().zip(&self.rounds) {
             let of = |side: &[f64]| side.get(round).copied().unwrap_or(0.0);

@@ -1,13 +1,18 @@
-//! What do several like runs say together, and how far do they differ? Never takes their spread for noise alone.
+//! Random-effects meta-analysis of several similar runs.
 //!
-//! An interval speaks of its run. Runs on another day differ by more than their intervals say, and that spread is an
-//! error of its own. The effects are taken as drawn from a distribution about the one that is asked for, with standard
-//! deviation tau; tau is found as R. Paule and J. Mandel do ("Consensus values and weighting factors", Journal of
-//! Research of the National Bureau of Standards 87 (1982)), and the interval is that of J. Hartung and G. Knapp
-//! (Statistics in Medicine 20 (2001), 1771-1782; J. IntHout, J. Ioannidis and G. Borm, BMC Medical Research Methodology 14
-//! (2014)): the spread about the weighted mean, and Student's t with one degree of freedom less than there are runs.
-//! Where runs agree by chance better than their own errors allow, that spread counts as what the errors allow
-//! (C. Roever, G. Knapp and T. Friede, BMC Medical Research Methodology 15 (2015)).
+//! The interval of a run covers that run only. Runs on different days differ by more than their intervals,
+//! and that spread is an error of its own. The effects are modelled as draws from a distribution about the
+//! true effect, with standard deviation tau. Tau is estimated after R. Paule and J. Mandel ("Consensus values
+//! and weighting factors", Journal of Research of the National Bureau of Standards 87 (1982)).
+//!
+//! The interval is that of J. Hartung and G. Knapp (Statistics in Medicine 20 (2001), 1771-1782; J. IntHout,
+//! J. Ioannidis and G. Borm, BMC Medical Research Methodology 14 (2014)). It uses the spread about the
+//! weighted mean, and Student's t with one degree of freedom less than there are runs. Where runs agree by
+//! chance better than their own errors allow, the spread counts as those errors (C. Roever, G. Knapp and T.
+//! Friede, BMC Medical Research Methodology 15 (2015)).
+//!
+//! # Invariants
+//! Never treats the spread between runs as noise alone.
 
 use crate::interval::{self, Interval, NoInterval};
 use crate::quantiles::{normal_quantile, student_t_quantile};
@@ -40,7 +45,7 @@ pub struct Pooled {
     pub i2: f64,
 }
 
-/// Pools the answers of runs that asked the same.
+/// Pools the results of runs of the same question.
 ///
 /// # Errors
 /// Fewer than two runs; a value that is not finite; a standard error that is not above zero.

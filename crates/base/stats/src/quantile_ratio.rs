@@ -1,8 +1,11 @@
-//! How do two latency quantiles compare over all windows? Never averages percentiles: histograms are merged.
+//! Ratio of two latency quantiles over all windows, from merged histograms.
 //!
-//! A window need not hold enough events for its own quantile. Consecutive rounds are put together into blocks, as few
-//! rounds in each as give every block its events on both sides, and the blocks are what the interval counts: an arm
-//! and its baseline are then compared over the same stretch of time, as they are in a round.
+//! A single window may hold too few events for its own quantile. Consecutive rounds are merged into blocks:
+//! the smallest ones that give every block enough events on both sides. The blocks are the units of the
+//! interval. So a variant and its baseline are compared over the same stretch of time, as within a round.
+//!
+//! # Invariants
+//! Never averages percentiles.
 
 use crate::bootstrap::{BOOTSTRAP_ROUNDS, bca};
 use crate::interval::{Interval, NoInterval};
@@ -27,7 +30,7 @@ pub struct QuantileRatio {
     /// ln arm - ln baseline: of all windows merged, or the mean of the blocks' where `by_sign_flips`.
     pub ln_ratio: f64,
     pub blocks: Blocks,
-    /// Whether the blocks were too few to resample, so that their signs were flipped.
+    /// True if the blocks were too few to resample, so that their signs were flipped.
     pub by_sign_flips: bool,
     /// Over whole blocks, of `ln_ratio`.
     pub interval: Result<Interval, NoInterval>,

@@ -1,7 +1,8 @@
-//! Where do the normal and Student's t distribution put their mass? Never a table: series and closed forms.
+//! Distribution functions and quantiles of the normal and Student's t distribution, by series and closed
+//! forms.
 //!
-//! Written out here because so little is needed: t always has a whole number of degrees of freedom, for which
-//! its distribution function is a finite sum, and a statistics crate would bring a hundred times this.
+//! Implemented here because little is needed. t always has a whole number of degrees of freedom, so its
+//! distribution function is a finite sum. A statistics crate would bring a hundred times as much.
 
 use std::f64::consts::{FRAC_2_PI, SQRT_2};
 

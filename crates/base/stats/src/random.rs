@@ -1,4 +1,6 @@
-//! Random numbers of one seed and stream: cheap enough for every request. Never reads a clock or the kernel.
+//! Fast pseudo-random numbers (xoshiro256++) from a seed and a stream number.
+//!
+//! Cheap enough for every request. Never reads a clock or the kernel.
 
 /// xoshiro256++ (Blackman and Vigna, 2019): 2 ns a draw, period 2^256 - 1.
 #[derive(Debug, Clone)]

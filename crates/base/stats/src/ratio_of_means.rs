@@ -1,14 +1,15 @@
-//! How many times one effect is another, where both were found in the same rounds?
+//! Ratio of two effects measured in the same rounds, with its interval.
 //!
-//! The ratio r of two means is that at which the mean of a - r b is zero; its interval holds every r for which the signs of
-//! these differences do not contradict that (E. Fieller, JRSS B 16 (1954), with the sign-flip test in the place of Student's).
-//! Rounds that are noisy for both sides alike widen it little. Where b itself is not told from zero, r has no bound.
+//! The ratio r of two means makes the mean of a - r b zero. The interval holds every r that the signs of
+//! these differences do not contradict (E. Fieller, JRSS B 16 (1954), with the sign-flip test in place of
+//! Student's t). Noise of a round that both effects share widens it little. The ratio is unbounded where b is
+//! not distinguishable from zero.
 
 use crate::interval::{self, Interval, NoInterval};
 use crate::moments::mean;
 use crate::signflip::{SignVectors, SubsetSums, rounds_for_interval};
 
-/// Ratios beyond this are as good as without a bound.
+/// Ratios beyond this count as unbounded.
 const FARTHEST: f64 = 1e6;
 /// Halvings of a bracket: to 12 digits of it.
 const HALVINGS: usize = 40;
@@ -16,7 +17,8 @@ const HALVINGS: usize = 40;
 /// Mean of `a` over mean of `b` and its interval, from paired values.
 ///
 /// # Errors
-/// Too few pairs, or a value that is not finite; [`NoInterval::Unbounded`] where `b` is not told from zero.
+/// Too few pairs, or a value that is not finite; [`NoInterval::Unbounded`] where `b` is not distinguishable
+/// from zero.
 pub fn ratio_of_means(a: &[f64], b: &[f64], alpha: f64, seed: u64) -> Result<(f64, Interval), NoInterval> {
     let need = rounds_for_interval(alpha);
     interval::check(a, need, alpha)?;

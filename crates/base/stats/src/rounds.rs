@@ -1,8 +1,8 @@
-//! In which order are the arms measured? Never the same order twice by habit: each round is drawn.
+//! Random order of the variants within each round, and random delays of window starts.
 //!
-//! Strict alternation lines up with anything periodic on the host: beside a 60 s job it
-//! claims an effect where there is none in about half of all runs. A fresh random order within
-//! each round keeps the error at its nominal rate, and is what the sign-flip test rests on.
+//! Each round is drawn afresh. Strict alternation falls into step with periodic work on the host. Beside a 60
+//! s job it reports a false effect in about half of all runs. A fresh random order keeps the error at its
+//! nominal rate. The sign-flip test depends on it.
 
 use crate::draws::{Draws, stream};
 

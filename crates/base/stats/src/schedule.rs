@@ -1,7 +1,7 @@
-//! When is each event meant to begin?
+//! Intended start times of events in an open loop.
 //!
-//! Intended times depend on the seed alone, never on how the server is doing: an event that cannot
-//! begin in time begins late, and its latency counts from when it was due.
+//! Intended times depend on the seed alone, never on the state of the server. An event that cannot start in
+//! time starts late, and its latency counts from its intended time.
 
 use crate::random::Rng;
 

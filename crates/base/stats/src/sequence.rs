@@ -1,4 +1,6 @@
-//! May a run stop early? Never by looking again and again at an interval that was made for one look.
+//! Confidence sequence for early stopping: an interval that stays valid when checked after every round.
+//!
+//! Repeated checks of a fixed-sample interval would miss the truth too often.
 
 use crate::interval::{self, Interval, NoInterval};
 use crate::moments::{mean, sd};

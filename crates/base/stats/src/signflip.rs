@@ -1,4 +1,4 @@
-//! Which effects do the signs of the differences not contradict? Never assumes a bell curve.
+//! Sign-flip test (randomisation test) and its confidence interval. Never assumes a normal distribution.
 //!
 //! Under the hypothesis that the true effect is theta, random order within each round makes d_i - theta
 //! as likely to be positive as negative. p(theta) is the share of all sign vectors s with
@@ -10,14 +10,15 @@
 //! larger mean reaches theta, and the ends of the interval are order statistics of these means.
 //! (J. Hartigan, "Using subsample values as typical values", JASA 64 (1969), knows them as typical values.)
 //!
-//! Of several arms, all are flipped together, round by round, and each vector counts against an arm at theta
-//! where the largest statistic of *any* arm under it reaches that arm's own at theta (single-step max-T: P. Westfall
-//! and S. Young, "Resampling-Based Multiple Testing" (1993); J. Romano and M. Wolf, JASA 100 (2005)). The statistic is
-//! Student's t. That of the arm itself counts exactly where the splits say; those of the others are taken about
-//! their own means, so that an effect of theirs widens nobody's interval. Since the spread of an arm does not
-//! depend on theta, a vector in which the others reach t counts wherever theta is less than t standard errors from
-//! the mean: the ends stay order statistics, now of the farther of the two reaches. Interval and p value come from
-//! the same counts, so one excludes zero exactly when the other is at most alpha.
+//! Several variants are flipped together, round by round. Each vector counts against a variant at theta where
+//! the largest statistic of *any* variant under it reaches that variant's own at theta (single-step max-T: P.
+//! Westfall and S. Young, "Resampling-Based Multiple Testing" (1993); J. Romano and M. Wolf, JASA 100
+//! (2005)). The statistic is Student's t. That of the variant itself counts exactly where the splits say.
+//! Those of the others are centred on their own means, so that their effects widen no other interval. Since
+//! the spread of a variant does not depend on theta, a vector in which the others reach t counts wherever
+//! theta is less than t standard errors from the mean: the ends stay order statistics, now of the farther of
+//! the two reaches. Interval and p value come from the same counts, so one excludes zero exactly when the
+//! other is at most alpha.
 
 use crate::draws::{Draws, stream};
 use crate::interval::{self, Interval, NoInterval};
@@ -28,7 +29,7 @@ const EXACT_ROUNDS: usize = 16;
 /// Sign vectors in a drawn test, the observed one among them.
 const SIGN_DRAWS: usize = 20_000;
 
-/// What the sign-flip test says about paired differences.
+/// Result of the sign-flip test of paired differences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SignFlip {
     /// Mean difference; NaN without data.

@@ -1,4 +1,7 @@
-//! When did the host stop serving its clients? Never reads silence as speed: no completions is a stall.
+//! Stall detection from load completions, latencies and the harness's own ticker.
+//!
+//! # Invariants
+//! Never treats silence as speed: a bin without completions is a stall.
 
 use crate::moments::median;
 
@@ -31,7 +34,7 @@ impl Stall {
         self.end_us.saturating_sub(self.begin_us)
     }
 
-    /// Whether the two share any time: a stall beside a harness stall may not be the server's.
+    /// True if the two overlap in time: a stall beside a harness stall may not be the server's.
     #[must_use]
     pub fn overlaps(self, other: Stall) -> bool {
         self.begin_us < other.end_us && other.begin_us < self.end_us
@@ -72,7 +75,7 @@ impl LoadBin {
     }
 }
 
-/// What the baseline calls a normal bin.
+/// Throughput of a normal bin, measured on the baseline.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThroughputRule {
     /// So many bins are taken together.
@@ -81,7 +84,7 @@ pub struct ThroughputRule {
     pub median_per_s: f64,
 }
 
-/// Why throughput stalls cannot be told from chance.
+/// Reason why throughput stalls cannot be distinguished from chance.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum UnruledStalls {
     #[error("the baseline has no bins: throughput stalls cannot be judged")]
@@ -124,8 +127,8 @@ impl ThroughputRule {
         Err(UnruledStalls::TooSlow { per_s })
     }
 
-    /// Stretches of at least two consecutive bins below 10% of the median. A gap between bins
-    /// ends a stretch: what happened in it was not seen.
+    /// Stretches of at least two consecutive bins below 10% of the median. A gap between bins ends a stretch:
+    /// nothing was recorded in it.
     #[must_use]
     pub fn stalls(&self, window: &[LoadBin]) -> Vec<Stall> {
         let bins = widen(window, self.widened);
@@ -173,7 +176,7 @@ pub fn harness_stalls(ticks: &[(u64, u64)]) -> Vec<Stall> {
     stalls
 }
 
-/// Adds a stall that ends no earlier than those before it, swallowing those it touches.
+/// Adds a stall that ends no earlier than those before it, and merges it with the stalls it touches.
 fn join(stalls: &mut Vec<Stall>, mut next: Stall) {
     while let Some(last) = stalls.last().filter(|last| last.end_us >= next.begin_us) {
         next.begin_us = next.begin_us.min(last.begin_us);
@@ -194,7 +197,7 @@ fn widen(bins: &[LoadBin], by: usize) -> Vec<LoadBin> {
     bins.chunk_by(follows).flat_map(|run| run.chunks_exact(by)).map(together).collect()
 }
 
-/// Whether `next` begins where `bin` ends, to within half a bin of jitter.
+/// True if `next` begins where `bin` ends, to within half a bin of jitter.
 fn follows(bin: &LoadBin, next: &LoadBin) -> bool {
     next.begin_us() <= bin.end_us + bin.width_us.max(1) / 2
 }

@@ -1,4 +1,6 @@
-//! Which words do the numbers allow? Never says "no effect" for want of data.
+//! Verdict on one outcome of one variant, from interval and margin.
+//!
+//! Never returns "no effect" for lack of data.
 
 use crate::interval::Interval;
 

@@ -1,4 +1,4 @@
-//! Do the flips say what their definition says?
+//! Tests of the sign-flip test against its definition.
 
 use super::*;
 

@@ -1,11 +1,11 @@
-//! On noise that real hosts made: are arms that do nothing called costly more often than promised?
+//! False-positive rate of verdicts on noise recorded on real hosts.
 //!
-//! Each record beside this file is a baseline that nobody touched. A design is laid over it, 24 arms with windows of
-//! half a second or more in random order, drawn anew each time; some arms get an effect that is known. Whatever is
-//! found beyond it is an error.
+//! Each record beside this file is a baseline without any treatment. A test lays a design over it: 24
+//! variants with windows of half a second or more, in fresh random order. Some variants get a known effect.
+//! Any effect found beyond it is an error.
 //!
 //! `cargo test --release -p toll-stats --test noise -- --ignored --nocapture` prints the figures of
-//! docs/statistics.md, 1,000 designs for each record; without `--ignored` fewer of them are a test.
+//! docs/statistics.md, 1,000 designs for each record. Without `--ignored`, a test runs fewer of them.
 
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
 

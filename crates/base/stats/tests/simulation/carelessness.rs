@@ -1,4 +1,4 @@
-//! Why not simply switch it on and compare? Because an unchanged host then "costs" something, most of the time.
+//! False positives of naive before/after comparisons on an unchanged host.
 
 use crate::share_pct;
 use crate::world::{Job, ROUNDS, WINDOW_S, World, windows};

@@ -1,4 +1,4 @@
-//! How often does an interval hold the truth? Never just once: over a thousand seeds for each kind.
+//! Coverage of the intervals, over a thousand seeds and more for each kind.
 
 use crate::world::World;
 use crate::{is_about, share_pct};

@@ -1,4 +1,4 @@
-//! Do many arms that are judged together keep one error rate? Never each its own.
+//! Family-wise error rate of many variants that are judged together.
 
 use crate::share_pct;
 use crate::world::World;

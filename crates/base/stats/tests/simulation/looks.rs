@@ -1,4 +1,5 @@
-//! What does it cost to look after every round? Never less than the confidence sequence charges.
+//! Cost of checking the result after every round: false stops of a t interval, width of the confidence
+//! sequence.
 
 use crate::share_pct;
 use crate::world::World;

@@ -1,4 +1,4 @@
-//! Do the intervals and verdicts keep their promises? Simulated with fixed seeds, never by trust.
+//! Simulation tests of intervals and verdicts, with fixed seeds.
 //!
 //! `cargo test -p toll-stats --test simulation -- --nocapture` prints the figures of docs/statistics.md.
 

@@ -1,4 +1,4 @@
-//! Is an effect found that is there? Never assumed: the minimal detectable effect is put to the test.
+//! Power of the tests: an effect of the minimum detectable size is found as often as predicted.
 
 use crate::share_pct;
 use crate::world::World;

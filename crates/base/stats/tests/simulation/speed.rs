@@ -1,4 +1,4 @@
-//! How long does the analysis of a large run take? Never asserted: it depends on the machine.
+//! Duration of the analysis of a large run. Never asserted: it depends on the machine.
 
 use crate::world::World;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What does a host look like that nobody changed? Never steady: it remembers, drifts and runs jobs.
+//! Simulated unchanged host with autocorrelation, drift and periodic jobs.
 
 use toll_stats::Draws;
 
