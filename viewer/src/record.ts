@@ -10,7 +10,7 @@ export type AaCheck = { arm: string, toll_pct: number | null, ci95_pct: [number,
 effect?: number | null, ci95?: [number, number] | null, ok: boolean, };
 
 /**
- * How the readings of a window become one number.
+ * Aggregation of a window's readings to one number.
  */
 export type Aggregate = "mean" | "peak" | "sum" | "rate" | "per-query" | { "quantile": number } | { "above": number } | "recovery";
 
@@ -35,7 +35,7 @@ sd_pct: number, };
  */
 export type Arm = { name: string, 
 /**
- * What it is, in a few words.
+ * Short description.
  */
 title: string, role: Role, 
 /**
@@ -83,7 +83,7 @@ selects?: boolean, needs?: Needs,
  */
 unavailable: string | null, 
 /**
- * CPUs that a positive control is told to burn (0.25 = a quarter of one CPU).
+ * CPU load of a positive control, in CPUs (0.25 = a quarter of one CPU).
  */
 burn_share: number | null, 
 /**
@@ -134,7 +134,7 @@ export type Artefact = { trial: number, round: number, arm: string, kind: Artefa
  */
 file: string | null, 
 /**
- * All of it, from switching on to switching off.
+ * Size of the whole artifact, from the start to the stop of the treatment, bytes.
  */
 bytes: number, 
 /**
@@ -142,11 +142,11 @@ bytes: number,
  */
 window_bytes: number, 
 /**
- * From the tool's own words, for the whole capture and for the window alone.
+ * Counters reported by the tool, for the whole capture and for the window alone.
  */
 packets: PacketCounts | null, window_packets: PacketCounts | null, 
 /**
- * Of a capture beside which no server stands: what the file holds.
+ * Content of the file, for a capture without a server.
  */
 held?: Held | null, 
 /**
@@ -162,7 +162,7 @@ queries: QueryCount | null,
  */
 pt_query_digest: QueryCount | null, 
 /**
- * Statements the driver completed within the window: the ground truth.
+ * Statements that the driver completed within the window: the ground truth.
  */
 executed: number, 
 /**
@@ -173,7 +173,7 @@ encrypted?: boolean, note: string | null, };
 export type ArtefactColumn = "bytes" | "packets" | "queries-share" | "dropped-share" | "mbps";
 
 /**
- * What kind of thing a treatment leaves behind; decides how it is counted.
+ * Kind of a treatment's artifact; determines how it is counted.
  */
 export type ArtefactKind = "pcap" | "tcpdump-text" | "queries" | "slow-log" | "general-log" | "audit-log" | "lines" | "server" | "bytes" | "directory" | "unknown";
 
@@ -194,7 +194,7 @@ link_mbit_per_s: number, packets: number | null, received: number | null, droppe
  */
 queries: number | null, counted_by: string | null, pt_query_digest: QueryCount | null, 
 /**
- * Its session was under TLS: no share of the queries can be told.
+ * Its session was under TLS: the share of the queries is unknown.
  */
 encrypted?: boolean, };
 
@@ -235,7 +235,7 @@ export type ChartSeries = { name: string,
 points: Array<[number, number, number | null, number | null]>, };
 
 /**
- * Lines of outcomes over what `each` put into a scenario's arms.
+ * Line chart of outcomes over the parameters that `each` varies in a scenario's arms.
  */
 export type Charted = { 
 /**
@@ -251,7 +251,7 @@ outcomes: Array<string>,
  */
 x: string, 
 /**
- * What they are, in words, with their unit; absent: the key.
+ * Axis title with the unit; absent: the key.
  */
 x_title?: string | null, 
 /**
@@ -268,7 +268,7 @@ panels?: Array<string>,
 diagonal?: string | null, };
 
 /**
- * How an arm's windows are held against the baseline's.
+ * Comparison of an arm's windows with the baseline's.
  */
 export type Compare = "log-ratio" | "difference" | "absolute" | "median";
 
@@ -294,7 +294,7 @@ factor: number,
 beyond?: string | null, };
 
 /**
- * What a contrast of the plan came to.
+ * Result of a contrast of the plan.
  */
 export type ContrastResult = { name: string, title: string, outcome: string, of: string, over: string, factor: number, 
 /**
@@ -325,7 +325,7 @@ export type ControlCheck = { arm: string, outcome: string, expected_pct: number,
 effect?: number | null, ci95?: [number, number] | null, ok: boolean, text: string, };
 
 /**
- * What a meter counts.
+ * Unit that a meter counts.
  */
 export type Counted = "statements" | "events" | "packets";
 
@@ -379,11 +379,11 @@ higher_is_better: boolean, source: Source, aggregate: Aggregate, compare: Compar
  */
 margin?: number | null, 
 /**
- * Whether it is drawn over the rate where arms ran at several rates.
+ * True if it is drawn over the rate where arms ran at several rates.
  */
 by_rate?: boolean, 
 /**
- * Whether it needs longer windows than what is steady: where a run has some, it is told from those alone.
+ * True if it needs longer windows than steady outcomes do: if a run has some, only those count.
  */
 long_windows?: boolean, };
 
@@ -392,7 +392,7 @@ long_windows?: boolean, };
  */
 export type Dose = { arm: string, 
 /**
- * Percent of the host's CPU time, or of the response time, that it was told to take.
+ * Percent of the host's CPU time, or of the response time, that it was set to take.
  */
 told_pct: number | null, 
 /**
@@ -405,12 +405,12 @@ took_pct: number | null,
 given_pct: number, found_pct: number | null, ci95_pct: [number, number] | null, };
 
 /**
- * What kind of cost is known beforehand.
+ * Kind of a known cost.
  */
 export type DoseKind = "cpu" | "delay";
 
 /**
- * Doses of one kind: what was given, what was found.
+ * Doses of one kind: applied and measured.
  */
 export type DoseLine = { kind: DoseKind, 
 /**
@@ -430,16 +430,17 @@ slope: number | null,
  */
 ci95: [number, number] | null, 
 /**
- * Whether 1 lies inside `ci95`.
+ * True if 1 lies inside `ci95`.
  */
 ok: boolean | null, 
 /**
- * The smallest change of the outcome that was given and, like all larger ones, told from none, percent.
+ * The smallest applied change of the outcome that, like all larger ones, was distinguished from zero,
+ * percent.
  */
 resolution_pct: number | null, };
 
 /**
- * The packets of a capture file.
+ * Packets of a capture file.
  */
 export type Held = { packets: number, 
 /**
@@ -456,7 +457,7 @@ last_bytes: number,
 span_us: number, };
 
 /**
- * What holds the processes of a treatment, and knows what they used.
+ * Container of a treatment's processes, with their resource usage.
  */
 export type HeldIn = "control-group" | "process-group";
 
@@ -469,7 +470,7 @@ export type Host = {
  */
 label: string, os: string, kernel: string, arch: string, cpu_model: string, cpus: number, 
 /**
- * `kvm`, `firecracker`, `none`, ... where it can be told.
+ * `kvm`, `firecracker`, `none`, ... if it can be detected.
  */
 virtualisation: string | null, memory_bytes: number, 
 /**
@@ -481,7 +482,7 @@ disk: string, cgroup: string,
  */
 settings: { [key in string]: string }, tools: Array<Tool>, 
 /**
- * Server variables that bear on the result.
+ * Server variables that affect the result.
  */
 server_variables: { [key in string]: string }, };
 
@@ -521,7 +522,7 @@ lost_counted?: number | null,
 lost_pct?: number | null, };
 
 /**
- * Arms that differ in one number are the rungs of a ladder: how far up does each round get?
+ * A ladder: arms that differ in one number, its rungs. The limit of a round is the highest rung that holds.
  */
 export type Limit = { name: string, 
 /**
@@ -609,7 +610,7 @@ export type LongWindows = { window_s: number,
 rounds_done: number, };
 
 /**
- * When packets were sent that did not come, in stretches of one length from the first one on that came.
+ * Send times of lost packets, in intervals of one length from the first packet that arrived.
  */
 export type Losses = { bin_us: number, 
 /**
@@ -639,7 +640,7 @@ achieved?: number | null,
 rounds_for_margin: number | null, };
 
 /**
- * What says how much work was done.
+ * Meter of the work done.
  */
 export type Meter = "driver" | "server" | { "link": string } | "none";
 
@@ -724,11 +725,11 @@ method: string, p: number | null,
 p_adjusted: number | null, verdict: Verdict, };
 
 /**
- * Runs that ask the same on different platforms, laid over each other.
+ * Overlay of runs of the same question on different platforms.
  */
 export type Overlay = { 
 /**
- * In what they differ, in a few words each: `kernel`, `libpcap`.
+ * Properties in which they differ, a few words each: `kernel`, `libpcap`.
  */
 differ_in: Array<string>, 
 /**
@@ -751,7 +752,7 @@ received: number,
 dropped: number, };
 
 /**
- * Between what do arms trade, and which of them is to be advised?
+ * Trade-off between outcomes, and the criterion for the recommended arm.
  */
 export type Pareto = { 
 /**
@@ -779,7 +780,7 @@ beaten_by: string | null,
 values: Array<number>, ci95: Array<[number, number] | null>, };
 
 /**
- * Which arms are a choice at all, and which one is advised.
+ * Pareto-optimal arms, and the recommended one.
  */
 export type ParetoResult = { 
 /**
@@ -815,8 +816,7 @@ begin_s: number,
 beside: Array<Beside>, };
 
 /**
- * What the pilot found: how the host's noise goes, and what switching each arm takes. None of its windows is
- * in the run.
+ * Result of the pilot: noise of the host, and switching time of each arm. None of its windows is in the run.
  */
 export type Pilot = { 
 /**
@@ -857,7 +857,7 @@ baseline: string,
  */
 primary: string, 
 /**
- * What is told of each window, in the order of reports. Empty: the catalogue's.
+ * Outcomes measured in each window, in the order of reports. Empty: the catalogue's.
  */
 outcomes: Array<Definition>, 
 /**
@@ -946,21 +946,21 @@ jitter: number, started_wall_us: number,
  */
 held_in?: HeldIn | null, 
 /**
- * Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together, foretold
- * from the pilot's noise; absent where that is not known (yet).
+ * Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together,
+ * predicted from the pilot's noise; absent where that is not known (yet).
  */
 planned_mde_pct: number | null, 
 /**
- * Whether the rounds lie in parts that are apart in time; absent: they follow each other at once.
+ * Split of the rounds into parts apart in time; absent: they follow each other at once.
  */
 spread?: Spread | null, 
 /**
- * What was found before the first trial; absent where nothing was looked for.
+ * Result of the pilot; absent without one.
  */
 pilot?: Pilot | null, };
 
 /**
- * On what one of several runs was made.
+ * Platform of one of several runs.
  */
 export type Platform = { 
 /**
@@ -973,7 +973,7 @@ name: string,
 facts: Array<[string, string]>, };
 
 /**
- * What several runs say together, or several parts of one.
+ * Pooled result of several runs, or of several parts of one.
  */
 export type Pooled = { 
 /**
@@ -990,7 +990,7 @@ arms: Array<PooledArm>, };
  */
 export type PooledArm = { name: string, outcome: string, 
 /**
- * Of each run, in their order; absent where it does not say.
+ * Effect in each run, in their order; absent if the run has none.
  */
 tolls_pct: Array<number | null>, toll_pct: number, 
 /**
@@ -1059,7 +1059,7 @@ export type ProcessColumn = "seconds" | "cpu_us" | "memory_peak_bytes" | "read_b
 
 export type QueryCount = { queries: number, 
 /**
- * Who counted: `toll`, `pt-query-digest`, `server`.
+ * Counting program: `toll`, `pt-query-digest`, `server`.
  */
 by: string, 
 /**
@@ -1076,7 +1076,7 @@ executed: number | null,
 by_toll?: number | null, };
 
 /**
- * One thing that stands around the subject.
+ * One part of the test rig.
  */
 export type RigStep = { 
 /**
@@ -1187,7 +1187,7 @@ export type SandboxServer = { arms: Array<string>, performance_schema: boolean,
 options?: { [key in string]: string }, };
 
 /**
- * What the servers of a run have in common, and what tells them apart.
+ * Common and individual settings of a run's servers.
  */
 export type SandboxSetup = { 
 /**
@@ -1261,7 +1261,7 @@ sandbox?: SandboxSetup | null,
  */
 data?: DataSetup | null, 
 /**
- * What stands around the subject, in the order in which it is made.
+ * Parts of the test rig, in the order in which they are created.
  */
 rig?: Array<RigStep>, 
 /**
@@ -1272,7 +1272,7 @@ limits?: Limits | null, };
 export type Signal = "INT" | "TERM" | "KILL" | "USR1";
 
 /**
- * Which readings of a window an outcome is made of.
+ * Source readings of an outcome within a window.
  */
 export type Source = { "from": "load", column: LoadColumn, } | { "from": "latency" } | { "from": "cpu", of: Party, } | { "from": "host", column: string, } | { "from": "pressure", column: string, } | { "from": "server", column: string, } | { "from": "processes", column: ProcessColumn, name?: string | null, } | { "from": "artefact", column: ArtefactColumn, } | { "from": "stages", column: StagesColumn, } | { "from": "trial", column: TrialColumn, };
 
@@ -1307,11 +1307,11 @@ dirty_bytes: number | null, writeback_bytes: number | null, psi_cpu_pct: number 
 export type StallTotals = { count: number, total_s: number, longest_s: number, };
 
 /**
- * What it takes to switch one arm, by its trials in the pilot.
+ * Switching time of one arm, from its trials in the pilot.
  */
 export type Switching = { 
 /**
- * Trials that it is known from.
+ * Number of trials measured.
  */
 tried: number, 
 /**
@@ -1341,12 +1341,12 @@ done_s: number | null, };
 
 export type Tool = { name: string, 
 /**
- * First line of what it says of itself; absent when the tool is missing.
+ * First line of its version output; absent if the tool is missing.
  */
 version: string | null, };
 
 /**
- * What is done while an arm is on: settings first, in their order, then processes.
+ * Actions of an arm: settings first, in their order, then processes.
  */
 export type Treatment = { settings: Array<Setting>, updates: Array<RowUpdate>, 
 /**
@@ -1358,7 +1358,7 @@ on: Array<string>, off: Array<string>, processes: Array<Process>,
  */
 again: boolean, 
 /**
- * A query whose one number counts what was caught so far.
+ * A query that returns the number of queries captured so far.
  */
 count: string | null, 
 /**
@@ -1383,7 +1383,7 @@ export type TrialColumn = "seconds" | "stalled-s" | "recovery-s";
 export type Verdict = "baseline" | "costly" | "cheaper" | "no-effect" | "unclear" | "no-interval" | "not-compared";
 
 /**
- * A doubt, by name, and what to do about it.
+ * Warning with a code, and advice.
  */
 export type Warning = { 
 /**
@@ -1401,7 +1401,7 @@ advice: string, };
 export type Window = { "until": "time", s: number, } | { "until": "done", at_most_s: number, } | { "until": "count", of: Counted, count: number, at_most_s: number, };
 
 /**
- * What keeps the server busy.
+ * Load on the server.
  */
 export type Workload = { 
 /**
@@ -1438,6 +1438,6 @@ delay_pct?: number | null,
 rate_per_s: number | null, };
 
 /**
- * What a value of zero means to a ratio.
+ * Treatment of zero values in a ratio.
  */
 export type Zeros = "refuse" | "fewer-than-one";

@@ -1,4 +1,4 @@
-//! What did a treatment leave behind, and what was found in it?
+//! Artifact of a treatment: its size, and the packets and queries counted in it.
 
 use crate::{ArtefactKind, Losses};
 use serde::{Deserialize, Serialize};
@@ -14,16 +14,16 @@ pub struct Artefact {
     /// Relative to the run directory, where it was kept.
     #[serde(default)]
     pub file: Option<String>,
-    /// All of it, from switching on to switching off.
+    /// Size of the whole artifact, from the start to the stop of the treatment, bytes.
     pub bytes: u64,
     /// Written between the window's begin and its end.
     pub window_bytes: u64,
-    /// From the tool's own words, for the whole capture and for the window alone.
+    /// Counters reported by the tool, for the whole capture and for the window alone.
     #[serde(default)]
     pub packets: Option<PacketCounts>,
     #[serde(default)]
     pub window_packets: Option<PacketCounts>,
-    /// Of a capture beside which no server stands: what the file holds.
+    /// Content of the file, for a capture without a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
     /// Where the packets of that capture bear the sender's stamps.
@@ -35,7 +35,7 @@ pub struct Artefact {
     /// Queries that pt-query-digest finds in a stretch of another artefact of the arm, written after the last window.
     #[serde(default)]
     pub pt_query_digest: Option<QueryCount>,
-    /// Statements the driver completed within the window: the ground truth.
+    /// Statements that the driver completed within the window: the ground truth.
     pub executed: u64,
     /// A capture of a session under TLS: no query can be read from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -44,7 +44,7 @@ pub struct Artefact {
     pub note: Option<String>,
 }
 
-/// The packets of a capture file.
+/// Packets of a capture file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Held {
@@ -71,7 +71,7 @@ pub struct PacketCounts {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct QueryCount {
     pub queries: u64,
-    /// Who counted: `toll`, `pt-query-digest`, `server`.
+    /// Counting program: `toll`, `pt-query-digest`, `server`.
     pub by: String,
     /// Bytes of the artefact that were read for this count.
     pub bytes_read: u64,

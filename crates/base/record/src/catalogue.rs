@@ -1,6 +1,6 @@
-//! Which outcomes can every scenario speak of, and does a definition make sense?
+//! Catalogue of outcomes for all scenarios, and validation of outcome definitions.
 //!
-//! `scenarios/outcomes.toml` says them; no name of theirs has a meaning in code. Never measures.
+//! `scenarios/outcomes.toml` defines the outcomes. Their names have no meaning in code. Never measures.
 
 use crate::{
     Aggregate, Compare, Definition, HostSample, LoadColumn, Plan, PressureSample, Source, TrialColumn, Zeros,
@@ -20,23 +20,23 @@ pub struct Catalogue {
     pub outcomes: Vec<Definition>,
 }
 
-/// What the binary carries.
+/// Catalogue built into the binary.
 pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
     toml::from_str(include_str!("../../../../scenarios/outcomes.toml"))
         .expect("a test has read the catalogue")
 });
 
-/// The one of that name.
+/// The outcome of that name.
 pub fn definition<'a>(outcomes: &'a [Definition], name: &str) -> Option<&'a Definition> {
     outcomes.iter().find(|outcome| outcome.name == name)
 }
 
-/// All names, for whoever wrote one that is none of them.
+/// All names, for error messages.
 pub fn names(outcomes: &[Definition]) -> String {
     outcomes.iter().map(|outcome| outcome.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The outcome that tells how long a trial took whose window lasts until something is done.
+/// True for the duration of a trial whose window lasts until its work is done.
 pub fn is_duration(outcome: &Definition) -> bool {
     outcome.source == Source::Trial { column: TrialColumn::Seconds }
 }
@@ -89,7 +89,7 @@ fn unread(written: &toml::Table, read: &toml::Table) -> Option<String> {
     })
 }
 
-/// Whether such a number can be had of a window at all.
+/// Checks that the outcome can be computed from a window.
 fn check(outcome: &Definition) -> anyhow::Result<()> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     ensure!(

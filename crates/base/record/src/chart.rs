@@ -1,10 +1,10 @@
-//! How is a figure described so that whoever draws it needs to know nothing of the run?
+//! Chart descriptions: self-contained data for a drawing program that knows nothing of the run.
 //!
-//! The wish of a scenario, the figure that came of it, and the figures of several runs side by side.
+//! Covers charts requested by a scenario, the resulting charts, and overlays of several runs.
 
 use serde::{Deserialize, Serialize};
 
-/// Lines of outcomes over what `each` put into a scenario's arms.
+/// Line chart of outcomes over the parameters that `each` varies in a scenario's arms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]
@@ -16,7 +16,7 @@ pub struct Charted {
     pub outcomes: Vec<String>,
     /// The key whose values stand along the axis, in the order of the arms.
     pub x: String,
-    /// What they are, in words, with their unit; absent: the key.
+    /// Axis title with the unit; absent: the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x_title: Option<String>,
     /// Keys whose values have a line each.
@@ -31,7 +31,7 @@ pub struct Charted {
 }
 
 impl Charted {
-    /// All keys by which it tells arms apart: those of its figures, of its lines, and `x`.
+    /// All keys that distinguish arms: those of its figures, of its lines, and `x`.
     pub fn keys(&self) -> impl Iterator<Item = &String> {
         self.panels.iter().chain(&self.lines).chain([&self.x])
     }
@@ -94,11 +94,11 @@ pub struct ChartSeries {
 
 pub type ChartPoint = (f64, f64, Option<f64>, Option<f64>);
 
-/// Runs that ask the same on different platforms, laid over each other.
+/// Overlay of runs of the same question on different platforms.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Overlay {
-    /// In what they differ, in a few words each: `kernel`, `libpcap`.
+    /// Properties in which they differ, a few words each: `kernel`, `libpcap`.
     pub differ_in: Vec<String>,
     /// One for each run, in their order.
     pub platforms: Vec<Platform>,
@@ -106,7 +106,7 @@ pub struct Overlay {
     pub charts: Vec<Chart>,
 }
 
-/// On what one of several runs was made.
+/// Platform of one of several runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Platform {

@@ -1,4 +1,4 @@
-//! How is a run directory written so that a crash loses at most a second, and read back after one?
+//! Reader and writer of a run directory. A crash loses at most the last second, and the rest stays readable.
 
 use crate::series::{ARTEFACTS, LATENCIES, SAMPLES, Series, SeriesReader, SeriesWriter, TRIALS};
 use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, OLDEST_FORMAT, Plan, Sample, TrialLine};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Holds what the captures are made of that a run sent.
+/// File with the profiles of the captures that a run sent.
 pub const CAPTURES: &str = "captures.json";
 
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,8 @@ impl RunDir {
         self.json("host.json")
     }
 
-    /// What the captures are made of that the run sent, as `toll pcap profile --json` says it; `None`: it sent none.
+    /// Profiles of the captures that the run sent, in the format of `toll pcap profile --json`. `None`: it
+    /// sent none.
     pub fn captures(&self) -> Result<Option<serde_json::Value>, ReadError> {
         if !self.root.join(CAPTURES).is_file() {
             return Ok(None);
@@ -69,7 +70,7 @@ impl RunDir {
         self.json(CAPTURES).map(Some)
     }
 
-    /// Missing file: none. A last line cut short by a crash is left out.
+    /// Steps of all trials. None if the file is missing. A last line truncated by a crash is left out.
     pub fn trials(&self) -> Result<Vec<TrialLine>, ReadError> {
         self.lines(TRIALS)
     }
@@ -101,7 +102,8 @@ impl RunDir {
         crate::latency::parse(&log).map_err(|cause| ReadError::Latency { path: series.path, cause })
     }
 
-    /// Series that end inside a line, or inside what is compressed: the writer died there, or the file was cut since.
+    /// Series that end inside a line or inside compressed data: the writer was killed, or the file was
+    /// truncated later.
     pub fn cut_short(&self) -> Vec<&'static str> {
         let mut cut = Vec::new();
         for series in [TRIALS, SAMPLES, LATENCIES, ARTEFACTS] {
@@ -246,8 +248,8 @@ impl RunWriter {
         self.samples.flush()
     }
 
-    /// Ends the compressed files, so that a reader knows that nothing is missing. Dropping the writer does so too, but
-    /// tells nobody of an error.
+    /// Ends the compressed files, so that a reader knows that nothing is missing. Dropping the writer does so
+    /// too, but ignores errors.
     pub fn finish(mut self) -> std::io::Result<()> {
         self.samples.finish()?;
         self.latencies.finish()
@@ -259,12 +261,12 @@ fn append_line<T: Serialize>(out: &mut BufWriter<File>, value: &T) -> std::io::R
     out.write_all(b"\n")
 }
 
-/// Where a whole file lies until it gets its name; left there by a writer that was killed.
+/// Temporary path of a file until it gets its name. A killed writer leaves it there.
 pub fn unfinished(root: &Path, name: &str) -> PathBuf {
     root.join(format!(".{name}.tmp"))
 }
 
-/// Writes a whole file (plan, host, result) so that a reader sees the old or the new one.
+/// Writes a whole file (plan, host, result) atomically: a reader sees the old or the new one.
 pub fn write_json<T: Serialize>(root: &Path, name: &str, value: &T) -> std::io::Result<()> {
     let tmp = unfinished(root, name);
     let mut file = BufWriter::new(File::create(&tmp)?);

@@ -1,4 +1,4 @@
-//! On what was it measured?
+//! Description of the host that a run was measured on.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Host {
     pub arch: String,
     pub cpu_model: String,
     pub cpus: u32,
-    /// `kvm`, `firecracker`, `none`, ... where it can be told.
+    /// `kvm`, `firecracker`, `none`, ... if it can be detected.
     pub virtualisation: Option<String>,
     pub memory_bytes: u64,
     /// File system and device under the run and under the server's data.
@@ -23,7 +23,7 @@ pub struct Host {
     /// sysctls and sysfs settings that matter: dirty_ratio, swappiness, THP, governor.
     pub settings: BTreeMap<String, String>,
     pub tools: Vec<Tool>,
-    /// Server variables that bear on the result.
+    /// Server variables that affect the result.
     pub server_variables: BTreeMap<String, String>,
 }
 
@@ -31,6 +31,6 @@ pub struct Host {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Tool {
     pub name: String,
-    /// First line of what it says of itself; absent when the tool is missing.
+    /// First line of its version output; absent if the tool is missing.
     pub version: Option<String>,
 }

@@ -1,9 +1,9 @@
-//! How does the full latency distribution of each window go to disk, and come back?
+//! Latency histograms of each window on disk: writer and reader of `latency.hlog`.
 //!
 //! `latency.hlog` is an HdrHistogram interval log (<https://github.com/HdrHistogram/HdrHistogram>,
-//! `HistogramLogWriter`; V2, compressed, base64), so that other tools of that family read it too, once `zstd -d` has
-//! expanded the file: base64 costs a third more than there is in it, and zstd takes that off again.
-//! Never decides what a percentile means: it keeps counts.
+//! `HistogramLogWriter`; V2, compressed, base64). Other tools of that family read it too, after `zstd -d`.
+//! Base64 adds a third to the size, and zstd removes it again. Never interprets a percentile: it stores
+//! counts.
 
 use crate::series::{LATENCIES, SeriesWriter};
 use hdrhistogram::Histogram;

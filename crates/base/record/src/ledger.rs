@@ -1,4 +1,4 @@
-//! Where were packets counted on their way from a sender to a file, and what was found missing on it?
+//! Packet counts at each stage between a sender and the capture file, and the losses between stages.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +16,11 @@ pub struct Stage {
     pub lost: Option<u64>,
 }
 
-/// What a process says that it sent.
+/// Packets sent, as the sender reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Sent {
-    /// That the kernel took.
+    /// Packets that the kernel accepted.
     pub packets: u64,
     /// Of whole frames.
     pub bytes: u64,
@@ -30,7 +30,7 @@ pub struct Sent {
     pub mbps: f64,
 }
 
-/// When packets were sent that did not come, in stretches of one length from the first one on that came.
+/// Send times of lost packets, in intervals of one length from the first packet that arrived.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Losses {

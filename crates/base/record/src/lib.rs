@@ -1,8 +1,7 @@
-//! What does a run directory hold? The one definition that writers and readers import.
+//! Run directory format: the types shared by writers and readers.
 //!
-//! Every serialised type here is a promise (see `docs/run-format.md`): a field may be added,
-//! never renamed or given another unit, without raising [`FORMAT`].
-//! This crate never interprets: it neither estimates nor judges.
+//! Every serialised type here is a promise (see `docs/run-format.md`): a field may be added, never renamed or
+//! given another unit, without raising [`FORMAT`]. Never interprets data: no estimates, no verdicts.
 
 mod artefact;
 pub mod catalogue;

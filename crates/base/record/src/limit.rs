@@ -1,8 +1,8 @@
-//! Up to which rung of a ladder does an outcome stay within a bound?
+//! Highest step of a ladder of variants at which an outcome stays within a bound.
 
 use serde::{Deserialize, Serialize};
 
-/// Arms that differ in one number are the rungs of a ladder: how far up does each round get?
+/// A ladder: arms that differ in one number, its rungs. The limit of a round is the highest rung that holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]

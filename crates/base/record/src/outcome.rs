@@ -1,6 +1,7 @@
-//! What is told of each window, from which readings, and how do two arms compare in it?
+//! Outcome definitions: source readings, aggregation and comparison of two variants.
 //!
-//! Data only: scenarios and the catalogue write it, plans and results carry it, the analysis follows it.
+//! Data only. Scenarios and the catalogue define outcomes, plans and results carry them, the analysis applies
+//! them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -27,20 +28,20 @@ pub struct Definition {
     /// In the outcome's own unit: a difference whose interval lies inside ±margin is called "no effect".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub margin: Option<f64>,
-    /// Whether it is drawn over the rate where arms ran at several rates.
+    /// True if it is drawn over the rate where arms ran at several rates.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_rate: bool,
-    /// Whether it needs longer windows than what is steady: where a run has some, it is told from those alone.
+    /// True if it needs longer windows than steady outcomes do: if a run has some, only those count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub long_windows: bool,
 }
 
-/// Which readings of a window an outcome is made of.
+/// Source readings of an outcome within a window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "from", rename_all = "kebab-case")]
 pub enum Source {
-    /// What the load completed, bin by bin.
+    /// Completions of the load, bin by bin.
     Load { column: LoadColumn },
     /// Latency of the load's events, microseconds.
     Latency,
@@ -58,7 +59,7 @@ pub enum Source {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// What the treatment left behind.
+    /// Artifact of the treatment.
     Artefact { column: ArtefactColumn },
     /// Packets on their way from the rig's sender to the file.
     Stages { column: StagesColumn },
@@ -98,14 +99,14 @@ pub enum ProcessColumn {
     MemoryPeakBytes,
     ReadBytes,
     WrittenBytes,
-    /// By the last command of a pipeline, to wherever.
+    /// Bytes written by the last command of a pipeline, to any file descriptor.
     OutputBytes,
     /// From its start until it first wrote anything.
     FirstOutputS,
     /// The longest stretch in which it wrote nothing, and all such of a second or more.
     LongestPauseS,
     PausedS,
-    /// Megabits a second that it says it sent.
+    /// Send rate that it reports, megabits a second.
     SentMbps,
 }
 
@@ -115,7 +116,7 @@ pub enum ProcessColumn {
 pub enum ArtefactColumn {
     /// Written inside the window.
     Bytes,
-    /// Packets captured inside the window, by the tool's own words.
+    /// Packets captured inside the window, as the tool reports.
     Packets,
     /// Queries found over statements executed, percent.
     QueriesShare,
@@ -145,7 +146,7 @@ pub enum TrialColumn {
     RecoveryS,
 }
 
-/// How the readings of a window become one number.
+/// Aggregation of a window's readings to one number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -190,7 +191,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// Between what do arms trade, and which of them is to be advised?
+/// Trade-off between outcomes, and the criterion for the recommended arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(deny_unknown_fields)]
@@ -205,12 +206,12 @@ pub struct Pareto {
     pub limit: BTreeMap<String, f64>,
 }
 
-/// How an arm's windows are held against the baseline's.
+/// Comparison of an arm's windows with the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Compare {
-    /// As a ratio in each round, told in percent.
+    /// As a ratio in each round, reported in percent.
     LogRatio,
     /// As a difference in each round, in the outcome's own unit; for what is often zero.
     Difference,
@@ -221,13 +222,13 @@ pub enum Compare {
 }
 
 impl Compare {
-    /// Whether it is told of an arm by itself, without a baseline.
+    /// True if it needs no baseline.
     pub fn is_own(self) -> bool {
         matches!(self, Compare::Absolute | Compare::Median)
     }
 }
 
-/// What a value of zero means to a ratio.
+/// Treatment of zero values in a ratio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -240,20 +241,19 @@ pub enum Zeros {
 }
 
 impl Source {
-    /// Whether there is nothing to read where no load runs.
+    /// True if the source needs a load.
     pub fn needs_load(&self) -> bool {
         matches!(self, Source::Load { .. } | Source::Latency)
     }
 }
 
 impl Definition {
-    /// Whether there is no such number where no load runs.
+    /// True if the outcome needs a load.
     pub fn needs_load(&self) -> bool {
         self.source.needs_load() || self.aggregate == Aggregate::PerQuery
     }
 
-    /// Whether there can be such a number where a load runs, or where there is only a meter that counts
-    /// statements.
+    /// True if the outcome is available with a load, or with only a meter that counts statements.
     pub fn can_be_known(&self, has_load: bool, is_metered: bool) -> bool {
         let is_counted = match self.source {
             Source::Load { column } => column == LoadColumn::Statements,

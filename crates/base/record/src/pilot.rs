@@ -1,10 +1,9 @@
-//! What was found before the first trial, and what was made of it?
+//! Pilot result: noise of the host and switching times, measured before the first trial.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the pilot found: how the host's noise goes, and what switching each arm takes. None of its windows is
-/// in the run.
+/// Result of the pilot: noise of the host, and switching time of each arm. None of its windows is in the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(default)]
@@ -47,12 +46,12 @@ pub struct Apart {
     pub sd_pct: f64,
 }
 
-/// What it takes to switch one arm, by its trials in the pilot.
+/// Switching time of one arm, from its trials in the pilot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(default)]
 pub struct Switching {
-    /// Trials that it is known from.
+    /// Number of trials measured.
     pub tried: u32,
     /// From being switched on to saying that it is on; absent where its window begins with it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What was resolved before the run began: every arm, every default, the order and the seed.
+//! Resolved plan of a run: every variant, every default, the order and the seed.
 
 use crate::{Definition, Long, Pilot, Setup, Spread};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ pub struct Plan {
     pub baseline: String,
     /// Name of the one outcome that verdicts are drawn from.
     pub primary: String,
-    /// What is told of each window, in the order of reports. Empty: the catalogue's.
+    /// Outcomes measured in each window, in the order of reports. Empty: the catalogue's.
     #[serde(default)]
     pub outcomes: Vec<crate::Definition>,
     /// Names of the outcomes that a table shows, in the order of its columns.
@@ -81,31 +81,32 @@ pub struct Plan {
     /// How a treatment's processes are held together; absent in older runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_in: Option<HeldIn>,
-    /// Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together, foretold
-    /// from the pilot's noise; absent where that is not known (yet).
+    /// Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together,
+    /// predicted from the pilot's noise; absent where that is not known (yet).
     #[serde(default)]
     pub planned_mde_pct: Option<f64>,
-    /// Whether the rounds lie in parts that are apart in time; absent: they follow each other at once.
+    /// Split of the rounds into parts apart in time; absent: they follow each other at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<Spread>,
-    /// What was found before the first trial; absent where nothing was looked for.
+    /// Result of the pilot; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<Pilot>,
 }
 
 impl Plan {
-    /// Whether windows of this round are the longer ones.
+    /// True if the windows of this round are the longer ones.
     pub fn is_long(&self, round: u32) -> bool {
         self.long.as_ref().is_some_and(|long| long.rounds.contains(&round))
     }
 
-    /// Whether windows of this round tell an outcome: what needs length is told by the longer ones alone, where
+    /// True if windows of this round count for an outcome. Outcomes that need long windows use only those, if
     /// there are any.
     pub fn tells(&self, outcome: &Definition, round: u32) -> bool {
         !outcome.long_windows || self.long.is_none() || self.is_long(round)
     }
 
-    /// Whether the queries in this round's artefacts are counted: where some windows are longer, theirs are enough.
+    /// True if the queries in this round's artifacts are counted: only those of the longer windows, if there
+    /// are any.
     pub fn counts(&self, round: u32) -> bool {
         self.long.is_none() || self.is_long(round)
     }
@@ -125,7 +126,7 @@ impl Plan {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Arm {
     pub name: String,
-    /// What it is, in a few words.
+    /// Short description.
     pub title: String,
     pub role: Role,
     /// What the scenario's `each` put into it: key and value, in its order; empty: it was written by itself.
@@ -166,7 +167,7 @@ pub struct Arm {
     /// Why this arm cannot run here; such an arm is in no round's order.
     #[serde(default)]
     pub unavailable: Option<String>,
-    /// CPUs that a positive control is told to burn (0.25 = a quarter of one CPU).
+    /// CPU load of a positive control, in CPUs (0.25 = a quarter of one CPU).
     #[serde(default)]
     pub burn_share: Option<f64>,
     /// Options of the server that this arm is measured on, beyond those of the plan's other servers.
@@ -174,7 +175,7 @@ pub struct Arm {
     pub server_options: BTreeMap<String, String>,
 }
 
-/// What is done while an arm is on: settings first, in their order, then processes.
+/// Actions of an arm: settings first, in their order, then processes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(default)]
@@ -193,7 +194,7 @@ pub struct Treatment {
     /// Processes that end by themselves are started again until the window is over.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
-    /// A query whose one number counts what was caught so far.
+    /// A query that returns the number of queries captured so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<String>,
     /// The load reconnects once the arm is on: sessions copy some variables when they connect.
@@ -211,12 +212,12 @@ pub struct Treatment {
 }
 
 impl Treatment {
-    /// Whether the arm does nothing of its own.
+    /// True if the arm has no actions.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether anything is asked of the server.
+    /// True if the arm runs statements on the server.
     pub fn has_statements(&self) -> bool {
         !(self.settings.is_empty() && self.updates.is_empty() && self.on.is_empty())
     }
@@ -304,7 +305,7 @@ pub enum Signal {
     Usr1,
 }
 
-/// What says how much work was done.
+/// Meter of the work done.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -341,13 +342,13 @@ impl Window {
         }
     }
 
-    /// Whether the treatment's own end is the window's.
+    /// True if the window ends when the treatment ends.
     pub fn is_until_done(&self) -> bool {
         matches!(self, Self::Done { .. })
     }
 }
 
-/// What a meter counts.
+/// Unit that a meter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -385,19 +386,19 @@ impl Needs {
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// What the others are compared with.
+    /// The arm that the others are compared with.
     Baseline,
-    /// What is priced.
+    /// The arm whose overhead is measured.
     Treatment,
-    /// The baseline again, under another name: any "cost" of it is false.
+    /// The baseline again, under another name (A/A): any effect of it is false.
     Aa,
     /// A process that does nothing.
     Placebo,
-    /// A process whose cost is known: a bench that misses it is blind.
+    /// A process with a known cost: a test setup that does not detect it is not sensitive enough.
     PositiveControl,
 }
 
-/// What kind of thing a treatment leaves behind; decides how it is counted.
+/// Kind of a treatment's artifact; determines how it is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -417,12 +418,12 @@ pub enum ArtefactKind {
     Bytes,
     /// A directory of files of which only the size is of interest.
     Directory,
-    /// Written by a newer toll: all that can be told of it is its size.
+    /// Written by a newer toll: only its size is known.
     #[serde(other)]
     Unknown,
 }
 
-/// What keeps the server busy.
+/// Load on the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Workload {
@@ -451,7 +452,7 @@ pub struct Workload {
     pub rate_per_s: Option<f64>,
 }
 
-/// What holds the processes of a treatment, and knows what they used.
+/// Container of a treatment's processes, with their resource usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]

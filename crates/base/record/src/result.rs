@@ -1,4 +1,4 @@
-//! What did the analysis find? Reproducible from the rest of the run.
+//! Analysis result of a run. Reproducible from the other files of the run.
 
 use crate::{Chart, HeldIn, PacketCounts, QueryCount, Role, Server, Workload};
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ pub struct ArmResult {
     pub notes: Vec<String>,
 }
 
-/// What several runs say together, or several parts of one.
+/// Pooled result of several runs, or of several parts of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Pooled {
@@ -136,7 +136,7 @@ pub struct Pooled {
 pub struct PooledArm {
     pub name: String,
     pub outcome: String,
-    /// Of each run, in their order; absent where it does not say.
+    /// Effect in each run, in their order; absent if the run has none.
     pub tolls_pct: Vec<Option<f64>>,
     pub toll_pct: f64,
     /// Of the mean over all such runs, the spread between them included.
@@ -217,7 +217,7 @@ pub struct ArtefactResult {
     pub queries: Option<u64>,
     pub counted_by: Option<String>,
     pub pt_query_digest: Option<QueryCount>,
-    /// Its session was under TLS: no share of the queries can be told.
+    /// Its session was under TLS: the share of the queries is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
 }
@@ -276,7 +276,7 @@ pub struct Beside {
     pub otherwise: f64,
 }
 
-/// What a contrast of the plan came to.
+/// Result of a contrast of the plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ContrastResult {
@@ -299,7 +299,7 @@ pub struct ContrastResult {
     pub method: String,
 }
 
-/// Which arms are a choice at all, and which one is advised.
+/// Pareto-optimal arms, and the recommended one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ParetoResult {
@@ -357,7 +357,7 @@ pub struct ControlCheck {
     pub text: String,
 }
 
-/// What kind of cost is known beforehand.
+/// Kind of a known cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "kebab-case")]
@@ -368,7 +368,7 @@ pub enum DoseKind {
     Delay,
 }
 
-/// Doses of one kind: what was given, what was found.
+/// Doses of one kind: applied and measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct DoseLine {
@@ -381,9 +381,10 @@ pub struct DoseLine {
     pub slope: Option<f64>,
     /// Around `slope`; absent with fewer rounds than an interval needs.
     pub ci95: Option<[f64; 2]>,
-    /// Whether 1 lies inside `ci95`.
+    /// True if 1 lies inside `ci95`.
     pub ok: Option<bool>,
-    /// The smallest change of the outcome that was given and, like all larger ones, told from none, percent.
+    /// The smallest applied change of the outcome that, like all larger ones, was distinguished from zero,
+    /// percent.
     pub resolution_pct: Option<f64>,
 }
 
@@ -392,7 +393,7 @@ pub struct DoseLine {
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Dose {
     pub arm: String,
-    /// Percent of the host's CPU time, or of the response time, that it was told to take.
+    /// Percent of the host's CPU time, or of the response time, that it was set to take.
     pub told_pct: Option<f64>,
     /// What it took of that, where that can be seen.
     pub took_pct: Option<f64>,
@@ -427,7 +428,7 @@ pub struct SelfCost {
     pub written_bytes: u64,
 }
 
-/// A doubt, by name, and what to do about it.
+/// Warning with a code, and advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Warning {

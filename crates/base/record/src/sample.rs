@@ -1,4 +1,4 @@
-//! What was going on between the steps: load in bins of 100 ms, host and server each second.
+//! Samples of a run: load in bins of 100 ms, host and server once per second.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};

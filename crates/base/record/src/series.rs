@@ -1,6 +1,6 @@
-//! Series file of a run: lines that are only appended to, zstd-compressed, readable up to the last flush.
+//! Series file of a run: append-only lines, zstd-compressed, readable up to the last flush.
 //!
-//! Plain files are read as well: so are the steps of trials written, and all series of format 2.
+//! Plain files are read as well: the steps of trials are plain, and so are all series of format 2.
 //!
 //! # Invariants
 //! Never reads more into memory than a bounded multiple of the file's length.
@@ -99,7 +99,7 @@ impl SeriesReader {
         Ok(None)
     }
 
-    /// Whether nothing was cut off; known once `next_line` has come to the end.
+    /// True if the series is complete; known after `next_line` has reached the end.
     pub(crate) fn ends_whole(&self) -> bool {
         self.ends_whole
     }

@@ -1,4 +1,4 @@
-//! What stood around the trials, resolved: enough to make it stand again.
+//! Resolved setup of the server, data and test rig around the trials, complete enough to build it again.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ pub struct Setup {
     /// Absent where no load and no command needs data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<DataSetup>,
-    /// What stands around the subject, in the order in which it is made.
+    /// Parts of the test rig, in the order in which they are created.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rig: Vec<RigStep>,
     /// What servers and treatments have of the host, all together; absent: all of it.
@@ -33,7 +33,7 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
 }
 
-/// What the servers of a run have in common, and what tells them apart.
+/// Common and individual settings of a run's servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct SandboxSetup {
@@ -83,7 +83,7 @@ pub struct DataSetup {
     pub written_by: Vec<String>,
 }
 
-/// One thing that stands around the subject.
+/// One part of the test rig.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct RigStep {

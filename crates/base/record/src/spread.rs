@@ -1,4 +1,4 @@
-//! In which parts, apart in time, do a run's rounds lie?
+//! Split of a run's rounds into parts that lie apart in time.
 
 use crate::Plan;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! When did each step of each trial happen, and what had been spent by then?
+//! Log of the steps of each trial, with times and the CPU used so far.
 
 use crate::{PacketCounts, Sent, Stage};
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,12 @@ pub struct TrialLine {
     /// Packets on their way from the rig's sender to the file, where there is a link; on `stopped`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
-    /// What went wrong, or what had to be done (`killed after TERM was ignored for 2 s`).
+    /// Error, or an action that was necessary (`killed after TERM was ignored for 2 s`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// One process of a treatment, or one pipeline, that has ended: by itself or because it was told to.
+/// One process of a treatment, or one pipeline, that has ended: by itself or on a signal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct ProcessEnd {
@@ -75,7 +75,7 @@ pub struct ProcessEnd {
     /// runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_bytes: Option<u64>,
-    /// Packets that it sent, and that it captured, by its own words.
+    /// Packets that it sent, and that it captured, as it reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub struct ProcessEnd {
 pub enum Step {
     /// The treatment is being switched on.
     Start,
-    /// The treatment says that it is on.
+    /// The treatment reports that it is active.
     Ready,
     WindowBegin,
     WindowEnd,

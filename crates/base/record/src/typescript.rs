@@ -1,6 +1,6 @@
-//! What do the types of a run look like to the page? `viewer/src/record.ts`, which is made here.
+//! Generator of `viewer/src/record.ts`: TypeScript declarations of a run's types for the page.
 //!
-//! `make viewer` writes it anew; without `TOLL_RENEW` in the environment the test only compares.
+//! `make viewer` regenerates the file. Without `TOLL_RENEW` in the environment the test only compares.
 
 use crate::{Artefact, Overlay, Plan, RunResult};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
-//! How is the plan of an older run format read?
+//! Conversion of plans of older run formats.
 //!
-//! As JSON, before it becomes a [`Plan`](crate::Plan): nobody else knows that there were other formats.
+//! Works on JSON, before it becomes a [`Plan`](crate::Plan). No other code knows older formats.
 
 use serde_json::Value;
 

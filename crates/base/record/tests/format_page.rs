@@ -1,4 +1,4 @@
-//! Does docs/run-format.md name every field that a run can hold?
+//! Check that docs/run-format.md names every field of the run format.
 
 use std::path::Path;
 
