@@ -1,4 +1,4 @@
-//! How is a file or stream opened, whatever it is compressed with? Never says what it holds.
+//! Opener of files and streams with transparent decompression. Never identifies the content.
 
 use crate::Progress;
 use anyhow::{Context, bail};
@@ -7,13 +7,13 @@ use std::io::{self, Cursor, Read};
 use std::path::Path;
 use toll_wire::log::{Kind, detect};
 
-/// What is looked at to tell the type.
+/// Bytes inspected to detect the type.
 const HEAD: usize = 64 * 1024;
 
 /// An open input, compression undone.
 pub struct Opened {
     pub name: String,
-    /// Its first bytes: enough to tell its type, or all there are.
+    /// The first bytes: enough to detect the type, or all there are.
     pub head: Vec<u8>,
     /// Begins with the head.
     pub reader: Box<dyn Read + Send>,
@@ -65,8 +65,8 @@ fn plain(mut reader: Box<dyn Read + Send>) -> anyhow::Result<Plain> {
     }
 }
 
-/// Enough to tell the type: a few lines, or all there is. Does not wait for more than a stream
-/// has to tell.
+/// Reads enough to detect the type: a few lines, or everything. Does not wait for more than a stream has to
+/// offer.
 fn read_head(reader: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD];
     let mut filled = 0;

@@ -1,4 +1,4 @@
-//! How far has reading come, and how long yet? Counts bytes as files are read; knows no decoder.
+//! Progress display for reading files: bytes read, and the estimated remaining time. Knows no decoder.
 
 use super::scale::magnitude;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -30,7 +30,7 @@ struct Inner {
 }
 
 impl Progress {
-    /// For one that nobody waits for, or whose output fills the terminal.
+    /// No display: for background work, or if the output itself goes to the terminal.
     pub fn none() -> Self {
         Self(None)
     }

@@ -1,4 +1,4 @@
-//! How do bytes get from a reader to a decoder? In bounded pieces, and stoppable at any time.
+//! Pump from a reader to a decoder, in bounded pieces and interruptible at any time.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,28 +10,28 @@ use toll_wire::log::ENTRY_MAX;
 const PIECE: usize = 512 * 1024;
 /// A decoder takes something of any buffer this full.
 const BUFFER: usize = ENTRY_MAX + PIECE;
-/// How long a stream may be silent before an interrupt is looked for.
+/// Interval between checks for an interrupt while a stream is silent.
 const BEAT: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pumped {
     pub bytes: u64,
-    /// It was stopped before the end.
+    /// True if reading stopped before the end.
     pub interrupted: bool,
 }
 
-/// Who decodes what is read.
+/// Consumer of the bytes read: a decoder.
 pub trait Take {
-    /// Takes what it can of `bytes` and returns how much that was; the rest comes again. `end`:
-    /// nothing will follow.
+    /// Consumes a part of `bytes` and returns its length. The rest is passed again. `end`: no more bytes
+    /// follow.
     fn take(&mut self, bytes: &[u8], end: bool) -> usize;
 
-    /// Nothing that follows can be read.
+    /// True if no further bytes can be decoded.
     fn is_done(&self) -> bool;
 }
 
-/// Reads to the end, or until `stop`; the decoder is then told that nothing follows.
-/// `may_wait`: the reader is a pipe, or does work of its own.
+/// Reads to the end, or until `stop`, and then signals the end to the decoder. `may_wait`: the reader is a
+/// pipe, or does work of its own.
 pub fn pump(
     reader: Box<dyn Read + Send>,
     may_wait: bool,

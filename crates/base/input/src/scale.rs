@@ -1,4 +1,4 @@
-//! How is a number written for a person? `1.2ms`, `4.5k`, `12M`; rounding only.
+//! Human-readable numbers: `1.2ms`, `4.5k`, `12M`. Rounding only.
 
 use toll_wire::attribute::Unit;
 

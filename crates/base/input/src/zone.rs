@@ -1,4 +1,4 @@
-//! Time zone of logs that name none: the one of this machine.
+//! Time zone for logs without one: that of this machine.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
