@@ -1,4 +1,4 @@
-//! Errors of server addresses and option files. They never hold a password.
+//! Errors of server addresses and option files. Never contains a password.
 
 /// An address or an option file that names no server.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! MySQL and MariaDB client: connections, logins, TLS, option files. Never keeps a server busy or judges one.
+//! MySQL and MariaDB client: connections, logins, TLS, option files. Never generates load and never evaluates
+//! a server.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

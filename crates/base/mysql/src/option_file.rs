@@ -1,7 +1,7 @@
-//! What does an option file of the MySQL and MariaDB clients say?
+//! Parser of MySQL and MariaDB option files (`my.cnf`).
 //!
-//! Read as mysys/my_default.c reads it: comments, quotes, escapes, `!include` and `!includedir`. Never
-//! knows what an option means.
+//! Follows mysys/my_default.c: comments, quotes, escapes, `!include` and `!includedir`. Knows no meaning of
+//! an option.
 
 use crate::error::TargetError;
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What is wrong with it, and where it stands.
+    /// Error about this entry, with its position.
     pub fn bad(&self, reason: &str) -> TargetError {
         bad(&self.file, self.line, reason)
     }

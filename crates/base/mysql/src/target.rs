@@ -1,4 +1,4 @@
-//! Which server is meant, and as whom? Never opens a connection.
+//! Server address and credentials. Never opens a connection.
 
 use crate::error::TargetError;
 use crate::option_file;
@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The one way to the text itself.
+    /// The only access to the plain text.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -163,7 +163,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Does this address hold a password? Then it must not stand on a command line.
+    /// True if the address contains a password: it must not appear on a command line.
     pub fn dsn_holds_password(dsn: &str) -> bool {
         without_password(dsn) != dsn
     }

@@ -1,6 +1,6 @@
-//! What does each authentication plugin want to hear, given a password and a challenge?
+//! Responses of the client's authentication plugins to a password and a challenge.
 //!
-//! Pure: knows neither the connection nor whether it is private; the handshake decides that.
+//! Pure functions. The handshake decides if the connection is private enough.
 
 use ed25519_dalek::VerifyingKey;
 use ed25519_dalek::hazmat::{ExpandedSecretKey, raw_sign};

@@ -1,7 +1,7 @@
-//! How are packets put into the compressed protocol's frames, and taken out of them?
+//! Framing of the compressed protocol (zlib, zstd).
 //!
-//! A frame is 7 bytes (compressed length, sequence, length before compression) and a body; a length
-//! of 0 before compression means that the body is stored as it is.
+//! A frame has a 7-byte header and a body. The header holds the compressed length, the sequence number and
+//! the uncompressed length. An uncompressed length of 0 means that the body is stored uncompressed.
 
 use crate::target::Compression;
 use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};

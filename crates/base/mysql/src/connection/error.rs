@@ -1,4 +1,4 @@
-//! What can go wrong between us and a server, and under which MySQL code is it counted?
+//! Errors between client and server, with the MySQL error code of each.
 
 use std::io;
 
@@ -48,13 +48,13 @@ impl Error {
         }
     }
 
-    /// Can the connection still be used?
+    /// True if the connection is no longer usable.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, Self::Server(_))
     }
 
-    /// Did the server say nothing in the time it was given, rather than go away? Then it hangs, or is
-    /// stopped, and will not answer another connection either.
+    /// True if the server sent nothing before the timeout, rather than closing the connection. It hangs or is
+    /// stopped, and does not answer on another connection either.
     pub fn is_silence(&self) -> bool {
         let (Self::Connect { cause, .. } | Self::Lost { cause, .. }) = self else { return false };
         matches!(cause.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)

@@ -1,7 +1,8 @@
-//! How is a fresh stream turned into a session: greeting, TLS, authentication, compression?
+//! Login handshake: greeting, TLS, authentication, compression.
 //!
-//! A password never travels in clear unless the stream is private, nor under a key that we did not
-//! ask this very server for.
+//! # Invariants
+//! Never sends a password in clear text unless the stream is private. Never encrypts one with a key that did
+//! not come from this very server.
 
 use super::auth;
 use super::compress::Frames;
@@ -19,7 +20,7 @@ const CHARSET: u8 = 45;
 const MAX_ALLOWED_PACKET: u32 = 1 << 30;
 const DOING: &str = "logging in";
 
-/// What the server told of itself.
+/// Session properties that the server reported.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub server_version: String,
@@ -37,7 +38,7 @@ struct Greeting {
     plugin: String,
 }
 
-/// Leads the whole conversation; afterwards the wire is ready for commands.
+/// Runs the whole handshake; afterwards the wire is ready for commands.
 pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), Error> {
     let mut payload = Vec::new();
     read(&mut wire, &mut payload)?;
@@ -185,7 +186,7 @@ fn opening(capabilities: u32, mariadb: u32) -> Vec<u8> {
     out
 }
 
-/// `None`: a plugin that we do not speak.
+/// `None` for an unsupported plugin.
 fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], channel: Channel) -> Option<Vec<u8>> {
     let clear = || [password, &[0]].concat();
     match plugin {

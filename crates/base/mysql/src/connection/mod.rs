@@ -1,4 +1,4 @@
-//! How does toll talk to a MySQL or MariaDB server, one statement at a time?
+//! Connection to a MySQL or MariaDB server that runs one statement at a time.
 //!
 //! Blocking, over TCP, a Unix socket, TLS and protocol compression. Results are held as text: for
 //! administration and status, not for load.
@@ -24,10 +24,10 @@ use std::time::Duration;
 use stream::{Socket, Stream};
 use toll_wire::protocol::command::{COM_PING, COM_QUERY, COM_QUIT, COM_STMT_PREPARE};
 
-/// After a goodbye a server closes at once; one that does not is left behind.
+/// Longest wait for the server to close after COM_QUIT. Servers close at once.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// A session with a server. Dropping it says goodbye.
+/// A session with a server. Dropping it sends COM_QUIT.
 #[derive(Debug)]
 pub struct Connection {
     wire: Wire,
@@ -118,7 +118,7 @@ impl Connection {
         rows::read_prepared(&mut self.wire, self.session.form)
     }
 
-    /// For those who send and scan by themselves; whole commands only.
+    /// Access for callers that send and scan by themselves. Whole commands only.
     pub fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }

@@ -1,4 +1,4 @@
-//! What did a statement answer, held as text? For small results only; the hot path scans instead.
+//! Result sets of statements, held as text. For small results only: the hot path scans responses instead.
 
 use super::error::{Error, ServerError};
 use super::wire::{RESULT_LIMIT, Wire};

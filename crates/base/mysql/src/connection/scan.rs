@@ -1,7 +1,7 @@
-//! Where does a response end, and was it an error? Finds out without keeping what it holds.
+//! Scanner that finds the end and the error of a response without storing its rows.
 //!
-//! Takes bytes as they come, in pieces of any size; rows are counted past, never looked into.
-//! Bad bytes are answered with [`Scan::Corrupt`], never with a panic.
+//! Accepts pieces of any size. Rows are counted, never decoded. Invalid bytes give [`Scan::Corrupt`], never a
+//! panic.
 
 use super::error::ServerError;
 use super::rows::{Form, columns_of, done_of, error_of};
@@ -101,7 +101,7 @@ impl Scanner {
         }
     }
 
-    /// Is this a column definition or a row, which nobody needs to see?
+    /// True for a column definition or a row: the scanner skips it.
     #[inline]
     fn passes_by(&mut self, kind: u8, length: usize) -> bool {
         match self.phase {

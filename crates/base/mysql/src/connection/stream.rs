@@ -1,4 +1,4 @@
-//! Over what do the bytes travel: TCP, a Unix socket, or TLS over either? Never looks into them.
+//! Byte streams to a server: TCP, a Unix socket, or TLS over either. Never inspects the bytes.
 
 use super::error::Error;
 use crate::target::{Address, Target, Tls};
@@ -142,7 +142,7 @@ impl Stream {
         }
     }
 
-    /// Who could listen?
+    /// Kind of channel: who could eavesdrop on it.
     pub fn channel(&self) -> Channel {
         match self {
             Self::Tls(_) => Channel::Encrypted,
@@ -163,7 +163,7 @@ impl Stream {
         Ok(())
     }
 
-    /// For whoever has to end the connection under a thread that is blocked in it.
+    /// A handle that ends the connection while another thread is blocked in it.
     pub fn cutter(&self) -> Cutter {
         Cutter(Arc::downgrade(&self.socket().fd))
     }

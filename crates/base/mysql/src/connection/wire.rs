@@ -1,7 +1,7 @@
-//! How do packets get from and to a stream, with how little copying?
+//! Packet input and output over a stream, with minimal copying.
 //!
-//! One buffer each way, kept for the life of the connection. Works on blocking and non-blocking
-//! streams alike; never knows what a packet means.
+//! Each direction has one buffer for the life of the connection. Works on blocking and non-blocking streams.
+//! Never interprets a packet.
 
 use super::compress::Frames;
 use super::error::Error;
@@ -65,7 +65,7 @@ impl Wire {
         Ok(Self { sequence, ..Self::new(with(self.stream)?) })
     }
 
-    /// What the server sent and nobody took yet.
+    /// Bytes received and not yet consumed.
     #[inline]
     pub fn pending(&self) -> &[u8] {
         &self.input[self.start..self.end]
