@@ -1,6 +1,7 @@
-//! How fast is a capture decoded, and what was in it? Usage: `decode FILE [PORT,...] [--events]`.
+//! Benchmark of the capture decoder, with a summary of the events. Usage: `decode FILE [PORT,...]
+//! [--events]`.
 //!
-//! The file is read in chunks of 1 MiB, so that the figure includes reading from the page cache.
+//! The file is read in chunks of 1 MiB, so the figure includes reading from the page cache.
 
 use std::io::Read;
 use std::time::Instant;

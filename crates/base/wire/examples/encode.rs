@@ -1,6 +1,7 @@
-//! What does it cost to make query events of a capture? Usage: `encode FILE [PORT,...] [-o OUT]`.
+//! Benchmark of the query-event encoder on a capture. Usage: `encode FILE [PORT,...] [-o OUT]`.
 //!
-//! The capture is read into memory first; decoding, encoding and compressing are timed apart, each over all of it.
+//! The capture is first read into memory. Decoding, encoding and compressing are timed separately, each over
+//! the whole capture.
 
 use std::time::Instant;
 use toll_wire::decoder::{CaptureDecoder, Config};

@@ -1,8 +1,8 @@
-//! Which numbers does an event carry, and in which unit? Names as people know them from slow logs.
+//! Numeric attributes of an event, with units. Names are those of slow logs.
 
 use crate::event::Event;
 
-/// How a number is to be read.
+/// Unit of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds here, microseconds in JSON, seconds in reports.

@@ -1,4 +1,5 @@
-//! How does a capture become events? Ties reader, frames, streams and sessions together; does no parsing itself.
+//! Decoder from a capture to query events. Connects reader, frames, streams and sessions; does no parsing
+//! itself.
 
 use crate::endpoints::Endpoints;
 use crate::event::Sink;
@@ -14,14 +15,14 @@ pub use crate::spoken::{Said, Spoken};
 use crate::stream::{self, Listener, Outcome, Streams};
 use std::net::IpAddr;
 
-/// What to decode, and how much memory it may take.
+/// Traffic to decode, and memory limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     /// Server ports.
     pub ports: Vec<u16>,
     /// Server addresses; empty: any.
     pub servers: Vec<IpAddr>,
-    /// Which part of the connections to decode.
+    /// Share of the connections to decode.
     pub shard: Shard,
     pub limits: Limits,
 }

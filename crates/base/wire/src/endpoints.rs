@@ -1,4 +1,4 @@
-//! Between which two ends does a connection run? Never says which of them is the server.
+//! Address pair of a connection. Never decides which end is the server.
 
 use crate::frame::Address;
 use std::hash::{Hash, Hasher};

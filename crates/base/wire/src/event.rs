@@ -1,17 +1,18 @@
-//! What is known of one query, wherever it was seen?
+//! Query event: everything known about one query, from any source.
 //!
-//! Packets, tcpdump text and logs all end here; the digest reads nothing else.
-//! Fields borrow from the decoder's buffers: an event lives until its sink returns.
+//! Packets, tcpdump text and logs are all decoded to it; the digest reads nothing else. Fields borrow from
+//! the decoder's buffers: an event lives until its sink returns.
 
 /// Receives events as they are completed. Returning is the only back-pressure there is.
 pub trait Sink {
     fn event(&mut self, event: &Event<'_>);
 
-    /// From now on events are those of a share of the connections. Until something is told they are of all.
+    /// Reports that further events come from a share of the connections. Before the first call they come from
+    /// all.
     fn share(&mut self, _share: &Share) {}
 }
 
-/// What share of the connections is looked at: drawn by chance, each as a whole.
+/// Share of connections that is decoded: sampled at random, each as a whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Share {
     /// Since when, Unix ns.

@@ -1,4 +1,4 @@
-//! How is a map read whose keys bring their own hash? Never hashes.
+//! Hasher for maps whose keys carry their own hash. Never hashes.
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -1,4 +1,4 @@
-//! Where did every frame, session and command of a capture end? Counts only; never decides.
+//! Accounting of a capture: the outcome of every frame, session and command. Counts only; never decides.
 
 use std::ops::AddAssign;
 
@@ -87,8 +87,8 @@ pub struct Commands {
 }
 
 impl Ledger {
-    /// Whether the lines of each group add up to its total. False is a fault of the decoder
-    /// (or the decoder was not finished).
+    /// True if the lines of each group add up to its total. False is a bug of the decoder (or the decoder was
+    /// not finished).
     pub fn adds_up(&self) -> bool {
         let Frames { read, parsed, duplicate, truncated, unsupported, malformed, not_ours } = self.frames;
         let sessions = &self.sessions;

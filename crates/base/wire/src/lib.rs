@@ -1,4 +1,4 @@
-//! What did the packets, logs and streams of a host say? Never reads a clock, file or socket.
+//! Decoders of packets, logs and streams to query events. Never reads a clock, file or socket.
 //!
 //! [`decoder`] alone puts the layers of a capture together, and alone knows both addresses and commands. `pcap` finds
 //! frames, `frame` the segment in one and between whom it went. `stream` puts segments in order, knows a connection by a

@@ -1,18 +1,18 @@
-//! Which bytes is a packet made of? Headers and their checksums; never decides what is sent, nor when.
+//! Packet builder: headers and checksums. Never decides what is sent, nor when.
 //!
-//! Each part appends itself to a buffer, outermost first: a link's header, then the IP packet whole.
+//! Each part appends itself to a buffer, outermost first: a link header, then the whole IP packet.
 
 use crate::frame::{TCP, UDP};
 use std::net::SocketAddr;
 
-/// Where a packet comes from and goes to; both of the same version of IP.
+/// Source and destination of a packet; both have the same IP version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ends {
     pub source: SocketAddr,
     pub destination: SocketAddr,
 }
 
-/// What a sender may choose of an IP header.
+/// Variable fields of an IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ip {
     pub ends: Ends,
@@ -22,7 +22,7 @@ pub struct Ip {
     pub id: u16,
 }
 
-/// What a sender may choose of a TCP header.
+/// Variable fields of a TCP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tcp<'a> {
     pub seq: u32,

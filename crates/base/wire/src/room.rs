@@ -1,4 +1,4 @@
-//! How much memory do streams and sessions hold, and is there any left? Holds nothing itself.
+//! Memory budget shared by streams and sessions. Holds no data itself.
 
 /// Memory in use over all connections of a decoder, and its bound.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
-//! Which of two sides spoke, and why may words of theirs be missing? Never says who they are.
+//! Direction of a stream, and the reasons for a gap in it. Never decides which side is the server.
 
-/// Who sent.
+/// Sender of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
     /// It opened the connection.

@@ -1,7 +1,7 @@
-//! Which session do the bytes of a call on a socket belong to, and which bytes are missing before them? Parses none.
+//! Assignment of socket calls to sessions, with the bytes missing before each call. Parses nothing.
 //!
-//! A kernel hands calls on in their order, so that nothing is put in order here. What a tap had no room for shows in
-//! the positions: a side goes on further than it had come.
+//! The kernel reports calls in order, so nothing is reordered here. Records that a tap dropped show in the
+//! positions: a side continues at a later position than expected.
 
 use crate::event::Sink;
 use crate::hashed::AsHashed;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
-/// Whose bytes they are.
+/// Sender of the bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Said {
     /// The server received them.
@@ -21,7 +21,7 @@ pub enum Said {
     Server,
 }
 
-/// What one call on a socket of the server moved, or a piece of it; without bytes, that a connection is there.
+/// Bytes of one call on a socket of the server, or a part of them. Without bytes: a new connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Spoken<'a> {
     /// When the call returned, Unix ns.
@@ -43,7 +43,7 @@ pub struct Spoken<'a> {
     pub closed: bool,
     /// Said inside TLS, and read where it was in the clear.
     pub deciphered: bool,
-    /// Who is on the other end, where that is another address. Known from the first time on.
+    /// Address of the client; `None` on a Unix socket, or if an earlier call reported it.
     pub client: Option<(IpAddr, u16)>,
 }
 
@@ -228,7 +228,7 @@ impl Slot {
     }
 }
 
-/// Whether a connection begins with these bytes: the server's first, numbered 0, of protocol 10.
+/// True if a connection begins with these bytes: the server's first, numbered 0, of protocol 10.
 fn is_greeting(said: &Spoken<'_>) -> bool {
     said.by == Said::Server && said.position == 0 && matches!(said.bytes, [_, _, 0, 0, 0x0a, ..])
 }

@@ -1,14 +1,14 @@
-//! What do the two ends of a streamed capture say to each other?
+//! Protocol between the two ends of a streamed capture.
 //!
-//! Messages of a kind, a length and a payload, over whatever carries bytes in order (`docs/streaming.md`).
-//! Never inflates a chunk: what is in it is its bytes' own affair. All numbers are little-endian.
+//! Messages have a type, a length and a payload, over any ordered byte stream (`docs/streaming.md`). Never
+//! decompresses a chunk. All numbers are little-endian.
 
 #[cfg(test)]
 mod tests;
 
 use thiserror::Error;
 
-/// What both ends must speak.
+/// Protocol version that both ends must have.
 pub const VERSION: u16 = 1;
 /// Bytes of a chunk before it was compressed, at most.
 pub const LONGEST_CHUNK: usize = 8 << 20;
@@ -27,10 +27,10 @@ const HEAD: usize = 5;
 /// What stands before a chunk's frame: four numbers of 64 bits and one of 32.
 const CHUNK_HEAD: usize = 5 * 8 + 4;
 
-/// What a stream is called by its sender, on all of its connections.
+/// Identifier of a stream from its sender, the same on all its connections.
 pub type StreamId = [u8; 16];
 
-/// What a stream holds.
+/// Content type of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
     Pcapng,
@@ -63,7 +63,7 @@ pub enum Message<'a> {
     Done,
 }
 
-/// How each connection begins.
+/// Greeting of each connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello<'a> {
     pub stream: StreamId,
@@ -94,7 +94,7 @@ pub struct Chunk<'a> {
     pub frame: &'a [u8],
 }
 
-/// What the sender knows when the capture has ended.
+/// Final counters from the sender, at the end of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End<'a> {
     pub chunks: u64,
@@ -117,7 +117,7 @@ pub enum Broken {
     Version(u16),
 }
 
-/// How long the message is that `input` begins with, its head included; `None`: its head is not whole yet.
+/// Length of the message at the start of `input`, head included. `None`: the head is not complete yet.
 ///
 /// # Errors
 /// It begins with none, or its payload is longer than `longest`.

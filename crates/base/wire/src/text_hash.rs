@@ -1,4 +1,4 @@
-//! How is a text found quickly? A hash of eight bytes a step; equality is always checked after.
+//! Fast text hash, eight bytes per step. Callers always verify equality afterwards.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,4 +1,4 @@
-//! Do events of a small capture say what the packets said?
+//! Check of the events decoded from a small capture.
 
 use toll_testkit::wire::{Conversation, Events, columns, greeting, login, ok, packet, pcap, result, rows};
 use toll_wire::decoder::{CaptureDecoder, Config};

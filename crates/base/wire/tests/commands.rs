@@ -1,4 +1,4 @@
-//! Is every form of command and response that a server speaks followed to its end?
+//! Decoder tests for every form of command and response.
 
 use toll_testkit::wire::{
     self, Conversation, DEPRECATE_EOF, EOF, Events, QUERY_ATTRIBUTES, SESSION_TRACK, USUAL, columns,

@@ -1,5 +1,6 @@
-//! Are fingerprints, identifiers, distillates and tables those of percona-toolkit? Asks the
-//! installed programs about a generated corpus.
+//! Comparison of fingerprints, identifiers, summaries and tables with percona-toolkit.
+//!
+//! Runs the installed programs on a generated corpus.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

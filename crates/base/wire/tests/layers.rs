@@ -1,4 +1,4 @@
-//! Does each layer of the decoder know only of those below it? Reads the sources, runs nothing.
+//! Check that each decoder layer depends only on the layers below it. Reads the sources, runs nothing.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Does damaged input ever end in anything but an error or a ledger that adds up?
+//! Mutation tests: damaged input gives an error, or counters that add up.
 
 use toll_testkit::wire::{self, Conversation, Events, columns, ok, packet, pcap, prepared, result};
 use toll_wire::decoder::{CaptureDecoder, Config, Decoder};

@@ -1,4 +1,4 @@
-//! Is a client that sends ahead ever given the response to another of its commands?
+//! Pipelining tests: a response is never assigned to the wrong command.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;

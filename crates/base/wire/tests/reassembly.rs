@@ -1,4 +1,4 @@
-//! Does the way packets reach a capture change what is read from them?
+//! Reassembly tests: the order and cuts of packets do not change the decoded events.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;

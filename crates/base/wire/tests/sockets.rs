@@ -1,4 +1,4 @@
-//! Do the calls on a server's sockets become the same events as the packets between the same two would?
+//! Equivalence test: socket calls give the same events as the packets of the same conversation.
 
 use std::net::IpAddr;
 use toll_testkit::wire::{

@@ -1,4 +1,4 @@
-//! What can a filter ask of an event? Names, and the values they stand for.
+//! Fields of an event that a filter can test: names and values.
 
 use crate::attribute::{Attribute, Unit};
 use crate::event::{CommandKind, Event};
@@ -33,7 +33,7 @@ pub(super) enum Flag {
     QcHit,
 }
 
-/// What a field is compared with.
+/// Type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sort {
     Number,

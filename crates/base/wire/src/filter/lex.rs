@@ -1,4 +1,4 @@
-//! Which words, numbers and signs make up a filter?
+//! Lexer of the filter language: words, numbers and operators.
 
 use super::{Comparison, FilterError};
 

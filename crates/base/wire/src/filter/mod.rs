@@ -1,4 +1,4 @@
-//! Which events are wanted? A small language of comparisons; it can neither run nor reach anything.
+//! Filter language for events: comparisons only. A filter cannot run programs or access anything else.
 //!
 //! ```text
 //! query_time > 0.1 && (db == "shop" || user =~ "app") && !tainted
@@ -19,7 +19,7 @@ pub struct Filter {
     root: Expression,
 }
 
-/// Where a filter went wrong, bytes from its start.
+/// Error in a filter, with its position in bytes from the start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at character {}: {what}", .at + 1)]
 pub struct FilterError {
@@ -67,7 +67,7 @@ impl Filter {
         holds(&self.root, event)
     }
 
-    /// Whether a schema is asked for, which may have been named long before the entry.
+    /// True if the filter tests the schema, which may be named long before the entry.
     pub fn needs_db(&self) -> bool {
         fn any(expression: &Expression) -> bool {
             match expression {

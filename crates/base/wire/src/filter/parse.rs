@@ -1,4 +1,4 @@
-//! How is a filter read? `||` binds loosest, then `&&`, then `!`.
+//! Parser of the filter language. `||` binds loosest, then `&&`, then `!`.
 
 use super::field::{Field, Sort};
 use super::lex::{Token, lex};

@@ -1,3 +1,5 @@
+//! Tests of the filter language.
+
 use super::*;
 use crate::event::{ErrorInfo, Flags};
 

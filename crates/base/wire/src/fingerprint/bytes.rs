@@ -1,4 +1,4 @@
-//! Which bytes are words, spaces and digits to Perl's regular expressions on raw bytes?
+//! Byte classes (word, space, digit) of Perl's regular expressions on raw bytes.
 
 pub(super) fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_'
@@ -36,7 +36,7 @@ pub(super) fn find_ignore_case(text: &[u8], lower: &[u8], from: usize) -> Option
     None
 }
 
-/// Is there a word boundary between `at - 1` and `at`?
+/// True if there is a word boundary between `at - 1` and `at`.
 pub(super) fn is_boundary(text: &[u8], at: usize) -> bool {
     let before = at > 0 && is_word(text[at - 1]);
     let after = at < text.len() && is_word(text[at]);

@@ -1,4 +1,4 @@
-//! How are repeated UNIONs, LIMIT and ASC folded in a fingerprint? Works on finished text only.
+//! Collapsing of repeated UNIONs, LIMIT and ASC in a fingerprint. Works on finished text only.
 
 use super::bytes::{is_boundary, is_space};
 use memchr::memmem;

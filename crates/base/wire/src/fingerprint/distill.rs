@@ -1,4 +1,4 @@
-//! What does a statement do, in a few words? `SELECT users`, `INSERT SELECT a b`. Keeps no literal.
+//! Short summary of a statement: `SELECT users`, `INSERT SELECT a b`. Contains no literal.
 
 use super::bytes::{
     find_ignore_case, is_boundary, is_digit, is_space, is_word, skip_space, starts_ignore_case,

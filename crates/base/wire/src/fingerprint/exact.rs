@@ -1,8 +1,9 @@
-//! What do pt-query-digest's rules make of any text? One pass a rule, for texts that the fast
-//! scan declines: comments beside words, stray backslashes, mixed quotes.
+//! Multi-pass fingerprint by the rules of pt-query-digest, for any text.
 //!
-//! Its rules look for quotes without knowing where a literal begins. Two cases differ on purpose,
-//! both to keep literals out of reports and both counted as deviations by the conformance test:
+//! Used for texts that the fast scan declines: comments beside words, stray backslashes, mixed quotes.
+//!
+//! pt-query-digest's rules look for quotes without knowing where a literal begins. Two cases differ on
+//! purpose, both to keep literals out of reports and both counted as deviations by the conformance test:
 //!
 //! 1. Quotes that it pairs wrongly (`'a"b', "c"`, a literal cut short) leave literal text in its
 //!    fingerprint. Then literals are replaced where MySQL sees them, and its other rules follow.

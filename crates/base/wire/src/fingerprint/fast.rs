@@ -1,7 +1,7 @@
-//! How is an ordinary statement fingerprinted in one pass? Declines what needs several.
+//! Single-pass fingerprint of ordinary statements. Declines texts that need several passes.
 //!
-//! The rules are stated in `exact`; this file is the same function for texts in which no rule
-//! can see what another one left. Whatever could make them differ ends the scan with `None`.
+//! The rules are documented in `exact`. This file computes the same function for texts in which no rule acts
+//! on the result of another one. The scan ends with `None` at anything that could make them differ.
 
 use super::bytes::{is_space, is_word};
 use super::collapse::Seen;

@@ -1,4 +1,4 @@
-//! What is a query called? The MD5 of its fingerprint. Never reads a statement.
+//! Query identifier: the MD5 of the fingerprint. Never reads a statement.
 
 use md5::{Digest, Md5};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Where does MySQL see a string literal? Knows quotes, escapes and comments; no grammar.
+//! String literals of a statement as MySQL delimits them. Handles quotes, escapes and comments; no grammar.
 
 /// For each byte whether it is inside the quotes of a string literal (ANSI_QUOTES off).
 /// A literal without its end goes on to the end of the text.

@@ -1,8 +1,7 @@
-//! Which statements are the same query? Never keeps state: text in, fingerprint out.
+//! Statement fingerprints: the same text for statements that differ only in literals. Stateless.
 //!
-//! The rules are those of pt-query-digest, byte for byte, so that identifiers in people's notes
-//! and reviews still match. Where its rules would carry a literal into a report, toll's do not;
-//! [`exact`] names those cases.
+//! The rules are those of pt-query-digest, byte for byte, so identifiers in existing notes and reviews still
+//! match. Where its rules would leave a literal in a report, toll's do not; [`exact`] lists those cases.
 
 mod bytes;
 mod collapse;

@@ -1,5 +1,4 @@
-//! Which tables does a statement name? Looks at words before names, as pt-query-digest does;
-//! parses no grammar.
+//! Table names of a statement. Uses the words before names, as pt-query-digest does; parses no grammar.
 
 use super::bytes::{
     find_ignore_case, find_word, is_boundary, is_space, is_word, skip_space, starts_ignore_case,

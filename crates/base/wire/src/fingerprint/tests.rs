@@ -1,3 +1,5 @@
+//! Tests of fingerprints.
+
 use super::*;
 
 fn check(text: &str, expected: &str) {

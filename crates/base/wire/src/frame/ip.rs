@@ -1,8 +1,8 @@
-//! Which addresses, protocol and payload does an IP packet hold? Fragments are named, never reassembled.
+//! IP header parser: addresses, protocol and payload. Fragments are reported, never reassembled.
 
 use super::{Address, Unfit};
 
-/// What an IP packet holds, its headers aside.
+/// IP packet without its headers: addresses, protocol and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     pub source: Address,
@@ -17,7 +17,7 @@ pub struct Packet<'a> {
     pub payload_len: usize,
 }
 
-/// Whether a protocol is asked for, as soon as it is known; told also whether this is a fragment.
+/// Filter on the protocol number, called as soon as it is known. The flag is true for a fragment.
 pub(super) trait Accept: Fn(u8, bool) -> Result<(), Unfit> {}
 
 impl<F: Fn(u8, bool) -> Result<(), Unfit>> Accept for F {}

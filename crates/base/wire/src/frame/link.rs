@@ -1,9 +1,9 @@
-//! Where in a frame does IP begin? Never looks past the type field that says so.
+//! Link-layer header parser: finds the start of the IP packet. Never reads past the type field.
 
 use super::Unfit;
 use crate::pcap::Link;
 
-/// Which IP a frame holds.
+/// IP version of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
     V4,

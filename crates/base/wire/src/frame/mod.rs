@@ -1,4 +1,4 @@
-//! Which packet does a frame carry, and which TCP segment? Never keeps anything from one frame to the next.
+//! Frame parser: from a captured frame to its packet and TCP segment. Never keeps state between frames.
 
 mod ip;
 mod link;

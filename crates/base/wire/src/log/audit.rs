@@ -1,4 +1,4 @@
-//! Which statements does an audit log hold? MariaDB's `server_audit` file format: a line each.
+//! Audit log decoder: MariaDB's `server_audit` file format, one line for each statement.
 
 use super::framing::{End, Entry, Format, Framed};
 use super::time::{LastTime, Zone};

@@ -1,4 +1,4 @@
-//! What number does a log write? Reads digits; knows no units beyond seconds.
+//! Parser of numbers in logs. Knows no unit except seconds.
 
 /// Leading digits. `None`: there are none, or too many.
 pub(crate) fn integer(text: &[u8]) -> Option<u64> {

@@ -1,11 +1,11 @@
-//! What kind of file is this? Judged by its first bytes, never by its name.
+//! File type detection by the first bytes, never by the name.
 
 use super::slow::is_server_header;
 use super::time::written;
 use crate::pcap::Format;
 use crate::queries;
 
-/// What a file is written as.
+/// File format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Capture(Format),

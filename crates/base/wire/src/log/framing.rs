@@ -1,5 +1,6 @@
-//! Where does each entry of a log begin and end, in bytes that come piece by piece? Bounded:
-//! of an entry longer than [`super::ENTRY_MAX`] the first part is kept, the rest counted.
+//! Splitter of log bytes into entries, for input in pieces.
+//!
+//! Bounded: an entry longer than [`super::ENTRY_MAX`] is truncated and the remaining bytes are counted.
 
 use super::{ENTRY_MAX, Log, LogLedger};
 use crate::event::Sink;
@@ -23,9 +24,9 @@ pub struct Entry<'a> {
     pub(super) is_tail: bool,
 }
 
-/// What tells one kind of log from another.
+/// Format-specific rules of a log.
 pub trait Format {
-    /// Is this line (its end included, never empty) one that a server writes when it opens a log?
+    /// True if a server writes this line when it opens a log. The line includes its end and is never empty.
     fn is_header(&self, line: &[u8]) -> bool;
 
     /// Where the entry at the start of `bytes` ends; no end lies before `from`. `end`: nothing

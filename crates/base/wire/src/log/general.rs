@@ -1,5 +1,5 @@
-//! Which commands does a general log hold? MySQL 5.x to 9.x and MariaDB. A general log has no
-//! times of execution: events carry none.
+//! General log decoder: MySQL 5.x to 9.x and MariaDB. A general log has no execution times, so its events
+//! have none.
 
 use super::framing::{End, Entry, Format, Framed, LOOKAHEAD};
 use super::time::{LastTime, Zone, written};

@@ -1,4 +1,4 @@
-//! Where did every byte and entry of a log go?
+//! Accounting of a log: the outcome of every byte and entry.
 
 use crate::ledger::{add, is_sum};
 

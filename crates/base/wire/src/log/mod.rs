@@ -1,5 +1,6 @@
-//! What did a server write down of its queries? Slow logs, general logs, audit logs.
-//! Never reads a clock or a file: bytes come in, events go out.
+//! Server log decoders: slow logs, general logs, audit logs.
+//!
+//! Never reads a clock or a file: bytes are the input, events the output.
 
 mod audit;
 mod decimal;

@@ -1,5 +1,6 @@
-//! Which queries does a slow log hold? MySQL, Percona Server and MariaDB, 5.0 to today.
-//! Never guesses: an entry without a statement or a query time is counted as malformed.
+//! Slow log decoder: MySQL, Percona Server and MariaDB, from 5.0 to the present.
+//!
+//! Never guesses: an entry without a statement or a query time counts as malformed.
 
 use super::framing::{End, Entry, Format, Framed, LOOKAHEAD};
 use super::slow_header::Header;

@@ -1,4 +1,4 @@
-//! What do the comment lines above a slow query say? One entry's lines in, its attributes out.
+//! Parser of the comment lines above a slow query: lines of one entry to its attributes.
 
 use super::decimal::{integer, seconds};
 use crate::event::{ErrorInfo, Flags};

@@ -1,4 +1,4 @@
-//! When was an entry written? Reads the time formats of servers. Never reads a clock.
+//! Parser of the time formats in server logs. Never reads a clock.
 
 use super::decimal::{integer, nanoseconds};
 

@@ -1,4 +1,4 @@
-//! Which commands does a client send? Never looks at responses.
+//! Client side of a MySQL session: decoder of commands. Never reads responses.
 
 use super::Context;
 use super::command::{Command, admin_text, is_command};
@@ -349,8 +349,8 @@ impl Session {
     }
 }
 
-/// Whether a segment begins with a command; packets of another kind and the middle of one do not
-/// look like this.
+/// True if a segment begins with a command; packets of another kind and the middle of one do not look like
+/// this.
 pub(super) fn is_plausible(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     loop {

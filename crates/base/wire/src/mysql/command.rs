@@ -1,4 +1,4 @@
-//! What is known of a command while its response is awaited? Never parses packets.
+//! State of a command while its response is pending. Never parses packets.
 
 use super::kept::{Kept, Scene};
 use super::reply::{Error, Reply};
@@ -44,7 +44,7 @@ pub(super) fn admin_text(code: u8) -> Option<&'static str> {
 
 pub(super) const CONNECT_TEXT: &str = "administrator command: Connect";
 
-/// Whether a client may begin a packet with this byte.
+/// True for a valid first byte of a client's packet.
 pub(super) fn is_command(code: u8) -> bool {
     matches!(code, COM_QUERY | COM_STMT_PREPARE..=COM_STMT_RESET | COM_STMT_BULK_EXECUTE)
         || admin_text(code).is_some()
@@ -55,7 +55,7 @@ pub(super) fn is_command(code: u8) -> bool {
 pub(super) struct Command {
     pub code: u8,
     pub kind: CommandKind,
-    /// What to report instead of the text kept.
+    /// Text to report instead of the captured one.
     pub fixed_text: Option<&'static str>,
     /// Text, then what follows it: parameters, or an argument that is not reported.
     pub kept: Kept,

@@ -1,8 +1,8 @@
-//! Which packets are inside compressed frames? Never keeps a whole uncompressed frame.
+//! Decompressor of compressed protocol frames to packets. Never holds a whole uncompressed frame.
 //!
-//! A frame has a header of its own (length, sequence number, length before compression; 0 there
-//! means that it is stored as it is) and may hold a part of a packet or several. Which codec it
-//! is, its first bytes tell, so that sessions joined midway are read too.
+//! A frame has its own header (length, sequence number, uncompressed length). An uncompressed length of 0
+//! means that the body is stored uncompressed. A frame may hold a part of a packet or several packets. The
+//! first bytes identify the codec, so sessions joined midway are decoded too.
 
 use super::kept::Kept;
 use super::session::Session;
@@ -127,7 +127,7 @@ impl Frames {
     }
 }
 
-/// What [`Frames::take`] has found.
+/// Result of [`Frames::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Taken<'a> {
     /// In one piece, where it was.
@@ -142,7 +142,7 @@ pub(super) fn assembled_frame<'a>(body: &'a Kept, head: [u8; HEADER], incomplete
     if incomplete { Frame { content: Content::Missing, ..frame } } else { frame }
 }
 
-/// Whether a client's segment is one compressed frame that may hold a command.
+/// True if a client's segment is one compressed frame that may hold a command.
 pub(super) fn holds_command(bytes: &[u8], is_plausible: impl Fn(&[u8]) -> bool) -> bool {
     let Some((head, body)) = bytes.split_first_chunk::<HEADER>() else { return false };
     let (length, before) = header(*head);

@@ -1,4 +1,4 @@
-//! What is told of a command that is over, answered or not?
+//! Events emitted for commands that ended, answered or not.
 
 use super::Context;
 use super::command::Command;

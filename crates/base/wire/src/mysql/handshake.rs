@@ -1,9 +1,10 @@
-//! What did client and server agree on when they met? Never sees a password in the clear, and keeps none.
+//! Handshake parser: the properties that client and server negotiate. Never sees or stores a password in
+//! clear text.
 
 use crate::protocol::Fields;
 use crate::protocol::capability::*;
 
-/// What both sides can do.
+/// Negotiated capabilities.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Capabilities {
     common: u32,

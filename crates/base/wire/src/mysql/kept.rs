@@ -1,4 +1,4 @@
-//! How are bytes kept of a packet or statement? Refuses bytes rather than exceed the bound.
+//! Bounded buffer for bytes of a packet or statement. Refuses bytes beyond its bound.
 
 use crate::room::Room;
 

@@ -1,5 +1,6 @@
-//! How does a connection come to its commands: greeting, login and verdict, or joined midway? Never touches packets of
-//! the command phase.
+//! Login phase of a connection: greeting, login and result, or a session joined midway.
+//!
+//! Never reads packets of the command phase.
 
 use super::command::CONNECT_TEXT;
 use super::ending::End;
@@ -71,7 +72,7 @@ impl Session {
         }
     }
 
-    /// Whether the first bytes of a stream may be a greeting (or a refusal).
+    /// True if the first bytes of a stream may be a greeting (or a refusal).
     fn opens(&self, from: Side, bytes: &[u8]) -> bool {
         if from == Side::Client {
             return false;

@@ -1,4 +1,4 @@
-//! Which commands did a client send, and how did the server answer? Never reorders bytes, never reads a clock.
+//! MySQL session decoder: commands and their responses. Never reorders bytes, never reads a clock.
 //!
 //! References: <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html> and
 //! <https://mariadb.com/kb/en/clientserver-protocol/>.
@@ -23,7 +23,7 @@ use crate::room::Room;
 use compression::Inflater;
 pub(crate) use session::Session;
 
-/// What a session needs besides its own state.
+/// Context of a session beyond its own state.
 pub(crate) struct Context<'a, S: ?Sized> {
     pub sink: &'a mut S,
     pub ledger: &'a mut Ledger,
@@ -31,7 +31,7 @@ pub(crate) struct Context<'a, S: ?Sized> {
     pub workspace: &'a mut Workspace,
 }
 
-/// What all sessions of a decoder share.
+/// State shared by all sessions of a decoder.
 pub(crate) struct Workspace {
     pub room: Room,
     inflater: Inflater,

@@ -1,4 +1,4 @@
-//! Where do packets begin and end in a stream that arrives in pieces? Never looks at what they mean.
+//! Splitter of a stream into MySQL packets, for input in pieces. Never interprets a packet.
 
 use super::kept::Kept;
 use crate::protocol::MAX_PAYLOAD;
@@ -39,7 +39,7 @@ pub(super) struct Assembly {
     passing: Passing,
 }
 
-/// Whether the payload of the packet at hand is wanted.
+/// Treatment of the current packet's payload.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Passing {
     #[default]
@@ -48,7 +48,7 @@ enum Passing {
     PassOver,
 }
 
-/// Which packets are wanted.
+/// Selection of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// Whole packets, up to this many bytes of each.
@@ -58,7 +58,7 @@ pub(super) enum Want {
     NotRows(usize),
 }
 
-/// What has ended.
+/// Event of the splitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Kept,
@@ -66,7 +66,7 @@ pub(super) enum Ended {
 }
 
 impl Assembly {
-    /// Whether the next byte begins a packet that continues none.
+    /// True if the next byte starts a packet that is not a continuation.
     #[inline]
     pub fn is_between(&self) -> bool {
         self.have == 0 && !self.continued

@@ -1,9 +1,9 @@
-//! What does an OK, EOF or error packet say, and what is expected next? Never keeps state.
+//! Parser of OK, EOF and error packets, and the state that follows each. Stateless.
 
 use crate::protocol::status::SERVER_SESSION_STATE_CHANGED;
 use crate::protocol::{Fields, command};
 
-/// Where in the response of a command the server is.
+/// Position of the server within a response.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     /// OK, error, a column count or a request for a file.

@@ -1,4 +1,4 @@
-//! How does a server answer? Passes over rows by their lengths; never looks at a value.
+//! Server side of a MySQL session: decoder of responses. Skips rows by length; never reads a value.
 
 use super::Context;
 use super::command::Command;

@@ -1,4 +1,4 @@
-//! In which phase is a connection, what is known of its user, and who reads its bytes? Reads none itself.
+//! State of a MySQL session: phase, user, and the parser in charge of its bytes. Reads no bytes itself.
 
 use super::Context;
 use super::command::Queue;
@@ -48,7 +48,7 @@ pub(crate) struct Session {
     pub(super) server_adrift: Option<Adrift>,
     pub(super) queue: Queue,
     pub(super) statements: Statements,
-    /// Whether commands and responses are in step.
+    /// Synchronisation of commands and responses.
     pub(super) step: Step,
 }
 
@@ -65,7 +65,7 @@ pub(super) enum Phase {
     Over,
 }
 
-/// What a client's packets are.
+/// Meaning of a client's packets.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sends {
     #[default]

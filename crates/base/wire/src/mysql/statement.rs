@@ -1,5 +1,6 @@
-//! Which statements has a connection prepared, and with which values are they executed?
-//! Never guesses a type: what was not seen is said to be unknown.
+//! Prepared statements of a connection, and the parameter values of each execution.
+//!
+//! Never guesses a type: a type that was not captured is reported as unknown.
 
 use super::command::Command;
 use super::kept::Scene;

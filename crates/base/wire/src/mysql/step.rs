@@ -1,9 +1,10 @@
-//! Do commands and responses still belong together? Says what a loss leaves in doubt; parses nothing.
+//! Synchronisation of commands and responses after lost packets. Reports which commands are ambiguous; parses
+//! nothing.
 //!
-//! A response does not say which command it answers: only their order tells, and one command that
-//! was not captured would shift all behind it. A client that waits for each response ends the doubt
-//! with its next command. One that sends ahead ends it when it has waited for everything under way;
-//! one that never does stays in doubt.
+//! A response does not name its command: only their order connects them. One command missing in the capture
+//! would shift all later responses. A client that waits for each response ends the ambiguity with its next
+//! command. A pipelining client ends it when all its pending commands are answered. A client that never waits
+//! for them stays ambiguous.
 
 use super::Context;
 use super::command::Command;
@@ -65,7 +66,7 @@ impl Step {
         self.answering = true;
     }
 
-    /// Whether the oldest command may have been given the response to another.
+    /// True if the oldest command may have received the response to another one.
     #[inline]
     pub(super) fn is_in_doubt(&self) -> bool {
         self.wary > 0 && self.pipelining != Pipelining::No

@@ -1,4 +1,4 @@
-//! How does a binary value read as SQL? Never allocates.
+//! Formatter of binary protocol values as SQL literals. Never allocates.
 
 use crate::protocol::Fields;
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! Where do the records of a pcap file begin and end? Never interprets a frame.
+//! Splitter of a pcap file into records. Never interprets a frame.
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>.
 

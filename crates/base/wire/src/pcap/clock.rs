@@ -1,7 +1,7 @@
-//! When was a packet seen, by the line that tcpdump printed above it? Never reads a clock of its own.
+//! Parser of the time in the lines that tcpdump prints above each packet. Never reads a clock.
 //!
-//! A date and a time of day are of the zone that the caller names: the text does not. `-ttt` (time
-//! since the packet before) and `-ttttt` (since the first) look alike; they are read as the former.
+//! The caller names the time zone of dates and times of day: the text does not. `-ttt` (time since the packet
+//! before) and `-ttttt` (since the first) look alike; they are parsed as `-ttt`.
 
 use crate::log::{Civil, Zone};
 

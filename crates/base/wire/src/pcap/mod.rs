@@ -1,7 +1,7 @@
-//! Which frames does a capture hold, and when were they seen? Never looks inside a frame, never reads a file.
+//! Capture file readers: frames with their timestamps. Never looks inside a frame, never reads a file.
 //!
-//! The parsers are pushed: chunks of any size go in, whole frames come out, borrowed from the
-//! chunk wherever a frame does not straddle two of them.
+//! Push parsers: they accept chunks of any size and return whole frames. A frame borrows from the chunk
+//! unless it crosses a chunk boundary.
 
 mod classic;
 mod clock;
@@ -30,7 +30,7 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What the first bytes of a frame are (<https://www.tcpdump.org/linktypes.html>).
+/// Link type: the format of a frame's first bytes (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Link {
     Ethernet,
@@ -59,12 +59,12 @@ impl Link {
     }
 }
 
-/// What a byte stream of frames is written as.
+/// Format of a capture file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Pcap,
     PcapNg,
-    /// What `tcpdump -x`, `-xx`, `-X` or `-XX` prints.
+    /// Text output of `tcpdump -x`, `-xx`, `-X` or `-XX`.
     TcpdumpText,
 }
 
@@ -91,7 +91,7 @@ pub struct InputError {
     pub what: String,
 }
 
-/// What stands at the head of a slice.
+/// Result of parsing the head of a slice.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// A frame, in a record of so many bytes.

@@ -1,4 +1,4 @@
-//! Which blocks of a pcapng file hold frames, on which interface's clock? Never interprets a frame.
+//! Splitter of a pcapng file into frames, with the clock of each interface. Never interprets a frame.
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-04.html>.
 

@@ -1,6 +1,6 @@
-//! Which frames does the text of `tcpdump -x`, `-xx`, `-X` or `-XX` hold? Never trusts what the text says beside the dump.
+//! Parser of the hex dump text of `tcpdump -x`, `-xx`, `-X` or `-XX`. Never trusts the text beside the dump.
 //!
-//! Addresses, ports and lengths are read from the bytes; of the line above them only the time is.
+//! Addresses, ports and lengths come from the bytes. Only the time comes from the line above them.
 
 use super::clock::Clock;
 use super::{Frame, Link, MAX_FRAME};
@@ -104,7 +104,7 @@ impl Text {
     }
 }
 
-/// Whether these bytes, from the beginning of an input, are text of tcpdump with a dump in it.
+/// True if these first bytes of an input are tcpdump text with a hex dump.
 pub(super) fn looks_like(prefix: &[u8]) -> bool {
     prefix.split(|&byte| byte == b'\n').any(|line| {
         matches!(dump(line.trim_ascii_start()), Some((0, hex)) if line.first().is_some_and(u8::is_ascii_whitespace) && decode(hex).1 > 0)

@@ -1,4 +1,4 @@
-//! How are frames written as a pcap or pcapng file? Gives bytes back, never writes them anywhere.
+//! Encoder of pcap and pcapng files. Returns bytes, never writes them anywhere.
 //!
 //! Little-endian, times in nanoseconds.
 
@@ -69,7 +69,7 @@ pub fn ng_interface(out: &mut Vec<u8>, interface: &Interface<'_>) {
     block(out, 1, &body);
 }
 
-/// Appends a frame, seen on an interface that was described.
+/// Appends a frame of an interface that was described before.
 #[inline]
 pub fn ng_packet(out: &mut Vec<u8>, interface: u32, frame: &Frame<'_>) {
     let length = frame.bytes.len();

@@ -1,7 +1,7 @@
-//! How many different things were seen, when there is no room to remember them? An estimate.
+//! Estimator of the number of distinct values in constant memory.
 //!
-//! HyperLogLog (Flajolet, Fusy, Gandouet and Meunier, 2007): of the hashes that fall into a register, the
-//! longest run of leading zeros is kept.
+//! HyperLogLog (Flajolet, Fusy, Gandouet and Meunier, 2007): each register stores the longest run of leading
+//! zeros of its hashes.
 
 /// 2^14 registers: the standard error is 1.04 / sqrt(2^14) = 0.8%.
 const INDEX_BITS: u32 = 14;

@@ -1,4 +1,4 @@
-//! Which conversations does a capture hold, and how much of it is whose? Never looks beyond headers.
+//! Conversations of a capture and their shares of its traffic. Never reads beyond headers.
 
 use super::Sum;
 use super::distinct::Distinct;

@@ -1,4 +1,4 @@
-//! How long are packets? Counts every length by itself, for TCP, UDP and the rest apart.
+//! Packet length distribution: a count for every length, separate for TCP, UDP and the rest.
 
 use super::Sum;
 use std::cmp::Reverse;

@@ -1,6 +1,6 @@
-//! What is a capture made of? Counts packets by protocol, length, time and flow; never reads a file.
+//! Capture profile: packets by protocol, length, time and flow. Never reads a file.
 //!
-//! Memory does not grow with the capture: each part says beside its bound what happens past it.
+//! Memory does not grow with the capture. Each part documents its bound and what happens beyond it.
 
 mod distinct;
 mod flows;
@@ -39,7 +39,7 @@ impl AddAssign for Sum {
     }
 }
 
-/// What each packet was; every one stands in exactly one of these.
+/// Packets by protocol; every packet counts in exactly one of these.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Protocols {
     pub tcp: Sum,
@@ -204,7 +204,7 @@ impl Profile {
         seen
     }
 
-    /// Whether every packet stands in exactly one line of each account. False is a fault of the profile.
+    /// True if every packet counts in exactly one line of each group. False is a bug of the profile.
     pub fn adds_up(&self) -> bool {
         let mut by_protocol = Sum::default();
         for (_, sum) in self.protocols.all() {

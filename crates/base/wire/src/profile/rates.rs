@@ -1,4 +1,4 @@
-//! How much passed in each stretch of a capture? Stretches grow with the capture, their number does not.
+//! Traffic per time interval of a capture. The intervals grow with the capture, their number does not.
 
 use super::Sum;
 use std::collections::VecDeque;

@@ -1,3 +1,5 @@
+//! Tests of capture profiles.
+
 use super::*;
 use crate::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
 use crate::pcap::Link;

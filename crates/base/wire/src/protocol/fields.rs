@@ -1,7 +1,7 @@
 //! Cursor over the integers and strings of a packet, and the writer of length-encoded integers.
 //!
 //! # Invariants
-//! Every read may run out and then answers `None`; none panics, none allocates.
+//! Every read returns `None` at the end of the packet. Never panics, never allocates.
 
 /// Reads a payload from its head on; `.0` is what is left.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Where does a block begin and end in a file, and how is it compressed?
+//! Block framing and compression of query-event files.
 
 use super::BLOCK_MAX;
 use std::io;
@@ -12,7 +12,7 @@ const VERSION: u8 = 1;
 /// The fastest of zstd's ordinary levels: it runs beside a busy server.
 const LEVEL: i32 = 1;
 
-/// What stands before each block.
+/// Header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     pub version: u8,

@@ -1,4 +1,6 @@
-//! Which events does a plain block hold? Believes nothing of it; its own memory is a few times the block.
+//! Decoder of the events in an uncompressed block.
+//!
+//! Validates all input. Its own memory is at most a few times the block.
 
 use super::interned::{Peer, Stretch};
 use super::record::{self, KINDS};
@@ -7,7 +9,7 @@ use super::{ALL, ledger_record};
 use crate::event::{Asked, ErrorInfo, Event, Flags, Share, Sink};
 use crate::ledger::Ledger;
 
-/// What a block has said so far, by number.
+/// Interned texts and connections of a block so far, by number.
 #[derive(Default)]
 pub(super) struct Said {
     texts: Vec<Stretch>,

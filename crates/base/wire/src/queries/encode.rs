@@ -1,5 +1,6 @@
-//! How does an event become bytes of a block? Runs beside a busy server: one pass, no allocation once the
-//! block's buffer has its size.
+//! Encoder of events into a block. Runs beside a busy server.
+//!
+//! One pass, without allocation once the block's buffer has reached its size.
 
 use super::interned::{Interned, Peer, Stretch, Who};
 use super::varint::Numbers;

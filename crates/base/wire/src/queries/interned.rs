@@ -1,5 +1,6 @@
-//! Which number does a text, or a connection, have within this block? Looks into the block itself; keeps no
-//! copies and allocates nothing.
+//! Interning of texts and connections as numbers within a block.
+//!
+//! Looks them up in the block itself; makes no copies and allocates nothing.
 
 use crate::text_hash::hash;
 
@@ -23,7 +24,7 @@ impl Stretch {
     }
 }
 
-/// Who is at a connection's other end.
+/// Peer of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Who<'a> {
     pub user: &'a [u8],

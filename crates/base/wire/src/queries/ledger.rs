@@ -1,4 +1,5 @@
-//! What became of every byte of files of query events, and are all events of a capture there?
+//! Accounting of query-event files: the outcome of every byte, and a completeness check of a capture's
+//! events.
 
 use crate::ledger::{Ledger, add, is_sum};
 
@@ -53,7 +54,7 @@ impl QueriesLedger {
         self.events_missing
     }
 
-    /// Whether every byte stands in one line.
+    /// True if every byte counts in exactly one line.
     pub fn adds_up(&self) -> bool {
         is_sum(self.bytes, &[self.block_bytes, self.skipped_bytes, self.unread_tail])
             && self.blocks_damaged.saturating_add(self.blocks_newer) <= self.blocks

@@ -1,7 +1,7 @@
-//! How do query events lie in a file, and how are they read back? The format is docs/queries-format.md.
+//! Query-event file format: writer and reader. The format is docs/queries-format.md.
 //!
-//! [`Encoder`] puts events into plain blocks, [`Packer`] compresses a block, [`Reader`] does both the other
-//! way round. Blocks are independent: a reader may begin at any, and goes on behind one that is damaged.
+//! [`Encoder`] writes events into uncompressed blocks, [`Packer`] compresses a block, [`Reader`] reverses
+//! both. Blocks are independent: a reader may start at any block, and continues behind a damaged one.
 
 mod block;
 mod decode;

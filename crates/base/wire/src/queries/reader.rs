@@ -1,4 +1,4 @@
-//! How do a file's bytes become events again? Blocks are found wherever they begin; keeps at most one.
+//! Reader of query-event files. Finds blocks at any position; holds at most one.
 
 use super::block::{Head, MAGIC, Unpacker};
 use super::decode::Decoder;
@@ -17,7 +17,7 @@ pub struct Reader {
     magic: Finder<'static>,
 }
 
-/// What some bytes begin with.
+/// Classification of the first bytes.
 enum Found {
     /// A block of so many bytes, head included.
     Block(Head, usize),

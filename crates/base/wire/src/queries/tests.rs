@@ -1,4 +1,4 @@
-//! Do events come back as they were, from whole, cut and damaged files?
+//! Round-trip tests of query-event files: whole, truncated and damaged.
 
 use super::block::MAGIC;
 use super::*;

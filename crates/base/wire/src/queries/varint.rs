@@ -1,4 +1,4 @@
-//! How are numbers written in few bytes? Seven bits a byte, the lowest first; never reads past an end.
+//! Variable-length integers: seven bits per byte, lowest first. Never reads past the end.
 
 /// Numbers of one record, put together before they reach the block: one copy instead of a test for room
 /// with each byte.
@@ -38,7 +38,7 @@ impl Numbers {
     }
 }
 
-/// What is left of a block.
+/// The unread rest of a block.
 #[derive(Clone, Copy)]
 pub(super) struct Rest<'a>(pub &'a [u8]);
 

@@ -1,9 +1,10 @@
-//! In which order did two sides say what they said? Reorders, drops repetitions, names holes; never parses.
+//! TCP reassembly of both directions of a connection, in causal order. Drops retransmissions, reports gaps,
+//! never parses.
 //!
-//! A segment is delivered when its own side's stream has reached its sequence number *and* the
-//! other side's stream has reached its acknowledgement number: what its sender had read comes
-//! first. However a capture shuffled the packets, the listener sees cause before effect, and what
-//! was not captured shows the moment it is answered.
+//! A segment is delivered after two conditions hold. Its own stream has reached its sequence number, and the
+//! opposite stream has reached its acknowledgement number. So everything that its sender had read is
+//! delivered first. The consumer sees cause before effect, whatever the order of packets in the capture. A
+//! byte range missing in the capture is reported as soon as it is acknowledged.
 
 use super::{Limits, Listener, Outcome};
 use crate::frame::{ACK, FIN, RST, SYN, Segment};
@@ -378,7 +379,7 @@ impl<K, R> Connection<K, R> {
             || first.passed_by > SHUFFLE && self.was_received(&first.piece())
     }
 
-    /// Whether what `piece` waits for has reached its receiver, so that it will not be sent again.
+    /// True if the bytes that `piece` waits for have reached their receiver, so that they are not resent.
     fn was_received(&self, piece: &Piece<'_>) -> bool {
         let own = self.half(piece.from);
         if own.known && ahead(piece.seq, own.next) > 0 {

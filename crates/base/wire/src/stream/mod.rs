@@ -1,4 +1,4 @@
-//! Which bytes did each side of a connection send, in which order? Never looks into them, nor at who sent them.
+//! TCP stream reassembly: the bytes of each direction in order. Never interprets bytes or endpoints.
 
 mod connection;
 mod table;
@@ -24,7 +24,7 @@ pub(crate) trait Listener<K, R> {
     /// The conversation is over, or the capture is.
     fn end(&mut self, record: &mut R);
 
-    /// Where segments that wait are accounted for.
+    /// Memory budget that pending segments count against.
     fn room(&mut self) -> &mut Room;
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Limits {
     pub idle_ns: u64,
 }
 
-/// What became of a segment.
+/// Outcome of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It was new.

@@ -1,4 +1,4 @@
-//! Which connection does a segment belong to, and when is a connection forgotten? Never orders bytes.
+//! Connection table: lookup of a segment's connection, and expiry of connections. Never orders bytes.
 
 use super::connection::{Connection, LINGER_NS};
 use super::{Limits, Listener, Outcome};

@@ -1,4 +1,4 @@
-//! Is what one end says what the other end hears, and is anything else refused?
+//! Round-trip and rejection tests of the streaming protocol.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! What is known of one class of queries? Counts, sums and histograms merge exactly; lists are bounded, and exact until
-//! they are full.
+//! Statistics of one query class. Counts, sums and histograms merge exactly. Lists are bounded, and exact
+//! until they are full.
 
 use super::Measure;
 use super::names::Names;
@@ -34,7 +34,7 @@ pub struct Sample {
 
 #[derive(Debug, Clone)]
 pub struct Class {
-    /// What tells it from others; long keys by their head and their identifier.
+    /// Key of the class; long keys are truncated and rely on their identifier.
     pub(super) key: Box<[u8]>,
     pub id: QueryId,
     /// Fingerprint (or whatever it is grouped by), at most 4 KiB of it.

@@ -1,4 +1,4 @@
-//! How does a digest stay within its bounds, and how do two become one?
+//! Size limits of a digest, and the merge of two digests.
 
 use super::Digest;
 use super::class::Class;

@@ -1,4 +1,4 @@
-//! What do the queries of a class have in common?
+//! Grouping keys of a digest: the attribute that the queries of a class share.
 
 use super::class::{Class, bound_key};
 use toll_wire::event::{CommandKind, Event};

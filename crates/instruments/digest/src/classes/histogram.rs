@@ -1,5 +1,6 @@
-//! How are values distributed? Log-linear buckets at most 1/64 wide, so that a percentile is
-//! within 0.8% of a true value; two histograms merge exactly.
+//! Log-linear histogram whose buckets are at most 1/64 wide.
+//!
+//! A percentile is within 0.8% of a true value. Two histograms merge exactly.
 
 use toll_wire::ledger;
 

@@ -1,4 +1,4 @@
-//! What do the values of one attribute come to? Sums are integers, so that merging is exact.
+//! Summary of one attribute's values. Sums are integers, so merging is exact.
 
 use super::Histogram;
 use super::histogram::bucket;

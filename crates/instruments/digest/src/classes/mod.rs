@@ -1,5 +1,7 @@
-//! Which queries cost most? Events in, classes out: bounded, mergeable, exact where it says so.
-//! Never prints and never keeps a statement's literals unless asked to.
+//! Query digest: events grouped by class. Bounded, mergeable, exact where documented.
+//!
+//! # Invariants
+//! Never prints. Never stores a statement's literals, except with the option for it.
 
 mod class;
 mod fold;
@@ -31,7 +33,7 @@ use toll_wire::text_hash::TextMap;
 /// Classes kept apart. When there are more, the lower half is folded into [`Digest::folded`].
 pub const CLASSES_MAX: usize = 8_192;
 
-/// What is asked of a digest.
+/// Options of a digest.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     pub group_by: GroupBy,

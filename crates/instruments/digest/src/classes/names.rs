@@ -1,4 +1,4 @@
-//! Who and where: users, hosts and schemas as small numbers. Bounded; names beyond are one.
+//! Interning of user, host and schema names as small numbers. Bounded: all further names share one number.
 
 use toll_wire::ledger::add;
 use toll_wire::text_hash::TextMap;
@@ -77,7 +77,7 @@ impl Table {
     }
 }
 
-/// How often each name occurred.
+/// Number of occurrences of each name.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     counts: Vec<(u32, u64)>,

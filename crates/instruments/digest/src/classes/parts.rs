@@ -1,9 +1,9 @@
-//! A digest taken apart and put together again, for whoever stores one. Never changes a count.
+//! Decomposition of a digest into parts for storage, and its reassembly. Never changes a count.
 
 use super::Digest;
 use super::class::Class;
 
-/// What is not listed of a digest.
+/// Part of a digest beyond its listed classes.
 #[derive(Debug, Clone)]
 pub struct Rest {
     /// All of it together.
@@ -14,7 +14,7 @@ pub struct Rest {
 }
 
 impl Digest {
-    /// Whether events are apart by their text alone; then [`Self::all`] is the sum of the classes.
+    /// True if events are grouped by their text alone; then [`Self::all`] is the sum of the classes.
     pub fn is_by_text(&self) -> bool {
         self.settings.group_by.depends_on_text_alone()
     }

@@ -1,4 +1,4 @@
-//! Which class comes first, and how many are shown?
+//! Ranking of query classes, and the number of classes shown.
 
 use super::class::Class;
 use super::{Digest, Measure};
@@ -65,7 +65,7 @@ impl FromStr for Rank {
 }
 
 impl Rank {
-    /// What classes are sorted by: the greater, the costlier. Ties go to the more frequent.
+    /// Sort order of classes: larger is slower. Ties go to the more frequent class.
     pub fn key(&self, class: &Class) -> (u128, u64) {
         (class.measure(self.attribute).map_or(0, |measure| self.value(class, measure)), class.count)
     }
@@ -84,7 +84,7 @@ impl Rank {
     }
 }
 
-/// How many classes are shown: the costliest that make up a share, and no more than a count.
+/// Number of classes shown: the slowest ones that make up a share, and no more than a count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
     pub share: Option<f64>,

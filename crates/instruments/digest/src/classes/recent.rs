@@ -1,5 +1,4 @@
-//! Which class was this very text in, the last time? Remembers texts whole; never mistakes one
-//! for another.
+//! Cache from recent statement texts to their class. Stores whole texts, so it never confuses two.
 
 use toll_wire::event::{CommandKind, Event};
 use toll_wire::text_hash::hash;

@@ -1,3 +1,5 @@
+//! Tests of query digests.
+
 use super::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
