@@ -1,4 +1,4 @@
-//! Which runs were killed before they could put things back, and what is done about it?
+//! Cleanup of killed runs: finds their journals and undoes their changes.
 
 use super::{Credentials, Left, Line, Undo, UndoId, Undone};
 use anyhow::{Context, Result, bail};
@@ -25,7 +25,7 @@ pub enum State {
     Elsewhere {
         namespace: String,
     },
-    /// Only looked at (`--dry-run`): what would be put back.
+    /// Dry run (`--dry-run`): changes that would be undone.
     Found {
         changes: Vec<String>,
     },
@@ -54,7 +54,7 @@ pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec
     Ok(paths.iter().map(|path| clean_one(path, dry_run, credentials)).collect())
 }
 
-/// What a killed run has left to be put back.
+/// Changes of a killed run that are not undone yet.
 #[derive(Debug)]
 pub struct Waiting {
     pub run_id: String,
@@ -142,7 +142,7 @@ struct Found {
 }
 
 impl Found {
-    /// Its owner lives, or cannot be told from here.
+    /// The owner is alive, or not visible from here.
     fn in_use(&self) -> bool {
         self.boot_id == process::boot_id() && (self.namespace != process::namespace() || self.owner.alive())
     }

@@ -1,8 +1,9 @@
-//! How does a program begin only once the journal holds its entry?
+//! Program start that is held until the journal contains its entry.
 //!
-//! Until then a process is found by its mark, `TOLL_RUN` in its environment. sshd writes its title over its
-//! environment: between its start and its entry it would be nobody's. A shell, which keeps the mark, waits for the
-//! entry in its place, and becomes the program; should toll die before, it ends, since nobody is left to tell it.
+//! Until then a process is identified by its marker, `TOLL_RUN` in its environment. sshd writes its title
+//! over its environment, so between its start and its entry it would be unidentified. A shell, which keeps
+//! the marker, waits for the entry in its place and then executes the program. If toll dies before that, the
+//! shell ends.
 
 use std::ffi::OsStr;
 use std::io::{PipeWriter, Write, pipe};
@@ -19,7 +20,7 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// What lets a held program begin. Dropped, it never does.
+/// Handle that starts a held program. Dropped, the program never starts.
 pub struct Hold(PipeWriter);
 
 impl Hold {

@@ -1,9 +1,12 @@
-//! How is everything that toll changed put back, even if toll was killed?
+//! Undo journal of every change that toll makes, so that it is reverted even if toll is killed.
 //!
-//! Each change is written here, and reaches the disk, *before* it is made. Undoing goes backwards
-//! through what is not marked done. `toll clean` does the same for journals whose owner has died.
+//! Each change is written here, and reaches the disk, *before* it is made. Undoing goes backwards through the
+//! entries that are not marked done. `toll clean` does the same for journals whose owner has died.
 //! Order of undoing: processes, then those that carry the run's mark without an entry, control groups, settings and
-//! network, sandbox servers, files; within each, the last change first. Holds no password.
+//! network, sandbox servers, files; within each, the last change first.
+//!
+//! # Invariants
+//! Never holds a password.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.
@@ -84,12 +87,12 @@ struct Open {
     closed: bool,
 }
 
-/// What came of undoing.
+/// Result of an undo.
 #[derive(Debug, Default)]
 pub struct Undone {
-    /// What was done, one line each.
+    /// Actions taken, one line each.
     pub actions: Vec<String>,
-    /// What could not be put back, and why.
+    /// Failed actions, with the reason.
     pub failures: Vec<String>,
 }
 
@@ -287,7 +290,7 @@ impl Drop for Journal {
     }
 }
 
-/// What a run has changed and not yet put back.
+/// Changes of a run that are not undone yet.
 struct Left<'a> {
     changes: BTreeMap<UndoId, Undo>,
     run_id: &'a str,

@@ -1,8 +1,7 @@
-//! How are statements that put a server back sent to it, maybe by another toll than the one that
-//! changed it?
+//! Execution of undo statements on a server, possibly by another toll process than the one that changed it.
 //!
-//! A journal line holds where the server is and who asked, never a password: that comes from the
-//! option file named there, or from whoever calls (`toll clean --server`).
+//! A journal line holds the server's address and user, never a password. The password comes from the option
+//! file named there, or from the caller (`toll clean --server`).
 
 use super::undo::quoted_name;
 use anyhow::{Context, Result, bail};
@@ -20,7 +19,7 @@ pub struct ServerRef {
     port: u16,
     socket: Option<PathBuf>,
     user: String,
-    /// Where the password is found again.
+    /// Option file with the password.
     defaults_file: Option<PathBuf>,
     tls: bool,
     /// Authority that the server's certificate must come from.

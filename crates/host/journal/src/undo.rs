@@ -1,6 +1,6 @@
-//! What has toll changed, and what puts it back?
+//! Journal entries: the changes toll makes, and the undo action of each.
 //!
-//! Each change is undone at most once with effect: undoing it again finds nothing to do.
+//! Each change is undone at most once with effect. Undoing it again does nothing.
 
 use super::server::{self, Credentials, ServerRef};
 use anyhow::{Context, Result, bail};
@@ -20,12 +20,12 @@ pub enum Undo {
     /// A process group was started. Ended by `signal`, then TERM, then KILL.
     ProcessGroup {
         leader: ProcessId,
-        /// What it is, for messages: `tcpdump of arm B`.
+        /// Description for messages: `tcpdump of arm B`.
         what: String,
         /// By its name, `SIGINT`; absent: SIGTERM.
         #[serde(default)]
         signal: Option<String>,
-        /// How long each signal is given, in milliseconds.
+        /// Timeout of each signal, milliseconds.
         grace_ms: u64,
     },
     /// A server of toll's own was started. Ended after everything that uses it.
@@ -57,7 +57,7 @@ pub enum Undo {
     Sysctl { settings: Vec<(String, String)> },
 }
 
-/// How long a sandbox server may take to write its pages back before it is killed.
+/// Time for a sandbox server to flush its pages before it is killed.
 const SANDBOX_GRACE: Duration = Duration::from_secs(30);
 
 impl Undo {
