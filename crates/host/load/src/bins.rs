@@ -1,4 +1,4 @@
-//! What does the generator print for a machine that watches it? One line for each short bin.
+//! Machine-readable output of the load generator: one line for each short bin.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
-//! Load generator: keeps a MySQL or MariaDB server busy and times each request. Never judges a result.
+//! Load generator: keeps a MySQL or MariaDB server busy and times each request. Never evaluates a result.
 //!
-//! [`mix`] is what is sent, [`engine`] sends it on the arrivals of [`toll_stats::schedule`], [`bins`] and [`summary`] are
-//! what it reports.
+//! [`mix`] defines the statements, and [`engine`] sends them at the times of [`toll_stats::schedule`].
+//! [`bins`] and [`summary`] are the output.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

@@ -1,4 +1,4 @@
-//! What does a second, or a whole run, look like to those who read it as JSON?
+//! JSON output of a load run: one second, or the whole run.
 
 use crate::bins::BinLine;
 use crate::engine::{Bin, Counts, Totals};
@@ -66,7 +66,7 @@ pub struct Summary {
     /// CPU time of the generator itself.
     pub cpu_s: f64,
     pub cpu_us_per_query: Option<f64>,
-    /// What the server said first with each code; only in the final line.
+    /// The server's first error message for each code; only in the final line.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "by_code")]
     pub messages: BTreeMap<u16, String>,
 }

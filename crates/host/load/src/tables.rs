@@ -1,7 +1,7 @@
-//! How do the tables that a workload needs come to be, quickly and always the same?
+//! Creation and filling of the workload's tables, fast and deterministic.
 //!
-//! Layout, names and value shapes are those of sysbench's oltp tests. Every row depends on the seed
-//! and its table alone, not on the number of threads.
+//! Layout, names and value formats are those of sysbench's oltp tests. Every row depends on the seed and its
+//! table alone, not on the number of threads.
 
 use crate::mix::{Distribution, Table, put_decimal, put_digits};
 use std::sync::atomic::Ordering::Relaxed;

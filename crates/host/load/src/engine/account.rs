@@ -1,8 +1,7 @@
-//! What can be done for a worker that is blocked in a read?
+//! Access from outside to a worker that is blocked in a read.
 //!
-//! Its ledger lies open here, so that bins end on time however long the server is silent, and its
-//! connection can be cut, so that a server that hangs does not hold the end of the run. Never reads
-//! or writes the connection.
+//! Its counters are readable here, so bins end on time even while the server is silent. Its connection can be
+//! cut, so a hanging server does not delay the end of the run. Never reads or writes the connection.
 
 use super::ledger::{Ledger, Report};
 use super::session::Session;
@@ -14,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toll_mysql::connection::{Cutter, Error};
 use toll_sys::clock::now_ns;
 
-/// How often the accounts are looked through.
+/// Interval between checks of all accounts.
 const LOOK_NS: u64 = 50_000_000;
 
-/// What a lone worker shares with the thread that collects reports.
+/// State that a blocking worker shares with the thread that collects reports.
 pub struct Account {
     /// Intended time of the event under way; 0: none. Outside the lock, which is taken only once for
     /// each answer.
@@ -60,14 +59,14 @@ impl Account {
         Some(self.under_way_ns.load(Relaxed)).filter(|intended_ns| *intended_ns > 0)
     }
 
-    /// The worker will block in this session, for as long as the server takes.
+    /// Registers the session that the worker blocks in.
     pub fn adopt(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.set_read_timeout(None)?;
         self.attach(session.connection.stream().cutter());
         Ok(())
     }
 
-    /// The worker will block in this connection, be it only to log in.
+    /// Registers the connection that the worker blocks in, also during the login.
     pub fn attach(&self, cutter: Cutter) {
         let mut entries = self.entries();
         if entries.cut {
@@ -95,7 +94,7 @@ impl Account {
     }
 }
 
-/// Looks through all accounts now and then.
+/// Watchdog that checks all accounts periodically.
 #[derive(Default)]
 pub struct Watch {
     accounts: Vec<Arc<Account>>,
@@ -104,14 +103,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// An account that is looked after from now on.
+    /// Creates an account and adds it to the watchdog.
     pub fn open(&mut self, shared: &Arc<Shared>) -> Arc<Account> {
         let account = Arc::new(Account::new(shared.clone()));
         self.accounts.push(account.clone());
         account
     }
 
-    /// To be called often. Takes reports out of the inbox, and adds those that are late.
+    /// Takes reports from the inbox, and adds overdue ones. Call it often.
     pub fn look(&mut self, shared: &Shared, inbox: &Receiver<Report>, reports: &mut Vec<Report>) {
         let now = now_ns();
         if now < self.next_ns {

@@ -1,4 +1,4 @@
-//! Results of a run: one bin, the totals, and the silence at which a run is given up.
+//! Results of a run: one bin, the totals, and the silence after which a run is aborted.
 
 use super::tally::{Counts, Tally};
 use hdrhistogram::Histogram;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use toll_sys::counted::codes_in_words;
 
-/// What all workers did in one bin.
+/// Results of all workers in one bin.
 #[derive(Debug)]
 pub struct Bin {
     /// CLOCK_MONOTONIC, as all times.
@@ -14,7 +14,7 @@ pub struct Bin {
     pub end_ns: u64,
     /// When the load began, its warm-up included.
     pub load_began_ns: u64,
-    /// As wide as asked for, and begun before the load's end: a rate may rest on it.
+    /// True for a bin of full width that started before the load's end: valid for rates.
     pub whole: bool,
     /// Part of the warm-up: not in the totals.
     pub warmup: bool,
@@ -27,7 +27,7 @@ pub struct Bin {
     pub cpu_ns: u64,
 }
 
-/// What happened after the warm-up, all told.
+/// Totals after the warm-up.
 #[derive(Debug)]
 pub struct Totals {
     pub begin_ns: u64,
@@ -40,18 +40,18 @@ pub struct Totals {
     pub service: Option<Histogram<u64>>,
     pub lag: Option<Histogram<u64>>,
     pub backlog: u64,
-    /// Was there a stretch in which the backlog grew without bound?
+    /// True if the backlog grew without bound for some time.
     pub overloaded: bool,
     /// Events that were due in an open loop, and how long they were due for, s.
     pub due: Option<u64>,
     pub due_for_s: f64,
     /// CPU time of this process, user and system, ns.
     pub cpu_ns: u64,
-    /// First message seen for each code of `tally.counts.errors_by_code`.
+    /// First error message for each code of `tally.counts.errors_by_code`.
     pub messages: BTreeMap<u16, String>,
 }
 
-/// A stretch at whose end the run was given up.
+/// Period without success after which the run was aborted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Silence {
     /// How long no event has succeeded.
@@ -63,7 +63,7 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// The code seen most.
+    /// The most frequent error code.
     pub fn commonest(&self) -> Option<u16> {
         self.errors.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code)
     }

@@ -1,4 +1,4 @@
-//! How do the workers' tallies become bins, and the bins a whole?
+//! Collector that merges the workers' tallies into bins, and the bins into totals.
 
 use super::bins::{Bin, Silence, Totals};
 use super::ledger::{Report, Times};
@@ -211,7 +211,7 @@ impl Collector {
         self.overloaded |= self.growing_ns as f64 >= GROWING_S * 1e9;
     }
 
-    /// Has nothing succeeded for so long, or so often, that going on makes no sense?
+    /// True if nothing has succeeded for so long, or so often, that continuing is pointless.
     pub fn hopeless(&self, give_up: Duration) -> bool {
         let errors: u64 = self.errors_since_success.values().sum();
         let never = !self.ever_succeeded && errors >= HOPELESS_ERRORS;
@@ -222,7 +222,7 @@ impl Collector {
         self.last_end_ns.saturating_sub(self.last_success_ns)
     }
 
-    /// What there is to say of a run that is hopeless.
+    /// Report of an aborted run.
     pub fn silence(&self) -> Silence {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let since = || {

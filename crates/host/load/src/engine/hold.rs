@@ -1,6 +1,6 @@
-//! How much longer than the server took is an event made to take, and how is that kept to the microsecond?
+//! Artificial delay of events, precise to the microsecond.
 //!
-//! A known delay: what measures response times must find it. Never changes what is sent.
+//! A known delay: response time measurements must detect it. Never changes what is sent.
 
 use super::{DRAIN_NS, LONGEST_WAIT_NS, Shared};
 use toll_sys::clock::{now_ns, sleep_until_ns};
@@ -8,7 +8,7 @@ use toll_sys::clock::{now_ns, sleep_until_ns};
 /// Whoever sleeps on a virtual machine may come back this late; the last of a wait is spun.
 pub const WAKE_NS: u64 = 100_000;
 
-/// Holds each event's last reply back for a share of the time since the event began.
+/// Delays each event's last reply by a share of the time since the event started.
 ///
 /// Not since it was due: where events wait for a connection, holding it for a share of that wait too would make them wait
 /// longer, and a backlog never end.
@@ -18,7 +18,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// `None`: nothing is held back.
+    /// `None`: no delay.
     pub fn of(share: f64) -> Option<Self> {
         (share > 0.0).then_some(Self { share })
     }

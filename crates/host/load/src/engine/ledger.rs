@@ -1,6 +1,6 @@
-//! What has one worker seen since its last report, and which of its bins have ended?
+//! Counters of one worker since its last report, and the bins that have ended.
 //!
-//! Never waits and never sends: it makes reports, workers hand them in.
+//! Never waits and never sends: it creates reports, workers submit them.
 
 use super::Shared;
 use super::slot::{Progress, Slot};
@@ -53,7 +53,7 @@ impl Ledger {
         self.bin_end_ns
     }
 
-    /// Counts what became of a connection's event, at this time.
+    /// Counts the progress of a connection's event, at this time.
     #[inline]
     pub fn note(&mut self, progress: &Progress, slot: &Slot, now_ns: u64) {
         let tally = &mut self.tally;

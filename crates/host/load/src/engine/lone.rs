@@ -1,8 +1,8 @@
-//! What does a thread with a single connection do? Send, read, note, and again.
+//! Worker thread with a single blocking connection.
 //!
-//! Its reads block for as long as the server takes, so that a request costs one write, one read and
-//! one look at the clock. What it cannot do meanwhile is done through its [`Account`]. It also makes
-//! its connection anew where events are to have connections of their own.
+//! Its reads block until the server responds, so a request costs one write, one read and one clock read.
+//! Tasks that it cannot do meanwhile go through its [`Account`]. It also reconnects where events have
+//! connections of their own.
 
 use super::account::{Account, Entries};
 use super::ledger::Report;
@@ -112,14 +112,14 @@ impl Lone {
         }
     }
 
-    /// Has the connection carried all the events that it was made for?
+    /// True if the connection has carried all its planned events.
     #[inline]
     fn is_spent(&self) -> bool {
         let every = self.shared.reconnect_every;
         every > 0 && self.carried >= every && self.slot.state == State::Idle
     }
 
-    /// Says goodbye; answers the time at which the server has closed, which counts into no latency.
+    /// Closes the session. Returns the time at which the server has closed, which counts into no latency.
     fn leave(&mut self) -> u64 {
         if let Some(session) = self.slot.leave() {
             session.connection.quit();
@@ -165,7 +165,7 @@ impl Lone {
         let _ = self.lost.send(Request { slot: 0, answer: self.answer.clone() });
     }
 
-    /// Writes down what became of the event; once it is over, answers when the next may begin.
+    /// Records the progress of the event. Returns the earliest start of the next one, once it is over.
     #[inline]
     fn note(&mut self, progress: &Progress) -> Option<u64> {
         let mut entries = self.account.entries();

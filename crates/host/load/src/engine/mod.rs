@@ -1,4 +1,4 @@
-//! How is a whole run carried out: connections up, workers on, bins collected, a clear end?
+//! Load engine: opens connections, starts workers, collects bins and ends the run.
 
 mod account;
 mod bins;
@@ -43,7 +43,7 @@ const DRAIN_NS: u64 = 2_000_000_000;
 /// However long nothing happens, a worker looks this often whether it is to stop.
 const LONGEST_WAIT_NS: u64 = 100_000_000;
 
-/// Everything that a run needs to know beforehand.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub target: Target,
@@ -85,7 +85,7 @@ pub enum RunError {
     Server(#[from] Error),
     #[error("system call failed: {0}")]
     System(io::Error),
-    /// What had been measured until then is not lost.
+    /// The run was aborted. Its measurements until then are kept.
     #[error("{silence}; {}: {message}", commonest(silence))]
     NothingSucceeds { silence: Silence, message: String, totals: Box<Totals> },
     #[error("a worker thread ended early: {0}")]
@@ -118,7 +118,7 @@ pub struct Shared {
 const MESSAGES: usize = 256;
 
 impl Shared {
-    /// Does no event begin any more?
+    /// True if no further event starts.
     #[inline]
     fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.times.end_ns
@@ -174,16 +174,16 @@ const LONE_MAX: usize = 8;
 /// the server's threads trip over each other.
 const LOOPS_MIN: usize = 4;
 
-/// Threads that a number of connections is shared among, unless told otherwise. A thread that
-/// blocks in one connection answers it soonest; many connections cost less CPU in loops, of which
-/// one keeps up with a few hundred thousand answers a second.
+/// Default number of threads for a number of connections. A thread that blocks in one connection answers it
+/// soonest; many connections cost less CPU in loops, of which one keeps up with a few hundred thousand
+/// answers a second.
 pub fn default_workers(connections: usize) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if connections <= cpus.max(LONE_MAX) { connections.max(1) } else { LOOPS_MIN.max(cpus / 4) }
 }
 
-/// Carries the plan out. `see` is called with each bin in turn and may end the run early, as does
-/// `stop`. Answers what happened after the warm-up, also where the run was ended early.
+/// Runs the plan. `see` is called with each bin in turn and may end the run early, as may `stop`. Returns the
+/// totals after the warm-up, also if the run ended early.
 pub fn run(
     plan: Plan,
     stop: Arc<AtomicBool>,

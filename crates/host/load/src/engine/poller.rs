@@ -1,4 +1,4 @@
-//! Which connections have something to say, or until when is there nothing to do?
+//! Poller (epoll) over the connections of a worker, with a deadline.
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use rustix::event::epoll as precise;
@@ -37,7 +37,7 @@ impl Poller {
         Ok(self.epoll.modify(fd, &mut EpollEvent::new(flags, key as u64))?)
     }
 
-    /// Waits at most `wait_ns`; answers how many connections have something.
+    /// Waits at most `wait_ns`. Returns the number of ready connections.
     #[inline]
     pub fn wait(&mut self, wait_ns: u64) -> io::Result<usize> {
         self.ready.clear();

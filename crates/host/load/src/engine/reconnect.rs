@@ -1,6 +1,6 @@
-//! How does a broken connection come back, without holding up those that work?
+//! Reconnection of broken connections, without blocking the workers.
 //!
-//! One thread for all: it waits longer after each refusal, and not at all after a success.
+//! One thread serves all. Its wait grows after each refusal and is zero after a success.
 
 use super::Shared;
 use super::session::Session;

@@ -1,11 +1,11 @@
-//! What must stand before a connection can carry load: login, schema, prepared statements.
+//! Session setup before a connection carries load: login, schema, prepared statements.
 
 use crate::mix::Mix;
 use std::sync::Arc;
 use toll_mysql::connection::{Connection, Cutter, Error};
 use toll_mysql::target::Target;
 
-/// Where to, as whom and with which statements: alike for every session of a run.
+/// Server, account and statements, the same for every session of a run.
 #[derive(Debug)]
 pub struct Access {
     pub target: Target,
@@ -33,9 +33,9 @@ pub enum Prepared {
 const UNSUPPORTED_PS: u16 = 1295;
 
 impl Access {
-    /// Connects, logs in and prepares. No step may take longer than the target's timeout, so that a
-    /// server that stops answering here does not hold the run up for ever; the limit stays set.
-    /// `seen` is given the socket as soon as there is one.
+    /// Connects, logs in and prepares. No step may take longer than the target's timeout, so that a server
+    /// that stops answering here does not hold the run up for ever; the limit stays set. `seen` receives the
+    /// socket as soon as it is connected.
     pub fn open(&self, seen: impl FnOnce(Cutter)) -> Result<Session, Error> {
         let mut connection = Connection::open(&self.target, seen)?;
         let mut statements = Vec::with_capacity(self.mix.statements.len());

@@ -1,6 +1,6 @@
-//! Where does one connection stand: idle, sending, waiting, or gone?
+//! State machine of one connection: idle, sending, waiting, or lost.
 //!
-//! Moves one event forward, statement by statement. Knows neither other connections nor schedules.
+//! Advances one event, statement by statement. Knows neither other connections nor schedules.
 
 use super::session::{Prepared, Session};
 use crate::mix::{Mix, Step, put_plain_query};
@@ -37,7 +37,7 @@ pub struct Slot {
     pub begun_ns: u64,
 }
 
-/// What became of a look at the connection.
+/// Result of a step on the connection.
 #[derive(Debug)]
 pub enum Progress {
     /// Nothing more to read, or to write, for now.
@@ -77,7 +77,7 @@ impl Slot {
         *self = Self::new(session);
     }
 
-    /// Gives up the connection.
+    /// Releases the connection.
     pub fn leave(&mut self) -> Option<Box<Session>> {
         self.state = State::Down;
         self.session.take()

@@ -1,4 +1,4 @@
-//! What did one worker see in one bin? Counts, sums and histograms; never judges.
+//! Results of one worker in one bin: counts, sums and histograms. Never evaluates them.
 
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 const LOWEST_NS: u64 = 64;
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 
-/// What happened in a stretch of time, in numbers. Those of several workers, or of one stretch after
-/// the other, add up.
+/// Counters of a time interval. Those of several workers, or of consecutive intervals, add up.
 #[derive(Debug, Clone, Default)]
 pub struct Counts {
     /// Answered by the server, be it with an error: what its `Questions` counts.

@@ -1,8 +1,7 @@
-//! What does a thread with several connections do all day: begin events when they are due, follow
-//! answers, note times?
+//! Worker thread with several non-blocking connections: starts due events, reads responses, records times.
 //!
-//! A worker owns its connections, its random stream and its ledger; with others it shares only the
-//! schedule. It waits in epoll.
+//! A worker owns its connections, its random stream and its counters. It shares only the schedule with other
+//! workers. It waits in epoll.
 
 use super::hold::WAKE_NS;
 use super::ledger::{Ledger, Report};

@@ -1,4 +1,4 @@
-//! How does a statement become the bytes of a request, with as little work as possible each time?
+//! Encoder of statements into request bytes, with minimal work for each request.
 
 use super::{Param, put_digits};
 use toll_stats::random::Rng;
@@ -14,7 +14,7 @@ const TYPE_STRING: u8 = 254;
 pub struct Statement {
     pub sql: String,
     pub params: Vec<Param>,
-    /// Never prepared, whatever was asked for.
+    /// True: sent as text even if the run prepares statements.
     pub text_only: bool,
     /// Header, COM_STMT_EXECUTE, id (0), flags, iterations, NULL bitmap.
     head: Vec<u8>,

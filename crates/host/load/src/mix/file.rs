@@ -1,4 +1,4 @@
-//! How is a mix of one's own written down? As TOML: weighted events of statements with parameters.
+//! Parser of custom workload mixes in TOML: weighted events of statements with parameters.
 //!
 //! ```toml
 //! [[event]]

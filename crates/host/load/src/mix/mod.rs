@@ -1,6 +1,6 @@
-//! Which statements make an event, with which values, and how often is each kind of event drawn?
+//! Workload mix: the statements of each event, their values, and the weight of each event.
 //!
-//! Knows nothing of connections or time: given a random stream, it encodes requests.
+//! Knows nothing of connections or time: it encodes requests from a random stream.
 
 mod distribution;
 mod encode;
@@ -60,11 +60,11 @@ pub struct Event {
     pub name: String,
     pub weight: f64,
     pub steps: Vec<Step>,
-    /// Does an error inside it leave a transaction to be rolled back?
+    /// True if an error inside it leaves a transaction to roll back.
     pub transaction: bool,
 }
 
-/// What is sent, and in which proportions.
+/// Statements and events, with the weight of each event.
 #[derive(Debug, Clone)]
 pub struct Mix {
     pub statements: Vec<Statement>,

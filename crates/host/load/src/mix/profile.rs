@@ -1,7 +1,7 @@
-//! Which statements does each well-known OLTP profile send?
+//! Built-in OLTP profiles.
 //!
-//! Texts, order, counts and distribution are those of sysbench 1.0.20's oltp_*.lua with their
-//! default options, so that either program can take the other's place and its tables.
+//! Texts, order, counts and distribution are those of sysbench 1.0.20's oltp_*.lua with default options. So
+//! either program can replace the other and use its tables.
 
 use super::{Distribution, Event, Mix, MixError, Param, Statement, Step};
 
@@ -64,7 +64,7 @@ impl Profile {
         format!("oltp_{}", self.name().replace('-', "_"))
     }
 
-    /// Does it change rows?
+    /// True if it changes rows.
     pub fn writes(self) -> bool {
         !matches!(self, Self::ReadOnly | Self::PointSelect)
     }

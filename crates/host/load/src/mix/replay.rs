@@ -1,8 +1,8 @@
-//! How does a digest, or a dump of events, of a real workload become a mix that repeats its shape?
+//! Conversion of a real workload's digest or event dump into a mix of the same shape.
 //!
-//! What is repeated: statements, their proportions, and (from events) their order and arrival times.
-//! What is not: which session sent what. Statements that only make sense inside their session
-//! (transaction brackets, SET, USE, administrator commands) are left out, and counted.
+//! The mix repeats statements, their proportions, and (from events) their order and arrival times. It does
+//! not repeat the assignment of statements to sessions. Statements that depend on their session (transaction
+//! brackets, SET, USE, administrator commands) are left out and counted.
 
 use super::{Distribution, Event, Mix, MixError, Param, Statement, Step, Table};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub struct Recorded {
     pub rate_per_s: Option<f64>,
     /// Arrival times from the first event on, ns, rising; empty for a digest.
     pub offsets_ns: Vec<u64>,
-    /// What was left out: how often, and an example.
+    /// Statements left out: count and an example.
     pub left_out: Vec<(u64, String)>,
 }
 
@@ -213,7 +213,7 @@ fn recorded(
     Ok(Recorded { mix, rate_per_s, offsets_ns, left_out })
 }
 
-/// Does a statement mean the same on any session?
+/// True if a statement has the same meaning on any session.
 fn stands_alone(text: &str) -> bool {
     let word = text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
     !matches!(

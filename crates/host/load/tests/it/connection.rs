@@ -1,4 +1,4 @@
-//! Can toll log in the way each account asks, over each transport, and read what it is answered?
+//! Login and query tests for each authentication plugin and transport.
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Does a run send what its profile says, when its schedule says, and count it exactly?
+//! Tests of statements, schedule and counts of a load run.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

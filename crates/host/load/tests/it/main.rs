@@ -1,7 +1,7 @@
-//! Does the load generator keep its word against real servers?
+//! Integration tests of the load generator on real servers.
 //!
-//! Every test starts from a private server in a temporary directory, reached over 127.0.0.1 and a
-//! socket alone. What is missing here (a server, a tool) is skipped visibly.
+//! Every test starts from a private server in a temporary directory, reached over 127.0.0.1 and a socket
+//! alone. A test whose server or tool is missing is visibly skipped.
 
 // A test is allowed to fail by panicking, its tools included.
 #![allow(clippy::unwrap_used)]

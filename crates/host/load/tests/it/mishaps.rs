@@ -1,4 +1,4 @@
-//! What becomes of a run when the server restarts, refuses, kills or has no tables?
+//! Fault tests: the server restarts, refuses, kills connections or has no tables.
 
 use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Does every session begin with the statements that its target names?
+//! Test that every session starts with its target's session statements.
 
 use crate::load::{TABLE, make_tables, plan, run};
 use std::sync::atomic::AtomicBool;

@@ -1,4 +1,4 @@
-//! Does each event have a connection of its own where that is asked for, and what is left behind?
+//! Tests of short connections: one for each event, and no leftovers.
 
 use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
 use toll_load::engine::{Plan, RunError};

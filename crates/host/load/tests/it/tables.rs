@@ -1,4 +1,4 @@
-//! Are the tables those that sysbench makes, and always the same for a seed?
+//! Tests that tables match those of sysbench and depend on the seed alone.
 
 use crate::load::{TABLE, plan, run, server_with_tables};
 use std::process::Command;
