@@ -1,7 +1,7 @@
-//! Which sandbox server runs on its own, outliving the command that started it?
+//! Background sandbox server that outlives the command that started it.
 //!
-//! One at a time. Its undo journal is handed over to the server process itself, so that
-//! `toll clean` leaves it alone while it runs and tidies up once it has died.
+//! At most one exists. Its undo journal is handed over to the server process itself. So `toll clean` leaves
+//! it alone while it runs, and cleans up after it has died.
 
 use super::{Sandbox, SandboxSpec};
 use anyhow::{Context, Result, bail};
@@ -13,8 +13,7 @@ use toll_journal::{Journal, State};
 use toll_sys::places;
 use toll_sys::process::{self, Ending, ProcessId};
 
-/// What a later command needs to know of the running server. Holds no password: `defaults_file`
-/// leads to it.
+/// State of the running server for later commands. Contains no password: `defaults_file` does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Background {
     pub run_id: String,
@@ -31,7 +30,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// The server that runs now, if one does. What a dead one left is put away first.
+    /// The running server, if any. First removes what a dead one left.
     pub fn running() -> Result<Option<Self>> {
         let path = state_file()?;
         let text = match std::fs::read(&path) {
@@ -47,7 +46,7 @@ impl Background {
         Ok(None)
     }
 
-    /// Starts one; `start` is what makes the sandbox (with or without prepared data).
+    /// Starts one. `start` creates the sandbox (with or without prepared data).
     pub fn start(
         spec: &SandboxSpec,
         start: impl FnOnce(&SandboxSpec, &Journal) -> Result<Sandbox>,
@@ -82,7 +81,7 @@ impl Background {
         }
     }
 
-    /// Ends it and removes all that it had.
+    /// Stops the server and removes all its files.
     pub fn stop(self) -> Result<Ending> {
         let ending = process::end_group(self.process, &self.run_id, Signal::SIGTERM, Duration::from_secs(30));
         if ending == Ending::Stuck {

@@ -1,6 +1,6 @@
-//! With which certificate does a sandbox offer TLS?
+//! TLS certificate of a sandbox server.
 //!
-//! MySQL makes one by itself when it starts; MariaDB before 11.4 offers no TLS without one.
+//! MySQL creates one itself at its start. MariaDB before 11.4 offers no TLS without one.
 
 use super::program::{Flavour, ServerProgram};
 use anyhow::{Context, Result};

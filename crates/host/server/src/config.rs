@@ -1,19 +1,19 @@
-//! With which settings does a sandbox run, and why?
+//! Configuration of a sandbox server, with the reason for each setting.
 //!
-//! The whole file is shown in the plan; nothing is left to files of the host (`--defaults-file`).
+//! The plan shows the whole file. No option file of the host is read (`--defaults-file`).
 
 use super::program::{Flavour, ServerProgram, Version};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-/// What the caller may choose about a sandbox's settings.
+/// Settings of a sandbox that the caller may choose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub buffer_pool_bytes: u64,
     pub max_connections: u32,
     /// Costs some percent by itself; needed by the statement-history arm.
     pub performance_schema: bool,
-    /// Where it listens.
+    /// Listen addresses.
     pub addresses: Vec<IpAddr>,
     /// Further `name=value`, after toll's own, so that they win.
     pub further: Vec<String>,
@@ -136,7 +136,7 @@ pub const LEAST_POOL_BYTES: u64 = 64 << 20;
 /// Connections that a sandbox takes.
 pub const MAX_CONNECTIONS: u32 = 512;
 
-/// What the buffer pool of each of `servers` gets, and a warning where that is less than it should be.
+/// Buffer pool size of each of `servers`, bytes, and a warning if it is too small.
 ///
 /// `wanted`, or what the data needs where nothing is wanted (0), is cut so that all pools together take six tenths of the memory that is available: captures
 /// still find a page cache.

@@ -1,6 +1,6 @@
-//! How is an empty data directory made?
+//! Initialisation of an empty data directory.
 //!
-//! The two families differ in everything here; both answer with a directory that a server starts
+//! The commands differ completely between MySQL and MariaDB. Both produce a directory that a server starts
 //! from. Never starts a server that listens.
 
 use super::program::{Flavour, ServerProgram};

@@ -1,7 +1,7 @@
-//! Which server is there already, and what may toll do to it?
+//! Existing server under test, and the limits of what toll changes on it.
 //!
-//! Creates one schema if that was agreed to, past the binary log, and drops it again if it made it.
-//! Never touches another; settings are changed by whoever journals the way back.
+//! Creates one schema if the user agreed, without writing to the binary log, and drops it again if toll
+//! created it. Never touches another schema. Callers journal the undo of settings before they change them.
 
 use super::find_local;
 use super::program::{Flavour, Version};
@@ -24,7 +24,7 @@ pub struct External {
     is_replica: bool,
 }
 
-/// What the user has agreed to.
+/// Permissions that the user gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Agreed {
     /// A schema that is there (`--schema`), or that toll may make (`--allow-schema`).
@@ -35,7 +35,7 @@ pub struct Agreed {
 }
 
 impl External {
-    /// Logs in and reads what there is; changes nothing. `defaults_file` is the option file that
+    /// Logs in and reads the server's state; changes nothing. `defaults_file` is the option file that
     /// `target` was read from, if it was: `toll clean` finds the password there again.
     pub fn connect(target: &Target, defaults_file: Option<PathBuf>) -> Result<Self> {
         let target = Target { db: None, ..target.clone() };
@@ -78,7 +78,7 @@ impl External {
         self.version
     }
 
-    /// Global variables as they were found.
+    /// Global variables at the time of the connection.
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.variables
     }
@@ -96,7 +96,7 @@ impl External {
         self.variable("port").parse().ok().filter(|&port| port != 0)
     }
 
-    /// Absent for a server on another host, or whose process toll may not look at.
+    /// `None` for a server on another host, or without access to its process.
     pub fn local(&self) -> Option<Local> {
         self.local
     }
@@ -105,7 +105,7 @@ impl External {
         self.local.map(|local| local.process.pid)
     }
 
-    /// As it stands in a plan.
+    /// Description for the plan.
     pub fn described(&self) -> toll_record::Server {
         toll_record::Server {
             kind: "external".into(),
@@ -116,7 +116,7 @@ impl External {
         }
     }
 
-    /// Refuses a replica or a read-only server, unless that was agreed to and nothing is written
+    /// Refuses a replica or a read-only server, except with the user's permission and without writes
     /// (`writes`: the load changes rows, or a schema is to be made).
     pub fn check_fit(&self, agreed: &Agreed, writes: bool) -> Result<()> {
         let read_only = ["read_only", "super_read_only"].iter().any(|v| is_on(self.variable(v)));
@@ -149,8 +149,8 @@ impl External {
         Ok(there.scalar() != Some("0"))
     }
 
-    /// Makes the schema, to be dropped at the end, and marks it as the run's own. The answer is how
-    /// to connect so that what is written there stays out of the binary log.
+    /// Creates the schema, to be dropped at the end, and marks it as the run's own. Returns a target whose
+    /// writes stay out of the binary log.
     pub fn create_schema(&self, name: &str, journal: &Journal) -> Result<Target> {
         // A cluster passes writes on whatever a session says of the binary log.
         for member in ["wsrep_on", "group_replication_group_name"] {
@@ -209,7 +209,8 @@ fn is_on(value: &str) -> bool {
     ["ON", "1"].contains(&value)
 }
 
-/// Does it follow another server? Both families, old words and new; whoever may not ask is told no.
+/// True if the server is a replica. Supports MySQL and MariaDB, old and new statements. False without the
+/// privilege to query it.
 fn is_replica(connection: &mut Connection) -> bool {
     ["SHOW ALL REPLICAS STATUS", "SHOW REPLICA STATUS", "SHOW ALL SLAVES STATUS", "SHOW SLAVE STATUS"]
         .iter()

@@ -1,4 +1,4 @@
-//! Which server is measured: a private one of toll's own, or one that is there already?
+//! Servers under test: private sandbox servers and existing ones.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

@@ -1,4 +1,4 @@
-//! The server process of this host that a target leads to. Only looks.
+//! Lookup of the local server process behind a target. Read-only.
 
 use std::collections::BTreeMap;
 use toll_mysql::{Address, Target};

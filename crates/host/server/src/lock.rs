@@ -1,7 +1,7 @@
-//! Is another run going on, on this host or on this server?
+//! Locks against a second run on the same host or server.
 //!
-//! Two runs at once price each other, and each takes what the other has switched on for what was there
-//! before. Both locks die with their holder, however it ends.
+//! Two runs at once would measure each other's overhead. Each would also take settings changed by the other
+//! for the original ones. Both locks are released when their holder dies, for any reason.
 
 use anyhow::{Context, bail};
 use nix::fcntl::{Flock, FlockArg};
@@ -14,12 +14,12 @@ use toll_mysql::{Connection, Target};
 use toll_sys::places;
 use toll_sys::process::ProcessId;
 
-/// The right to measure on this host: held until it is dropped.
+/// Exclusive lock for measurements on this host, held until it is dropped.
 #[derive(Debug)]
 pub struct HostLock(#[allow(dead_code)] Flock<File>);
 
 impl HostLock {
-    /// Never waits: a second run is told who holds it.
+    /// Never waits. Fails with the holder's run id if another run holds the lock.
     pub fn take(run_id: &str) -> anyhow::Result<Self> {
         Self::take_at(&places::lock_file(), run_id)
     }
@@ -76,7 +76,7 @@ fn open(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// The right to measure on a server that was there before: a session that holds a user-level lock.
+/// Exclusive lock for measurements on an existing server: a session with a user-level lock.
 #[derive(Debug)]
 pub struct ServerLock {
     target: Target,
@@ -105,7 +105,7 @@ impl ServerLock {
         Ok(Self { target: target.clone(), connection })
     }
 
-    /// After a restart of the server, or once somebody has killed the session, the lock is nobody's.
+    /// Renews the lock after a restart of the server or a kill of the session.
     pub fn keep(&mut self) -> anyhow::Result<()> {
         if self.connection.ping().is_err() {
             *self = Self::take(&self.target)?;

@@ -1,7 +1,7 @@
-//! On which TCP port does a sandbox listen?
+//! TCP port selection of a sandbox server.
 //!
-//! Always one that is 2 modulo 8, as 3306 is: the capture filters of the tcpdump scenario look at
-//! the low three bits of both ports and would mean something else on another port.
+//! The port is always 2 modulo 8, as 3306 is. The capture filters of the tcpdump scenario test the low three
+//! bits of both ports, and would mean something else on another port.
 
 use anyhow::{Result, bail};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -39,7 +39,7 @@ fn nearest(port: u16) -> u16 {
     base + (10 - base % 8) % 8
 }
 
-/// Does a server's error log say that somebody else listens on its port? Two may bind to one port at the same time
+/// True if a server's error log reports that its port is in use. Two may bind to one port at the same time
 /// (SO_REUSEADDR); the second is refused only when it listens, and has another word for it.
 pub fn was_taken(error_log: &str) -> bool {
     // Both families put the system's own words behind theirs.

@@ -1,7 +1,7 @@
-//! How is data loaded once and used by many runs?
+//! Cache of prepared data directories, loaded once and used by many runs.
 //!
-//! A server that shut down cleanly leaves its data directory in the cache; a sandbox starts from a
-//! clone of it. An entry appears under its name only when it is whole. Never alters an entry.
+//! A server that shut down cleanly leaves its data directory in the cache. A sandbox starts from a clone of
+//! it. An entry gets its name only after it is complete. Never alters an entry.
 
 use super::program::ServerProgram;
 use super::{Sandbox, SandboxSpec, datadir};
@@ -16,10 +16,10 @@ use toll_journal::{Journal, Undo, quoted_name};
 use toll_mysql::{Connection, Target};
 use toll_sys::{child, signals};
 
-/// The data that a sandbox shall hold.
+/// Data to load into a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataSpec {
-    /// All on which the data depends; with the server's version it names a cache entry.
+    /// Everything that determines the data; with the server's version it names a cache entry.
     pub key: String,
     /// In memory; on disk it takes no more.
     pub bytes: u64,

@@ -1,6 +1,6 @@
-//! Which server program is there, of which kind and version?
+//! Detection of the server program, its family and version.
 //!
-//! Asks the program itself (`--version`); never starts a server.
+//! Runs the program with `--version`; never starts a server.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ impl Flavour {
         }
     }
 
-    /// As it stands in a plan.
+    /// Name for the plan.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mariadb => "mariadb",
@@ -69,7 +69,7 @@ pub struct ServerProgram {
     pub basedir: PathBuf,
     pub flavour: Flavour,
     pub version: Version,
-    /// What the program says of itself.
+    /// Output of `--version`.
     pub version_text: String,
 }
 

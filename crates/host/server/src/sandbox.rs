@@ -1,6 +1,7 @@
-//! How is a private server started, and ended without a trace?
+//! Private sandbox server: start, shutdown and complete removal.
 //!
-//! Own data directory, socket, port and password; never touches a server or file it did not make.
+//! It has its own data directory, socket, port and password. Never touches a server or file that toll did not
+//! create.
 
 use super::config::{self, Files, Settings};
 use super::datadir::{self, tail};
@@ -22,7 +23,7 @@ use toll_mysql::{Address, Secret, Target};
 use toll_sys::process::{self, Ending, ProcessId};
 use toll_sys::{child, private, signals};
 
-/// What is asked of a sandbox.
+/// Options of a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxSpec {
     /// `--server-bin`; absent: the first found.
@@ -32,7 +33,7 @@ pub struct SandboxSpec {
     pub cache: Option<PathBuf>,
     /// Must be 2 modulo 8; absent: the first free one from [`port::FIRST`].
     pub port: Option<u16>,
-    /// What the data that it shall hold takes in memory.
+    /// Size of its data in memory, bytes.
     pub data_bytes: u64,
     /// Absent: as much as the data needs, as far as memory allows.
     pub buffer_pool_bytes: Option<u64>,
@@ -81,7 +82,7 @@ impl SandboxSpec {
     }
 }
 
-/// A running private server. Dropping it ends it the hard way; [`Sandbox::stop`] is kinder.
+/// A running private server. Dropping it kills the server; [`Sandbox::stop`] shuts it down first.
 #[derive(Debug)]
 pub struct Sandbox {
     program: ServerProgram,
@@ -105,14 +106,15 @@ const SOCKET_PATH_MAX: usize = 107;
 const STOP_GRACE: Duration = Duration::from_secs(30);
 
 impl Sandbox {
-    /// Starts a server with no tables. Blocks until it answers, or fails with its last words.
+    /// Starts a server without tables. Blocks until it accepts connections, or fails with the end of its
+    /// error log.
     pub fn start(spec: &SandboxSpec, journal: &Journal) -> Result<Self> {
         let program = ServerProgram::find(spec.program.as_deref())?;
         Self::start_with(spec, program, journal, |program, home| datadir::initialise(program, home, journal))
     }
 
-    /// Starts a server that holds `data`: a clone from the cache, or filled by `load` the first
-    /// time. `tell` hears what is going on.
+    /// Starts a server that holds `data`: a clone from the cache, or filled by `load` the first time. `tell`
+    /// receives progress messages.
     pub fn start_prepared(
         spec: &SandboxSpec,
         data: &DataSpec,
@@ -252,12 +254,12 @@ impl Sandbox {
         &self.config
     }
 
-    /// What makes this sandbox less than was asked for.
+    /// Warnings about differences from the requested options.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// As it stands in a plan.
+    /// Description for the plan.
     pub fn described(&self) -> toll_record::Server {
         toll_record::Server {
             kind: "sandbox".into(),
@@ -278,7 +280,7 @@ impl Sandbox {
         tail(&self.home.join("error.log"))
     }
 
-    /// Ends the server (SIGTERM, then SIGKILL) and removes its directory. Says how it ended.
+    /// Stops the server (SIGTERM, then SIGKILL) and removes its directory. Returns how it ended.
     pub fn stop(mut self, journal: &Journal) -> Result<Ending> {
         let ending = self.end_server();
         if ending == Ending::Stuck {
@@ -306,7 +308,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Lets the server outlive this process; whoever holds the journal answers for it.
+    /// Lets the server outlive this process; the holder of the journal removes it.
     pub fn detach(mut self) {
         self.child = None;
     }
