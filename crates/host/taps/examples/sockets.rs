@@ -1,6 +1,7 @@
-//! What does a tap on a server's sockets see, and what does it use? Usage: `sockets PID sockets|calls SECONDS`.
+//! Benchmark of the socket tap: events captured and resources used. Usage: `sockets PID sockets|calls
+//! SECONDS`.
 //!
-//! What is seen goes to the decoder; the last line is one of JSON.
+//! The records go to the decoder. The last line of output is JSON.
 
 #[path = "../../../instruments/agent/src/capture/spoken.rs"]
 mod spoken;

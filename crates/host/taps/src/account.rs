@@ -1,11 +1,11 @@
-//! How well were the times kept? Pure: told when packets left.
+//! Pacing accuracy: deviations of send times from the schedule. Pure: the caller passes the send times.
 
 use hdrhistogram::Histogram;
 
 /// Widths of the windows in which the rate is looked at, us.
 pub const WINDOWS_US: [u64; 3] = [1_000, 10_000, 100_000];
 
-/// How far the bytes that left within windows of one width differ from those that were due in them.
+/// Deviation of the bytes sent within windows of one width from the bytes due in them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WindowError {
     pub width_us: u64,

@@ -1,7 +1,7 @@
-//! Which packets does a block of the ring hold? Believes no offset in it; never touches the ring itself.
+//! Parser of packets in a block of the receive ring. Validates every offset; never touches the ring itself.
 //!
-//! Layout: TPACKET_V3 (Documentation/networking/packet_mmap.rst). What is read here is native-endian but for what
-//! the network wrote.
+//! Layout: TPACKET_V3 (Documentation/networking/packet_mmap.rst). All fields are native-endian except network
+//! data.
 
 use thiserror::Error;
 
@@ -15,7 +15,7 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What stands before the IP header in what is handed on.
+/// Bytes before the IP header of the packets returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// Nothing: LINKTYPE_RAW, 101.
@@ -24,7 +24,7 @@ pub enum Link {
     Cooked,
 }
 
-/// What a walk through a block found.
+/// Result of parsing a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub packets: u64,
@@ -42,7 +42,7 @@ pub struct Damaged(&'static str);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stopped<E> {
     Damaged(Damaged),
-    /// Whoever was handed packets wants no more.
+    /// The callback refused further packets.
     Refused(E),
 }
 

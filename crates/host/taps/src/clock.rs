@@ -1,4 +1,4 @@
-//! What time is it on CLOCK_MONOTONIC, and how does a thread wait for a moment that is near?
+//! CLOCK_MONOTONIC reads, and precise waits for a moment in the near future.
 
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_gettime, clock_nanosleep};

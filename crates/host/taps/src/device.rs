@@ -1,4 +1,4 @@
-//! Which network device is meant, what can it carry, and what has it counted?
+//! Network device lookup: its properties and counters.
 
 use nix::net::if_::if_nametoindex;
 use std::path::Path;
@@ -14,13 +14,13 @@ pub struct Device {
     pub is_up: bool,
     /// Frames on it begin with Ethernet's header.
     pub is_ethernet: bool,
-    /// What is sent on it comes back on it.
+    /// True for a loopback device: packets sent on it return on it.
     pub is_loopback: bool,
     /// Packets to elsewhere leave through it: other hosts are behind it.
     pub carries_default_route: bool,
 }
 
-/// What a device counted since it was made.
+/// Counters of a device since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     pub received_bytes: u64,

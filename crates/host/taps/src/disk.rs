@@ -1,7 +1,7 @@
-//! How does a file grow for hours without filling the page cache of the host that it is written on?
+//! File writer that bypasses or drains the page cache, for files that grow for hours.
 //!
-//! What a capture writes nobody reads again soon. Left in the page cache it pushes out what the server reads, and once
-//! enough of it is dirty the kernel makes every writer wait, the server too.
+//! Nobody reads a capture again soon. In the page cache it would evict data that the server reads. With
+//! enough dirty pages the kernel throttles every writer, the server too.
 
 use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, PosixFadviseAdvice, fallocate, fcntl, posix_fadvise};
 use std::fs::File;
@@ -9,16 +9,16 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-/// By which way bytes reach the disk.
+/// Write mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Written out at once and let go by the kernel (RWF_DONTCACHE, Linux 6.14).
+    /// Written out at once and dropped from the page cache by the kernel (RWF_DONTCACHE, Linux 6.14).
     DontCache,
     /// Past the page cache (O_DIRECT), in pieces of [`PIECE`] bytes.
     Direct,
-    /// Through it; written out and let go behind the writer.
+    /// Through the page cache, with writeback and eviction behind the writer.
     Trailing,
-    /// What is no file: a pipe, a device.
+    /// Not a file: a pipe, a device.
     Plain,
 }
 
@@ -34,7 +34,7 @@ const TRAIL: u64 = 8 << 20;
 pub struct DiskFile {
     file: File,
     way: Way,
-    /// Whether the first write has shown that the way is one that the file system knows.
+    /// True after the first write: the file system supports the mode.
     is_tried: bool,
     /// Bytes of whole writes.
     length: u64,
@@ -46,7 +46,7 @@ impl DiskFile {
     /// Takes an empty file, or what is none. The way is settled by the first write.
     ///
     /// # Errors
-    /// The file cannot be looked at.
+    /// The file's status cannot be read.
     pub fn new(file: File) -> io::Result<Self> {
         let way = if file.metadata()?.is_file() { Way::DontCache } else { Way::Plain };
         Ok(Self::by(file, way))

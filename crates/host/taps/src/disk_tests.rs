@@ -1,4 +1,4 @@
-//! Is what was written in the file, by each way, and is the page cache empty of it?
+//! Tests of each write mode: file content, and a page cache free of it.
 
 use super::*;
 use std::fs::OpenOptions;

@@ -1,8 +1,9 @@
-//! Which packets does the kernel copy out, and how much of each? A classic BPF program, assembled here.
+//! Classic BPF program that selects the packets to copy, and how much of each.
 //!
-//! It sees packets from their IP header on. To a server's port: whole. From it: the head of each answer.
-//! Acknowledgements without data are left out; what opens or ends a connection never is. Left out too are
-//! fragments but the first (only it has ports), and IPv6 with extension headers.
+//! It sees packets from their IP header on. Packets to a server's port are copied whole, packets from it only
+//! up to the head of each answer. Acknowledgements without data are left out; packets that open or close a
+//! connection never are. Also left out are IPv6 packets with extension headers and all fragments but the
+//! first (only it has ports).
 
 use libc::{
     BPF_A, BPF_ABS, BPF_ADD, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IMM, BPF_IND, BPF_JA, BPF_JEQ, BPF_JGT,
@@ -26,16 +27,16 @@ const KEPT_OF_OK: u32 = 128;
 /// Of a result: how many columns it has. What follows are definitions and rows.
 const KEPT_OF_RESULT: u32 = 32;
 
-/// How much is kept of what a server answers, in bytes of TCP payload; headers are always kept.
+/// Bytes of TCP payload kept of a server's packets; headers are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// What is of use: greetings and errors whole, of OK packets 128 bytes, of results 32.
+    /// The useful part: greetings and errors whole, 128 bytes of OK packets, 32 of results.
     ByKind,
     /// So much of each packet.
     Bytes(u32),
 }
 
-/// Which IP the socket is given.
+/// IP version of the socket's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     V4,
@@ -47,7 +48,7 @@ pub enum Family {
     BothOnAny,
 }
 
-/// What is asked of the filter.
+/// Options of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// Of servers; 1 to [`MOST_PORTS`].
@@ -336,7 +337,7 @@ impl Assembly {
     }
 }
 
-/// Has the kernel run the program on what comes to a socket; replaces one that ran before.
+/// Attaches the program to a socket, replacing an earlier one.
 ///
 /// # Errors
 /// The kernel takes no such program, or has no memory for it.

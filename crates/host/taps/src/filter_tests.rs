@@ -1,4 +1,4 @@
-//! Does the program keep what its description says, by an interpreter of our own and by the kernel's?
+//! Tests of the filter program in our own interpreter and in the kernel.
 
 use super::*;
 use proptest::prelude::*;

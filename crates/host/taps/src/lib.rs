@@ -1,8 +1,8 @@
-//! How do packets leave a host at the times that were asked for, and how is seen what passes it or is said on a server's
-//! sockets?
+//! Kernel interfaces: timed packet transmission, packet capture, and taps on a server's sockets.
 //!
-//! The only crate with `unsafe`: packet sockets, rings, programs in the kernel, and what else of the kernel no safe
-//! crate has. Never reads or lays out a capture file, and never decides what is sent or collected, nor at which rate.
+//! The only crate with `unsafe`: packet sockets, rings, programs in the kernel, and other kernel interfaces
+//! that no safe crate provides. Never reads or writes a capture file. Never decides what is sent or
+//! collected, nor at which rate.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,9 +1,10 @@
-//! Which sockets does a capture need, so that each packet is seen once and at the least cost?
+//! Choice of capture sockets, so that each packet is captured once at minimal cost.
 //!
-//! A single socket for everything: only such a one sees what leaves a device, the server's answers. On loopback everything comes
-//! too, and the socket asks not to be shown what leaves (which would copy every packet's head, before any filter). A kernel that does
-//! not know that wish (before 4.20) is asked for what comes, by a socket for IPv4 and one for IPv6; these it serves after TCP, and
-//! where the CPU is taken away in between, an answer stands before its question (seen: once in 250,000 packets).
+//! One socket captures everything: only such a socket sees outgoing packets, the server's answers. On
+//! loopback it sees every packet twice, so the socket option that ignores outgoing packets is set. Otherwise
+//! the head of every packet would be copied before any filter. Kernels before 4.20 lack that option. There,
+//! one socket for IPv4 and one for IPv6 capture incoming packets. The kernel serves these after TCP. If the
+//! CPU is preempted in between, an answer precedes its request (observed once in 250,000 packets).
 
 use crate::block::{Captured, Damaged, Link, Stopped};
 use crate::device::{Device, DeviceError};
@@ -23,7 +24,7 @@ const ON_DEVICES: [(Family, u16); 1] = [(Family::Both, EVERYTHING)];
 const ON_ANY: [(Family, u16); 1] = [(Family::BothOnAny, EVERYTHING)];
 const MOST_RINGS: usize = 2;
 
-/// Where to listen.
+/// Devices to capture from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Where {
     Device(String),
@@ -52,7 +53,7 @@ pub enum TakeError<E> {
     Damaged(Damaged),
     #[error("cannot wait for packets: {0}")]
     Poll(io::Error),
-    /// Whoever was handed packets wants no more.
+    /// The callback refused further packets.
     #[error("{0}")]
     Refused(E),
 }
@@ -116,7 +117,7 @@ impl Listener {
         Ok(Self { rings, link, device, passed: 0, dropped: 0, is_down: false, found_ns: None })
     }
 
-    /// What stands before the IP header of what is handed on.
+    /// Bytes before the IP header of the packets returned.
     pub fn link(&self) -> Link {
         self.link
     }
@@ -206,7 +207,7 @@ impl Listener {
         self.rings.iter().try_for_each(Ring::close)
     }
 
-    /// To be asked for every second: the kernel's own counters have 32 bits.
+    /// Call it every second: the kernel's own counters have 32 bits.
     ///
     /// # Errors
     /// The kernel does not say.

@@ -1,9 +1,9 @@
-//! When is each packet due? Pure: reads no clock.
+//! Send schedule: the due time of each packet. Pure: reads no clock.
 //!
-//! Every deadline counts from the start, in 128 bits, so that no rounding adds up however long it goes on, and a
-//! packet that leaves late does not move those after it.
+//! Every deadline counts from the start, in 128 bits, so rounding errors never accumulate. A late packet does
+//! not delay those after it.
 
-/// How fast packets leave.
+/// Send rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rate {
     /// Bits of frames a second, without preamble, checksum and gap, as tcpreplay counts them.
@@ -22,7 +22,7 @@ pub struct Pace {
     rate: Rate,
 }
 
-/// What went before a packet.
+/// Packets sent before this one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Before {
     pub packets: u64,

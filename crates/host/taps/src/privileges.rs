@@ -1,4 +1,4 @@
-//! Drop of privileges once everything is open: user, capabilities, system calls.
+//! Privilege drop after all resources are open: user, capabilities, system calls.
 
 use crate::seccomp;
 use caps::errors::CapsError;

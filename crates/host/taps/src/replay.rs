@@ -1,4 +1,4 @@
-//! How do frames in memory leave a device at their times?
+//! Timed transmission of frames in memory through a device.
 
 use crate::account::Account;
 use crate::clock::{now_ns, prefer_this_thread, wait_until};
@@ -14,7 +14,7 @@ const BEAT_NS: u64 = 100_000_000;
 #[derive(Debug, Clone, Default)]
 pub struct Packets {
     bytes: Vec<u8>,
-    /// Where each frame ends in `bytes`.
+    /// End offset of each frame in `bytes`.
     ends: Vec<usize>,
     /// When each was captured, from the first on, ns; never falls.
     times_ns: Vec<u64>,
@@ -64,7 +64,7 @@ impl Packets {
     }
 }
 
-/// What is asked.
+/// Options of a replay.
 #[derive(Debug, Clone, Copy)]
 pub struct Replay {
     pub pace: Pace,
@@ -84,13 +84,13 @@ pub struct Progress {
     pub elapsed: Duration,
 }
 
-/// How it went.
+/// Result of a replay.
 #[derive(Debug)]
 pub struct Ended {
     pub account: Account,
     /// From the start to when the kernel had taken the last packet.
     pub lasted: Duration,
-    /// Where the last packet was due; the start at top speed.
+    /// Due time of the last packet; the start at top speed.
     pub due: Duration,
     /// Times that the device's queue was full and the packet was offered again.
     pub retries: u64,

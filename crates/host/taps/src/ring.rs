@@ -1,7 +1,7 @@
-//! How do packets get from the kernel's ring into this process without a copy or a call for each?
+//! Receive ring (TPACKET_V3) of a packet socket, without a copy or a system call for each packet.
 //!
-//! One packet socket with a TPACKET_V3 ring: the kernel fills blocks and hands them over, a full one at once, others
-//! after a time. Never asks for socket timestamps (SO_TIMESTAMP), which would stamp every packet of the host.
+//! The kernel fills blocks and hands them over: a full one at once, others after a timeout. Never requests
+//! socket timestamps (SO_TIMESTAMP), which would stamp every packet of the host.
 
 use crate::block::{self, Captured, Link, STATUS_AT, Stopped, Walked};
 use crate::filter::{self, Instruction};
@@ -41,10 +41,10 @@ fn binary() -> String {
     std::env::current_exe().map_or_else(|_| "$(command -v toll)".into(), |path| path.display().to_string())
 }
 
-/// What the kernel counted since it was last asked.
+/// Counters of the kernel since the last read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
-    /// What the filter let pass, dropped ones included.
+    /// Packets that passed the filter, dropped ones included.
     pub passed: u64,
     pub dropped: u64,
 }
@@ -57,7 +57,7 @@ pub(crate) enum Shown {
     Arrivals,
 }
 
-/// How much memory, in which pieces.
+/// Size of the ring and of its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub block_bytes: usize,

@@ -1,4 +1,5 @@
-//! Seccomp filter that denies the system calls a capture never makes, so that an attacker who takes it over cannot either.
+//! Seccomp filter that denies system calls a capture never makes, also to an attacker who controls the
+//! process.
 //!
 //! A denylist: an allowlist breaks with every new libc, on users' hosts. The kernel keeps a bitmap of the calls that the
 //! filter always allows (Linux 5.11) and does not run the filter for these.

@@ -1,7 +1,7 @@
-//! How do whole frames get onto a device in as few system calls as can be?
+//! Transmitter of whole frames through a device, with as few system calls as possible.
 //!
-//! A packet socket, many frames a call (sendmmsg), past the queue disciplines (PACKET_QDISC_BYPASS): what is late is
-//! then late here, where it is seen, and not in a queue.
+//! A packet socket with many frames for each call (sendmmsg), past the queue disciplines
+//! (PACKET_QDISC_BYPASS). So delays occur here, where they are measured, and not in a queue.
 
 use crate::device::Device;
 use std::io;

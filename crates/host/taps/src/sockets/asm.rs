@@ -1,8 +1,8 @@
-//! How is a program for the kernel's eBPF machine written down? Knows its instructions, not what they are for.
+//! Assembler of eBPF instructions. Knows nothing of the purpose of a program.
 //!
-//! Source: the kernel's Documentation/bpf/standardization/instruction-set.rst. A program of a few hundred
-//! instructions, written once: assembled here it needs no compiler beside cargo's, and the pid of a server, lengths
-//! and maps stand in it as constants.
+//! Source: the kernel's Documentation/bpf/standardization/instruction-set.rst. The programs have a few
+//! hundred instructions. Assembled here, they need no compiler except cargo's. The server's pid, lengths and
+//! maps are constants in them.
 
 /// r0: results; r1 to r5: arguments, lost in a call; r6 to r9: kept over calls; r10: the frame of 512 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

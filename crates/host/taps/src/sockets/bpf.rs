@@ -1,4 +1,4 @@
-//! How are maps, programs and hooks asked of the kernel? The bpf(2) system call and mappings; knows no program.
+//! Wrapper of the bpf(2) system call: maps, programs and hooks. Knows nothing of a program.
 
 use super::error::TapError;
 use std::ffi::CString;
@@ -30,7 +30,7 @@ const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 /// Room for what the verifier says of a program that it refuses.
 const LOG: usize = 1 << 20;
 
-/// Where a program is to run.
+/// Attach point of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hook {
     /// At a tracepoint, by its number in the kernel's type information: its arguments have types.
@@ -222,7 +222,7 @@ pub fn rings(rings: &[OwnedFd], cpus: usize) -> io::Result<OwnedFd> {
     Ok(map)
 }
 
-/// Has the kernel check a program and make it ready.
+/// Loads a program: the kernel verifies and compiles it.
 ///
 /// # Errors
 /// Not permitted, or the program is refused: then with the verifier's last words.
@@ -279,7 +279,7 @@ pub fn attach(program: &OwnedFd, hook: Hook) -> io::Result<OwnedFd> {
     descriptor(RAW_TRACEPOINT_OPEN, &mut OpenTracepoint { name, program, padding: 0 })
 }
 
-/// How often the kernel left a program out, because it was interrupted on the same CPU while it ran.
+/// Number of runs that the kernel skipped because the program was already running on the same CPU.
 ///
 /// # Errors
 /// Not permitted any more.

@@ -1,4 +1,4 @@
-//! What does the kernel's own type information (BTF) say of a tracepoint, and of a structure? Reads, believes nothing.
+//! Parser of the kernel's type information (BTF) for tracepoints and structures. Validates all input.
 //!
 //! Source: the kernel's Documentation/bpf/btf.rst.
 

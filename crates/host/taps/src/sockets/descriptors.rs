@@ -1,4 +1,4 @@
-//! Which descriptors of a process are connections of clients, and on which do they come in? Only reads /proc.
+//! Client connections among the file descriptors of a process, and their listeners. Only reads /proc.
 
 use super::error::TapError;
 use std::collections::HashMap;
@@ -44,7 +44,7 @@ impl Descriptors {
     /// Of process `pid`. `ports`: those of TCP that count; empty: all where queries may come in.
     ///
     /// # Errors
-    /// There is no such process, or its descriptors may not be looked at.
+    /// No such process, or no permission to read its descriptors.
     pub fn of(pid: u32, ports: &[u16]) -> Result<Self, TapError> {
         let inodes = inodes(pid)?;
         let table = |name: &str| {
@@ -133,7 +133,7 @@ fn inodes(pid: u32) -> Result<HashMap<u64, u32>, TapError> {
     Ok(inodes)
 }
 
-/// Whether a descriptor of the process still is the socket that it was.
+/// True if a descriptor of the process still is a socket.
 pub fn is_socket(pid: u32, fd: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))
         .is_ok_and(|link| link.to_str().is_some_and(|l| inode(l).is_some()))

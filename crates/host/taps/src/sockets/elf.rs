@@ -1,7 +1,7 @@
-//! Reader of exported functions in an ELF file, with bounds on what a hostile file can cost.
+//! Parser of exported functions in an ELF file, with bounds on the cost of a hostile file.
 //!
-//! The file is any that the server maps: whoever controls the server chooses its content. `object` lays out the structures; names
-//! are compared here, since `object` reads a name to its end, however far away that is.
+//! The file is one that the server maps: whoever controls the server controls its content. `object` parses
+//! the structures. Names are compared here, since `object` reads a name to its end, however far away that is.
 
 use object::NativeEndian;
 use object::elf::{FileHeader64, PT_LOAD, SHT_DYNSYM, Sym64};

@@ -1,4 +1,4 @@
-//! Why can a server's sockets not be looked at, and what is missing for it? Words alone; changes nothing.
+//! Errors of the socket tap, with the missing privilege or feature. Text only; changes nothing.
 
 use super::btf::BtfError;
 use std::io;

@@ -1,4 +1,4 @@
-//! Which programs are put where, and what is done where that cannot be? Reads and moves no records.
+//! Attachment of the programs to tracepoints, with fallbacks. Reads and moves no records.
 
 use super::Options;
 use super::bpf::{self, Array, Hook};
@@ -24,7 +24,7 @@ const MOST_DESCRIPTORS: usize = 1 << 18;
 /// Threads that are in the TLS library at a time.
 const MOST_THREADS: u32 = 1 << 14;
 
-/// Where the kernel's programs are put.
+/// Tracepoints of the kernel programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hooks {
     /// At the tracepoints that every socket passes when bytes have moved; Linux 6.3 and type information.
@@ -57,7 +57,7 @@ pub struct Switched {
     pub hooks: Hooks,
     /// Why it is system calls, where sockets were tried.
     pub fallen_back: Option<String>,
-    /// The TLS library that is looked at, or why none is.
+    /// The TLS library that is captured, or the reason why none is.
     pub tls: Result<String, String>,
     /// What is kept of the server's descriptors, where connections go by these.
     pub descriptors: Option<Array>,

@@ -1,8 +1,8 @@
-//! What do clients and a server say to each other on its sockets, Unix sockets among them?
+//! Socket tap: captures the bytes between clients and a server on its sockets, including Unix sockets.
 //!
-//! Programs in the kernel (`program.rs`) look at the server's own calls and write records (`record.rs`) into rings
-//! (`ring.rs`). No packet is involved, no symbol of the server, and nothing of it is changed. All of it goes when this
-//! process does, however it ends.
+//! Programs in the kernel (`program.rs`) observe the server's own calls and write records (`record.rs`) into
+//! rings (`ring.rs`). No packet and no symbol of the server is involved, and the server is not modified. All
+//! of it is removed when this process ends, for any reason.
 
 mod asm;
 mod bpf;
@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What to look at, and how much of it to keep.
+/// Options of the tap: server, sockets, and bytes to keep.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The server's process, as this host numbers it.

@@ -1,4 +1,4 @@
-//! What does the kernel's side write for each call, and what does that say? Only lays out and reads bytes.
+//! Record format that the kernel programs write for each call. Only encodes and decodes bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -31,7 +31,7 @@ pub const MET: u8 = 5;
 /// Added to `CLIENT` and `SERVER`: the bytes are those inside TLS.
 pub const DECIPHERED: u8 = 0x80;
 
-/// What was seen of a connection.
+/// Event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// The server has accepted it.
@@ -65,7 +65,7 @@ pub struct Record<'a> {
     pub peer: Option<(IpAddr, u16)>,
 }
 
-/// How much the kernel's side keeps.
+/// Bytes that the kernel programs keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
     /// Bytes of a call by which the server receives; rounded up to whole pieces.

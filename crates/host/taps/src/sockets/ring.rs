@@ -1,8 +1,8 @@
-//! What has the kernel put into the rings? Reads records in place, in the order of their times, and gives them back.
+//! Reader of the kernel's ring buffers. Reads records in place, ordered by time, and releases them.
 //!
-//! Four CPUs share a ring, as far as there is memory for more than one: of one for all, each record would take a lock that all CPUs
-//! want, and of one for each, reading in the order of time costs more than that lock does among four.
-//! Source: the kernel's Documentation/bpf/ringbuf.rst.
+//! Four CPUs share a ring, if memory allows more than one. With a single ring, each record would take a lock
+//! that all CPUs contend for. With a ring for each CPU, reading in time order costs more than that lock does
+//! among four. Source: the kernel's Documentation/bpf/ringbuf.rst.
 
 use super::bpf::{Mapping, page, ring, rings};
 use std::io;
@@ -74,7 +74,7 @@ impl Rings {
     /// `until_ns` is in its ring before any that follows it bears such a time.
     ///
     /// # Errors
-    /// What `each` answers.
+    /// Result of the callback `each`.
     pub fn drain<E>(
         &mut self,
         until_ns: u64,

@@ -1,9 +1,11 @@
-//! Can be read what is said inside TLS, and where? Where the server's TLS library is a file that exports its functions.
+//! Lookup of a server's TLS library and its functions.
+//!
+//! TLS traffic can be captured if the library is a file that exports its functions.
 
 use super::elf;
 use std::path::{Path, PathBuf};
 
-/// What is looked at: the two that move bytes.
+/// Functions that are probed: the two that transfer bytes.
 pub const FUNCTIONS: [&str; 2] = ["SSL_read", "SSL_write"];
 
 /// The library that a server has loaded.
@@ -13,7 +15,7 @@ pub struct Library {
     pub name: String,
     /// The same file, as it is reached from here.
     pub path: PathBuf,
-    /// Where each of [`FUNCTIONS`] lies in it.
+    /// File offset of each of [`FUNCTIONS`].
     pub offsets: [u64; 2],
 }
 
@@ -21,7 +23,7 @@ impl Library {
     /// Of process `pid`.
     ///
     /// # Errors
-    /// Why what its clients say inside TLS cannot be read, as half a sentence.
+    /// TLS traffic cannot be captured. The text is half a sentence.
     pub fn of(pid: u32) -> Result<Self, String> {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
             .map_err(|error| format!("the server's memory map cannot be read: {error}"))?;

@@ -1,4 +1,5 @@
-//! How is a program run where a process calls a function of a library? Through perf_event_open(2); knows no program.
+//! Attachment of a program to a library function (uprobe), through perf_event_open(2). Knows nothing of a
+//! program.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Is every statement seen that crosses a server's sockets, and nothing else? With a real server; needs root.
+//! Completeness tests of the socket tap on a real server: every statement, and nothing else. Needs root.
 
 #![allow(
     clippy::unwrap_used,

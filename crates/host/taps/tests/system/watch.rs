@@ -1,4 +1,4 @@
-//! A tap on a server with a decoder behind it, on a thread of its own.
+//! Socket tap with a decoder, on a thread of its own.
 
 use crate::spoken::spoken;
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use toll_wire::ledger::Ledger;
 /// No host is so busy that what a server has been asked takes this long to be seen.
 const HUNG: Duration = Duration::from_secs(120);
 
-/// Whether what is hooked, which is the host's, may be. The runner lets one such test run at a time.
+/// True if this test may attach host-wide hooks. The runner starts only one such test at a time.
 pub fn may_hook() -> bool {
     let may = nix::unistd::geteuid().is_root();
     if !may {

@@ -1,7 +1,8 @@
-//! What runs at the tracepoints that every socket passes when bytes have moved?
+//! eBPF program at the socket tracepoints, which run after bytes were transferred.
 //!
-//! Their arguments say on which socket and how many; where the bytes are is in what the system call was called with. A
-//! socket is known by its cookie, which no other ever has, so that neither its beginning nor its end has to be seen.
+//! Their arguments give the socket and the number of bytes. The address of the bytes comes from the arguments
+//! of the system call. A socket is identified by its cookie, which is never reused. So neither its opening
+//! nor its closing has to be observed.
 
 use super::{
     ASKED, BUFFER, DESCRIPTOR, ENTRY, ENTRY_HEAD, ENTRY_SOCKET, Frame, PEEK, R0, R1, R2, R3, R4, R6, R7, R8,

@@ -1,4 +1,4 @@
-//! What runs when the server accepts a connection, and when it gives a descriptor back?
+//! eBPF programs for accepted connections and closed descriptors.
 
 use super::{
     BUFFER, DESCRIPTOR, ENTRY_CLIENT, ENTRY_HEAD, ENTRY_SERVER, ENTRY_SOCKET, Frame, LISTENING, LOST_BEFORE,

@@ -1,7 +1,8 @@
-//! What runs when the server calls its TLS library? The same records, of what is said inside.
+//! eBPF programs at the server's calls of its TLS library. They write the same records, of the plain text.
 //!
-//! By its own calls alone the library says which bytes were meant; between begin and return they wait under the thread
-//! that calls. On which socket a session is shows when the library itself reads or writes there (`at_socket.rs`).
+//! Only the arguments of the call say which bytes it covers. Between entry and return they are stored under
+//! the calling thread. The socket of a session is known when the library itself reads or writes there
+//! (`at_socket.rs`).
 
 use super::{ASKED, BUFFER, DESCRIPTOR, Frame, R0, R1, R2, R3, R4, R6, R8, R9, Scene, Writer};
 use crate::sockets::asm::Size::Eight;

@@ -1,12 +1,12 @@
-//! What runs in the kernel at each call of the server on a socket? Written with [`Assembler`], loaded elsewhere.
+//! eBPF programs that run at each socket call of the server. Built with [`Assembler`], loaded elsewhere.
 //!
-//! A call is looked at when its bytes have moved. What is not the server's, failed, or is on no client's connection
-//! ends after a few instructions. The rest becomes one record (`record.rs`), cut to length here. A server reads the four
-//! bytes before each command by a call of their own; these wait in the connection's entry and go with the bytes of the
-//! next call: a query is two records.
+//! A call is inspected after its bytes were transferred. Calls of other processes, failed calls and other
+//! descriptors end after a few instructions. The rest becomes one record (`record.rs`), truncated here. A
+//! server reads the four header bytes of each command with a separate call. They are stored in the
+//! connection's entry and go out with the bytes of the next call: a query is two records.
 //!
-//! Written here is what all have in common, and what runs at the tracepoints of all system calls; at those of sockets:
-//! `at_socket.rs`.
+//! This file holds the common parts and the programs at the tracepoints of all system calls. Those of sockets
+//! are in `at_socket.rs`.
 
 mod at_socket;
 mod connection;
