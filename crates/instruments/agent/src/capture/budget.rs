@@ -1,8 +1,8 @@
-//! How does a capture stay within a share of a CPU? It looks at fewer connections, drawn by chance.
+//! CPU budget of a capture, kept by random sampling of connections.
 //!
-//! A connection is left out as a whole: it is in while a hash of its two ends lies below a threshold, so that
-//! one that was left out stays out until the share has risen past it. Lowering the threshold costs nothing, and
-//! the server never waits: what is left out is not even decoded.
+//! A connection is kept or left out as a whole: it is kept while a hash of its two ends lies below a
+//! threshold. So a connection that was left out stays out until the share has risen past it. Lowering the
+//! threshold costs nothing, and the server never waits. Packets of connections left out are not even decoded.
 
 use super::output::{Account, Class, Output};
 use super::tap::Seen;
@@ -15,12 +15,12 @@ use toll_wire::pcap::Frame;
 
 /// Between two looks at the CPU clock, which is a system call.
 const LOOK_EVERY_NS: u64 = 50_000_000;
-/// How often is said what was asked while not all connections are kept.
+/// Interval between reports of the share while not all connections are kept.
 const TELL_EVERY_NS: u64 = 1_000_000_000;
 /// A share of the connections, as a threshold of their hashes.
 const ALL: u64 = 1 << 32;
 
-/// An output that is kept within its budget.
+/// An output with connection sampling that stays within a CPU budget.
 pub struct Budgeted {
     inner: Box<dyn Output>,
     controller: Controller,
@@ -38,7 +38,8 @@ pub struct Budgeted {
 }
 
 impl Budgeted {
-    /// `share_of_core`: of one CPU, by all threads of this process together. `ports`: of servers.
+    /// `share_of_core`: budget of all threads of this process together, as a share of one CPU. `ports`: of
+    /// servers.
     pub fn new(inner: Box<dyn Output>, share_of_core: f64, ports: &[u16]) -> Self {
         Self {
             inner,
@@ -170,7 +171,7 @@ const STEP: f64 = 2.0;
 /// Fewer connections than this are no sample of anything.
 const LEAST: f64 = 1.0 / 4096.0;
 
-/// Chooses the share of the connections from what the CPU clock says. Knows no clock itself.
+/// Controller that sets the share of connections from the CPU time used. Knows no clock itself.
 struct Controller {
     budget: f64,
     kept: f64,

@@ -1,7 +1,7 @@
-//! How do bytes get from the tap's thread to a disk or a network without the tap ever waiting?
+//! Bounded queue of chunks from the tap's thread to a writer thread. The tap never waits.
 //!
-//! In chunks of whole items, over a bounded queue, to a thread of its own. A chunk for which there is no room
-//! is dropped and counted. Buffers go round: once the queue has been full nothing is allocated any more.
+//! A chunk holds whole items. A chunk is dropped and counted if the queue is full. Buffers are reused: after
+//! the queue has been full once, nothing is allocated.
 
 use super::output::Account;
 use anyhow::{Context, anyhow, bail};
@@ -20,7 +20,7 @@ const NEVER: u64 = u64::MAX;
 /// A panic; its message is on standard error.
 const NO_WRITER: &str = "the thread that writes has ended by itself";
 
-/// Where chunks go. Runs on a thread of its own.
+/// Destination of chunks. Runs on a thread of its own.
 pub trait Destination: Send {
     /// Called once, before any chunk: what each file (or each stream) begins with.
     ///
@@ -28,31 +28,32 @@ pub trait Destination: Send {
     /// Nothing can be written there.
     fn begin(&mut self, header: &[u8]) -> anyhow::Result<()>;
 
-    /// Takes `items` whole items, seen from `first_ns` to `last_ns` (Unix time).
+    /// Writes `items` whole items, captured from `first_ns` to `last_ns` (Unix time).
     ///
     /// # Errors
-    /// It cannot go on: said once. What it could not take is in [`lost`](Self::lost), also of chunks that come after.
+    /// The destination failed; returned once. Items that it could not write are in [`lost`](Self::lost), also
+    /// those of later chunks.
     fn chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> anyhow::Result<()>;
 
-    /// Items that got lost here: on the disk, in the network.
+    /// Items lost at the destination: (on the disk, in the network).
     fn lost(&self) -> (u64, u64);
 
-    /// Bytes that came of those it took, where that is another number.
+    /// Bytes written, if they differ from the bytes received.
     fn bytes_out(&self) -> Option<u64> {
         None
     }
 
-    /// Between which moments what got lost here was seen (Unix time, ns), where it knows that.
+    /// First and last capture time of the items lost here (Unix time, ns), if known.
     fn lost_between(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// How long [`finish`](Self::finish) may take with nothing to see of it, before it is given up.
+    /// Timeout of [`finish`](Self::finish) without visible progress.
     fn patience(&self) -> Duration {
         GIVE_UP
     }
 
-    /// Everything is out. `tail`: what the last file (or the stream) ends with.
+    /// Ends the output. `tail`: the end of the last file (or of the stream).
     ///
     /// # Errors
     /// It could not be written.
@@ -150,14 +151,14 @@ impl Chunks {
         })
     }
 
-    /// The chunk being filled: append an item to it, then say [`end_item`](Self::end_item).
+    /// The chunk being filled: append an item to it, then call [`end_item`](Self::end_item).
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.current.bytes
     }
 
-    /// The buffer ends with a whole item, seen at `time_ns`. Hands the chunk on when it is full; when the queue is
-    /// full too, the chunk is dropped, and its items are counted and dated.
+    /// The buffer ends with a whole item, captured at `time_ns`. Hands the chunk on when it is full; when the
+    /// queue is full too, the chunk is dropped, and its items are counted and dated.
     #[inline]
     pub fn end_item(&mut self, time_ns: u64) {
         let chunk = &mut self.current;
@@ -171,7 +172,7 @@ impl Chunks {
         }
     }
 
-    /// Hands on what has waited long enough.
+    /// Hands on a chunk that has waited long enough.
     pub fn flush(&mut self, now_ns: u64) {
         if self.current.items == 0 {
             self.held_since_ns = None;
@@ -186,7 +187,7 @@ impl Chunks {
     }
 
     /// # Errors
-    /// The destination cannot go on; said once.
+    /// The destination failed; returned once.
     pub fn check(&self) -> anyhow::Result<()> {
         match self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
@@ -194,7 +195,7 @@ impl Chunks {
         }
     }
 
-    /// Adds what became of the items so far.
+    /// Adds the accounting of the items so far.
     pub fn account(&self, into: &mut Account) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         // Asked before losses are: what is dealt with in between counts as waiting still, not as written.

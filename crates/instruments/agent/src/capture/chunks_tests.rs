@@ -1,4 +1,4 @@
-//! Does what is put into chunks come out, or stand in the account?
+//! Tests of the chunk queue: every item is delivered or counted as dropped.
 
 use super::*;
 use std::sync::mpsc::Sender;

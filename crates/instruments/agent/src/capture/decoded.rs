@@ -1,5 +1,6 @@
-//! What did clients ask of the server? Outputs that decode what a tap sees as it comes: into a file of query
-//! events, or straight into a digest. The tap's thread decodes; compressing, printing and writing is for others.
+//! Outputs that decode while capturing: to a query-event file, or to a digest.
+//!
+//! The tap's thread decodes. Other threads compress, print and write.
 
 use super::chunks::{Chunks, Destination};
 use super::output::{Account, Class, Output};
@@ -197,7 +198,7 @@ impl Destination for Packing {
     }
 }
 
-/// A digest of what is seen, printed at the end, or anew after each stretch of time.
+/// A digest of the captured queries, printed at the end, or a new one after each interval.
 pub struct Digesting {
     decoder: Decoder,
     gathering: Gathering,
@@ -243,7 +244,7 @@ impl Digesting {
         })
     }
 
-    /// Takes the digest of the stretch that is over, and begins another.
+    /// Returns the digest of the interval that ended, and starts another.
     fn take(&mut self) -> Digested {
         let settings = *self.gathering.done.digest.settings();
         let mut next = Digested::new(settings);

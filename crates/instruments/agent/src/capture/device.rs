@@ -1,4 +1,4 @@
-//! How is a network device a tap? Joins the listener to the output; knows neither rings nor files.
+//! Tap on a network device. Connects the listener to the output; knows neither rings nor files.
 
 use super::output::Output;
 use super::tap::{Seen, Tap};
@@ -14,7 +14,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// `device`: `any` for all of them. From here on packets are seen.
+    /// Starts the capture. `device`: a name, or `any` for all devices.
     ///
     /// # Errors
     /// No such device, not permitted, no memory; too many ports.

@@ -1,7 +1,7 @@
-//! Which files does a capture leave on the disk? One, or one after another; on a thread of its own.
+//! Output files of a capture, single or rotated, written by a thread of their own.
 //!
-//! Each is for its owner alone, and whole by itself: what it begins with, items, what it ends with. Only files that
-//! this process made are ever removed.
+//! Each file is readable by its owner only, and complete by itself: header, items, trailer. Only files that
+//! this process created are ever removed.
 
 use super::chunks::Destination;
 use anyhow::{Context, bail, ensure};
@@ -18,28 +18,28 @@ use toll_taps::{DiskFile, Way};
 /// Nobody but its owner reads what people's queries hold.
 const OWNER_ALONE: u32 = 0o600;
 
-/// When the next file is begun; empty: never.
+/// Condition for the next file; empty: never.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotate {
-    /// Before a file is longer than this.
+    /// Maximum length of a file.
     pub bytes: Option<u64>,
-    /// Once it is so old.
+    /// Maximum age of a file.
     pub every: Option<Duration>,
 }
 
-/// Where to write.
+/// Options of the output files.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// `-` is standard output. What rotates is named after it, with date, time and number.
     pub path: PathBuf,
     pub rotate: Rotate,
-    /// Of what rotates, files that stay.
+    /// Number of rotated files to keep.
     pub keep: Option<usize>,
-    /// A file with something in it may be written over.
+    /// True if a non-empty file may be overwritten.
     pub overwrite: bool,
 }
 
-/// Gives what a file ends with, at its end.
+/// Function that returns the trailer of a file.
 pub type Tail = Box<dyn Fn() -> Vec<u8> + Send>;
 
 /// Writes chunks to files.
@@ -77,7 +77,7 @@ impl Files {
     /// `tail`: what those files end with after which another is begun; of the last one it is said at the end.
     ///
     /// # Errors
-    /// What is asked contradicts itself.
+    /// The options contradict each other.
     pub fn new(asked: Asked, tail: Tail) -> anyhow::Result<Self> {
         let rotates = asked.rotate.rotates();
         ensure!(

@@ -1,4 +1,5 @@
-//! What became of everything that a capture was shown? Adds up and says so; counts nothing itself.
+//! Accounting of a capture: the outcome of everything the tap received. Sums and reports; counts nothing
+//! itself.
 
 use super::output::Account;
 use super::tap::Seen;
@@ -6,7 +7,7 @@ use serde::Serialize;
 use toll_sys::counted::counted;
 use toll_sys::figures;
 
-/// The account of a capture at a moment: `passed` = `captured` + everything lost + `shed` + `waiting`.
+/// The accounting of a capture at a moment: `passed` = `captured` + everything lost + `shed` + `waiting`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ledger {
     pub r#type: &'static str,
@@ -15,11 +16,11 @@ pub struct Ledger {
     pub elapsed_s: f64,
     /// What is counted: `packet`, or `call` of a socket.
     pub of: &'static str,
-    /// What the filter in the kernel let pass.
+    /// Items that passed the kernel's filter.
     pub passed: u64,
-    /// What is in the output, as far as it was handed to the disk or the network.
+    /// Items handed to the disk or the network.
     pub captured: u64,
-    /// In the kernel's ring, in the queue, being written.
+    /// Items in the kernel's ring, in the queue, or being written.
     pub waiting: u64,
     pub lost: Lost,
     /// Left out to stay within the budget.
@@ -31,10 +32,10 @@ pub struct Ledger {
     pub last_loss_ns: Option<u64>,
 }
 
-/// Where something was lost.
+/// Lost items by place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// The ring was full: this process did not get to empty it.
+    /// The ring was full: this process was too slow.
     pub kernel: u64,
     /// The queue was full: the writer did not keep up.
     pub queue: u64,

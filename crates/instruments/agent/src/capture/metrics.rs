@@ -1,7 +1,8 @@
-//! How does a Prometheus server read what a capture has seen, lost and cost?
+//! Prometheus endpoint of a capture: captured and dropped traffic, and the cost.
 //!
-//! A thread of its own answers `GET /metrics` with what it was last told, one asker at a time; the capture only leaves
-//! numbers there. Names and types are Prometheus' (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+//! A thread of its own answers `GET /metrics` with the latest values, one client at a time. The capture only
+//! stores numbers there. Names and types follow Prometheus
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
 use super::output::{Account, Class};
 use super::tap::Seen;
@@ -57,10 +58,10 @@ impl Offer {
 }
 
 impl Metrics {
-    /// Answers from now on.
+    /// Starts to answer requests.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// No thread can be started.
     pub fn answer(Offer(listener): Offer) -> Result<Self> {
         let address = listener.local_addr()?;
         let told = Arc::new(Mutex::new(Told::default()));
@@ -84,17 +85,17 @@ impl Metrics {
         self.address
     }
 
-    /// What the capture has seen, and what became of it.
+    /// Sets the counters of the tap and the output.
     pub fn say(&self, seen: &Seen, account: &Account) {
         self.change(|told| (told.seen, told.account) = (*seen, account.clone()));
     }
 
-    /// Bytes that wait, and how many there is room for.
+    /// Sets the bytes in the buffer and its capacity.
     pub fn say_buffer(&self, used: usize, room: usize) {
         self.change(|told| told.buffer = Some((used, room)));
     }
 
-    /// The costliest classes of the digest.
+    /// Sets the slowest classes of the digest.
     pub fn say_classes(&self, classes: Vec<Class>) {
         self.change(|told| told.classes = classes);
     }

@@ -1,7 +1,7 @@
-//! How are the queries of a host collected at the least cost?
+//! Low-overhead capture of a host's queries.
 //!
-//! A tap (packets, or the server's sockets) hands what it sees to an output, which hands bytes on in chunks to a
-//! thread that writes them. Never measures what that costs: arms of scenarios do.
+//! A tap (packets, or the server's sockets) passes its data to an output. The output passes bytes in chunks
+//! to a writer thread. Never measures the cost of this: variants of scenarios do.
 
 pub mod budget;
 pub mod chunks;
@@ -57,7 +57,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// The kernel hands over what is in an open block within a fifth of a second.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// What is asked.
+/// Options of a capture.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub source: Source,
@@ -86,7 +86,7 @@ pub struct Options {
     pub json: bool,
 }
 
-/// What is listened to.
+/// Kind of tap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// Packets of a network device
@@ -106,7 +106,7 @@ impl Named for Source {
     ];
 }
 
-/// What becomes of it.
+/// Kind of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Goal {
     Packets(PathBuf),
@@ -115,10 +115,10 @@ pub enum Goal {
     Stream(String),
 }
 
-/// Captures until it is asked to end, the time is over, or it cannot go on; then says what became of everything.
+/// Captures until a signal, the end of its time, or a failure. Then prints the accounting.
 ///
 /// # Errors
-/// It could not begin, or something was lost for a reason that somebody must know of.
+/// The capture could not start, or lost data for a reason that the user must know.
 pub fn capture(options: &Options) -> anyhow::Result<()> {
     refuse_what_is_not_here(options)?;
     let offer = options.metrics.as_deref().map(Offer::at).transpose()?;

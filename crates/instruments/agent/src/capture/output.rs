@@ -1,11 +1,11 @@
-//! What becomes of what a tap saw? What every output can be asked; never where it came from.
+//! Interface of all capture outputs. Independent of the tap.
 
 use super::tap::Seen;
 use toll_wire::decoder::Spoken;
 use toll_wire::event::Share;
 use toll_wire::pcap::Frame;
 
-/// What becomes of what a tap saw. Called on the tap's thread; never waits for a disk or a network, but in
+/// Output of a tap. Called on the tap's thread. Never waits for a disk or a network, except in
 /// [`finish`](Self::finish).
 pub trait Output {
     /// A packet, in the kernel's order.
@@ -20,14 +20,14 @@ pub trait Output {
     /// Nothing can be taken any more, or this output is of packets.
     fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()>;
 
-    /// After each batch, and ten times a second at least: time to hand on what has waited long enough.
+    /// Called after each batch, and at least ten times a second, to hand on data that has waited long enough.
     /// `now_ns`: Unix time.
     ///
     /// # Errors
     /// What was handed on before could not be written.
     fn beat(&mut self, now_ns: u64) -> anyhow::Result<()>;
 
-    /// What the tap says, every second and before [`finish`](Self::finish): of use to those who write it down.
+    /// Counters of the tap, every second and before [`finish`](Self::finish).
     fn seen(&mut self, _seen: &Seen, _now_ns: u64) {}
 
     /// From now on only the packets and calls of a share of the connections come here. Until something is said
@@ -39,7 +39,7 @@ pub trait Output {
         Vec::new()
     }
 
-    /// What became of everything so far.
+    /// The accounting so far.
     fn account(&self) -> Account;
 
     /// Hands on everything and waits until it is out, as long as something moves.
@@ -59,7 +59,7 @@ pub struct Class {
     pub seconds: f64,
 }
 
-/// What became of what an output was given. `items` = written + everything lost + `shed` + `waiting`.
+/// Accounting of an output. `items` = written + everything lost + `shed` + `waiting`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets, or calls of a socket.
@@ -73,20 +73,20 @@ pub struct Account {
     pub lost_queue: u64,
     pub lost_disk: u64,
     pub lost_network: u64,
-    /// Left out on purpose, to stay within a budget.
+    /// Items left out to stay within the budget.
     pub shed: u64,
-    /// When the first of the lost and shed was seen (Unix time, ns).
+    /// Capture time of the first lost or shed item (Unix time, ns).
     pub first_loss_ns: Option<u64>,
     pub last_loss_ns: Option<u64>,
 }
 
 impl Account {
-    /// Everything that was given and is not in the output, for whatever reason.
+    /// All items missing in the output, for any reason.
     pub fn lost(&self) -> u64 {
         self.lost_queue + self.lost_disk + self.lost_network + self.shed
     }
 
-    /// Something seen between these times was lost.
+    /// Records a loss of items captured between these times.
     pub fn note_loss(&mut self, first_ns: u64, last_ns: u64) {
         self.first_loss_ns = Some(self.first_loss_ns.map_or(first_ns, |known| known.min(first_ns)));
         self.last_loss_ns = Some(self.last_loss_ns.map_or(last_ns, |known| known.max(last_ns)));

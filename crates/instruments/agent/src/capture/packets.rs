@@ -1,4 +1,4 @@
-//! How do packets become a capture file? In pcapng, appended to the writer's chunks; never looks into one.
+//! Packet output: a capture file in pcapng, appended to the writer's chunks. Never inspects a packet.
 
 use super::chunks::Chunks;
 use super::output::{Account, Output};

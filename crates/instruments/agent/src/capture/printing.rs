@@ -1,5 +1,5 @@
-//! How does a digest of a running capture reach the user? On a thread of its own: nobody who reads slowly, or
-//! not at all, holds the capture up.
+//! Digest printer of a running capture, on a thread of its own. A slow or absent reader never blocks the
+//! capture.
 
 use anyhow::{Context, anyhow, bail};
 use std::io::{BufWriter, Write};
@@ -14,12 +14,12 @@ use toll_wire::decoder::Config;
 /// At the end, a reader that has taken nothing for so long is given up.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
-/// What is gathered, and how it is printed.
+/// Options of the digest and its format.
 pub struct How {
     pub settings: Settings,
     pub limit: Limit,
     pub format: Format,
-    /// Statements as they were written.
+    /// True: statements with their literals.
     pub literals: bool,
     /// What is captured, in the report's first line.
     pub source: String,
@@ -111,13 +111,13 @@ impl Printer {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the digest before is printed: one at a time waits at most.
+    /// True if the previous digest is printed: at most one waits at a time.
     pub fn is_ready(&self) -> bool {
         !self.shared.is_busy.load(Ordering::Acquire)
     }
 
     /// # Errors
-    /// A digest could not be printed; said once.
+    /// A digest could not be printed; returned once.
     pub fn check(&self) -> anyhow::Result<()> {
         match self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),

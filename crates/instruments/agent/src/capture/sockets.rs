@@ -1,4 +1,5 @@
-//! Which server's sockets are looked at, and what do their calls become? Leaves the looking to `toll-taps`.
+//! Tap on a server's sockets: selects the server and passes its calls to the decoder. `toll-taps` does the
+//! capturing.
 
 use super::output::Output;
 use super::spoken::spoken;
@@ -13,7 +14,7 @@ use toll_taps::sockets::{Options, SocketTap, TapError};
 const WAY_OUT: &str =
     "collect packets instead (--tap packets), which needs cap_net_raw alone and sees TCP alone";
 
-/// What to look at, and how much of it to keep.
+/// Options of the socket tap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketOptions {
     /// The server's process; `None`: the only one of this host.
@@ -65,7 +66,7 @@ impl Sockets {
         Ok(Self { tap, server, lost })
     }
 
-    /// What is looked at and how, in a sentence without its full stop.
+    /// Description of the tap, a sentence without its full stop.
     pub fn describe(&self) -> String {
         let hooks = self.tap.hooks();
         let why = self.tap.fallen_back().map_or_else(String::new, |why| format!(", since {why}"));

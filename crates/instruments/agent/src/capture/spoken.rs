@@ -1,5 +1,6 @@
-//! What is a record of a server's sockets to the decoder? The one place where both sides are known; tests and examples of
-//! `toll-taps`, which knows no decoder, take this file as it is.
+//! Conversion of socket records to the decoder's input. The only place that knows both sides.
+//!
+//! Tests and examples of `toll-taps`, which knows no decoder, include this file unchanged.
 
 use toll_taps::sockets::{Record, What};
 use toll_wire::decoder::{Said, Spoken};

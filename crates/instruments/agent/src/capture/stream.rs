@@ -1,8 +1,8 @@
-//! How does a capture reach another host, over a network that breaks?
+//! Stream of a capture to another host, over an unreliable network.
 //!
-//! Each chunk becomes a zstd frame with a number and is kept until the other end says that it wrote it; a thread of
-//! its own sends, connects again and sends again what was not acknowledged. Where there is no room to keep more, the
-//! newest chunk is lost, counted and dated. Nothing here waits for the network but the end of it.
+//! Each chunk becomes a numbered zstd frame. It is stored until the receiver acknowledges that it was
+//! written. A thread of its own sends, reconnects and resends unacknowledged chunks. If the memory is full,
+//! the newest chunk is dropped, counted and dated. Only the end of a capture waits for the network.
 
 mod kept;
 mod sending;
@@ -44,7 +44,7 @@ pub struct Stream {
     message: Vec<u8>,
 }
 
-/// How full a stream's memory is, for whoever watches it.
+/// Fill level of a stream's resend buffer.
 #[derive(Clone)]
 pub struct Fill(Arc<Shared>);
 
@@ -97,7 +97,7 @@ enum Stage {
 }
 
 impl Stream {
-    /// A stream to `host_port`. Where nobody listens there yet, what is captured waits for somebody.
+    /// Opens a stream to `host_port`. Captured data is buffered until a receiver listens there.
     ///
     /// # Errors
     /// There is no such host, or whoever listens there has another key.
@@ -142,7 +142,7 @@ impl Stream {
         Ok(Self { shared: Arc::new(shared), link, compressor, frame: Vec::new(), message: Vec::new() })
     }
 
-    /// Keeps no more than so many bytes for the other end. To be said before it begins.
+    /// Sets the capacity of the resend buffer, bytes. Call it before the start.
     #[must_use]
     pub fn with_room(self, bytes: usize) -> Self {
         self.shared.lock().kept = Kept::new(bytes);

@@ -1,17 +1,17 @@
-//! Where does a capture's material come from? What every tap can be asked; never what becomes of what it saw.
+//! Interface of all taps. Independent of the output.
 
 use super::output::Output;
 use std::time::Duration;
 
-/// Where a capture's material comes from.
+/// Source of captured data.
 pub trait Tap {
-    /// Hands on what has arrived, waiting no longer than `wait` for it; a signal ends the wait.
+    /// Passes on data that has arrived, waiting at most `wait` for it. A signal ends the wait.
     ///
     /// # Errors
     /// The device or the server is gone, or `to` can take no more.
     fn take(&mut self, wait: Duration, to: &mut dyn Output) -> anyhow::Result<()>;
 
-    /// Lets nothing more in; what has come until now is still handed on by [`take`](Self::take).
+    /// Stops capturing. [`take`](Self::take) still passes on data that arrived before.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -20,22 +20,22 @@ pub trait Tap {
     /// 64-bit counters since the tap was opened.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel's counters cannot be read.
     fn counters(&mut self) -> anyhow::Result<Seen>;
 
-    /// Between which moments the kernel lost something (Unix time, ns), where the tap knows it.
+    /// First and last time of losses in the kernel (Unix time, ns), if known.
     fn lost_between(&self) -> Option<(u64, u64)> {
         None
     }
 }
 
-/// What the kernel's side says. `passed` = `taken` + `lost_kernel` + what is still in the ring.
+/// Counters of the kernel. `passed` = `taken` + `lost_kernel` + what is still in the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Everything that the filter let pass.
+    /// Items that passed the filter.
     pub passed: u64,
     /// Handed on to the output.
     pub taken: u64,
-    /// What the kernel had no room for.
+    /// Items dropped by the kernel.
     pub lost_kernel: u64,
 }

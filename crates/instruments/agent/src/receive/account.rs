@@ -1,4 +1,4 @@
-//! What came of one stream, and what is missing?
+//! Result of one stream, and its missing chunks.
 
 use super::noun;
 use serde::{Serialize, Serializer};
@@ -10,7 +10,7 @@ use toll_wire::streamed::Holds;
 /// `toll receive --json`, an object a stream; a promise.
 #[derive(Debug, Clone, Serialize)]
 pub struct Account {
-    /// As the sender calls itself.
+    /// Name of the sender, as it reports it.
     pub host: String,
     #[serde(serialize_with = "in_a_word")]
     pub holds: Holds,
@@ -21,7 +21,7 @@ pub struct Account {
     /// Over the network, chunks that came twice included.
     pub received_bytes: u64,
     pub written_bytes: u64,
-    /// Packets or events that the sender had no room for, by its own word.
+    /// Packets or events that the sender dropped, as it reports.
     pub lost: u64,
     /// Chunks that an earlier receiver acknowledged: they are in its files, if anywhere.
     pub chunks_before: u64,
@@ -33,7 +33,7 @@ pub struct Account {
     pub first_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_ns: Option<u64>,
-    /// The sender said the end, and everything until there is written.
+    /// The sender ended the stream, and everything is written.
     pub whole: bool,
 }
 

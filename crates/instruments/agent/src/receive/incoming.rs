@@ -1,6 +1,9 @@
-//! How does one stream reach its file, whichever connection its chunks come over?
+//! Writer of one stream to its file, across all its connections.
 //!
-//! Chunks are written in the order of their numbers, each once. Never acknowledges what is not written.
+//! Each chunk is written once, in the order of the numbers.
+//!
+//! # Invariants
+//! Never acknowledges a chunk that is not written.
 
 use super::link::Link;
 use super::place::{Place, Writing};
@@ -34,7 +37,7 @@ struct State {
 }
 
 impl Incoming {
-    /// A stream that nobody here has heard of.
+    /// A new stream.
     pub fn new(hello: &Hello<'_>, place: Place) -> Self {
         let host = match printable(hello.host) {
             host if host.is_empty() => "a host without a name".into(),
@@ -59,8 +62,8 @@ impl Incoming {
         }
     }
 
-    /// From now on it comes over this connection, and over no other. The answer: the connection's number, and that of
-    /// the chunk that is wanted first.
+    /// Binds the stream to this connection alone. Returns the connection's number, and that of the first
+    /// chunk wanted.
     ///
     /// # Errors
     /// It is not the stream that it was.
@@ -104,16 +107,17 @@ impl Incoming {
         self.lock().has_ended
     }
 
-    /// It ended without its sender saying so, and that was told: whoever brings it again brings another.
+    /// The stream was abandoned and reported: if its sender returns, it starts another one.
     pub fn was_given_up(&self) -> bool {
         let state = self.lock();
         state.has_ended && !state.account.whole && !state.untold
     }
 
-    /// Writes a chunk that came over this connection as `received` bytes. The answer: all below it are written.
+    /// Writes a chunk that arrived over this connection in `received` bytes. Returns the number below which
+    /// all chunks are written.
     ///
     /// # Errors
-    /// It is not what is due, or could not be written.
+    /// The chunk is not the next one, or could not be written.
     pub fn chunk(
         &self,
         connection: u64,
@@ -150,7 +154,7 @@ impl Incoming {
         self.lock().next
     }
 
-    /// The sender says that this was all.
+    /// Handles the end of the stream.
     ///
     /// # Errors
     /// It was not, or the rest could not be written.
@@ -188,7 +192,7 @@ impl Incoming {
         (state.has_ended, state.untold) = (true, true);
     }
 
-    /// How it ended, once.
+    /// The result of the stream; returned once.
     pub fn take_account(&self) -> Option<Account> {
         let mut state = self.lock();
         std::mem::take(&mut state.untold).then(|| state.account.clone())

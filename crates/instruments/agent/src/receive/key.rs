@@ -1,8 +1,8 @@
-//! Who may send a stream, and who may receive it? Whoever holds the same key file.
+//! Authentication of senders and receivers by a shared key file.
 //!
-//! The file holds a certificate and its private key, made for each other and for nobody else. Both ends show the
-//! certificate in a TLS 1.3 handshake, prove that they hold its key, and take no other: names, authorities and dates
-//! play no part.
+//! The file holds a certificate and its private key, generated for each other and for no other use. Both ends
+//! present the certificate in a TLS 1.3 handshake, prove that they hold its key, and accept no other. Names,
+//! authorities and dates play no part.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -26,7 +26,7 @@ const NAME: &str = "toll";
 /// A key file has 900 bytes or so.
 const LONGEST: u64 = 64 << 10;
 
-/// What a stream is protected by.
+/// Protection of a stream.
 #[derive(Clone)]
 pub enum Key {
     Shared(Shared),
@@ -91,7 +91,7 @@ impl Key {
         Shared::new(certificate, private).context("holds no key that fits")
     }
 
-    /// What tells one key from another without giving it away; of none, none.
+    /// Fingerprint of the key; `None` without a key.
     pub fn fingerprint(&self) -> Option<&str> {
         match self {
             Self::Shared(shared) => Some(&shared.fingerprint),

@@ -1,7 +1,7 @@
-//! How do messages cross one TCP connection, sealed or plain?
+//! Message transport over one TCP connection, with TLS or plain.
 //!
-//! One thread may send while another hears: TLS is a machine of its own between them, and no lock is held while the
-//! network is waited for. Never connects again by itself.
+//! One thread may send while another receives. TLS is a separate state machine between them, and no lock is
+//! held while waiting for the network. Never reconnects by itself.
 
 use super::key::{self, Key};
 use anyhow::{Context, Result, bail};
@@ -84,7 +84,7 @@ impl Link {
         }
     }
 
-    /// Says something whole. For one thread at a time.
+    /// Sends a whole message. For one thread at a time.
     ///
     /// # Errors
     /// The connection broke, or the other end takes nothing any more.
@@ -126,7 +126,7 @@ impl Link {
         self.close();
     }
 
-    /// Whoever hears or sends on it fails from now on.
+    /// Closes the connection: all further reads and writes fail.
     pub fn close(&self) {
         // The other end may have been faster.
         let _ = self.tcp.shutdown(Shutdown::Both);
@@ -192,7 +192,7 @@ fn in_words(error: &Error) -> String {
     }
 }
 
-/// What the other end says, message by message.
+/// Reader of messages from the peer.
 pub struct Hearing<'a> {
     link: &'a Link,
     got: Vec<u8>,
@@ -203,7 +203,7 @@ pub struct Hearing<'a> {
     since: Option<Instant>,
 }
 
-/// What came of listening.
+/// Result of a read.
 pub enum Heard<'a> {
     Message(Message<'a>),
     /// No whole message in this time.

@@ -1,7 +1,7 @@
-//! How are streamed captures received, from many hosts at once?
+//! Receiver of streamed captures from many hosts at once.
 //!
-//! Each sender has a thread, each stream a file (or several); a stream outlives its connections. Never looks into
-//! what is streamed: it is written as it came.
+//! Each sender has a thread, each stream one or several files. A stream outlives its connections. Never
+//! inspects a stream: it is written unchanged.
 
 mod account;
 mod incoming;
@@ -35,7 +35,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// The one stream of a receiver that is asked to end may come to its own end for so long.
 const FOR_ITS_END: Duration = Duration::from_secs(5);
 
-/// What is asked.
+/// Options of a receiver.
 pub struct Asked {
     /// Address and port.
     pub listen: String,
@@ -59,7 +59,7 @@ struct Receiver {
     stops: AtomicBool,
 }
 
-/// Receives until it is asked to end. The answer: an account of each stream, in the order in which they ended.
+/// Receives until a signal. Returns the result of each stream, in the order in which they ended.
 ///
 /// # Errors
 /// It cannot listen there; with [`Asked::once`], the stream did not come whole.

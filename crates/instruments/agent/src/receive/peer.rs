@@ -1,7 +1,7 @@
-//! What does a receiver do with one connection?
+//! Handler of one connection at the receiver.
 //!
-//! Sees who it is, hears chunks, writes and acknowledges each. Whoever says anything else, or nothing, is refused with
-//! a word; the others do not notice.
+//! Authenticates the sender, reads chunks, writes and acknowledges each. A peer that sends anything else, or
+//! nothing, is refused with a message. Other connections are not affected.
 
 use super::Receiver;
 use super::incoming::Inflate;
@@ -124,7 +124,10 @@ fn hear(
     }
 }
 
-/// Nothing whole has come since `last`: may it still?
+/// Checks the time since the last whole message, at `last`.
+///
+/// # Errors
+/// The unfinished message is too slow, or the peer has been silent for too long.
 fn is_borne(last: Instant, hearing: &Hearing<'_>) -> Result<()> {
     match hearing.unfinished() {
         Some((since, length)) => {

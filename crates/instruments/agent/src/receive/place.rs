@@ -1,7 +1,7 @@
-//! Where is a stream written?
+//! Destination files of a stream: one, or several in sequence.
 //!
-//! To a file of its own, or to several one after the other, for their owner alone; never over a file that is there.
-//! What is in a file is whole items at every moment: what could not be written in full is taken back.
+//! They are readable by their owner only. Never overwrites an existing file. A file always holds whole items:
+//! a partial write is rolled back.
 
 use crate::capture::files::Rotate;
 use anyhow::{Context, Result, bail, ensure};
@@ -55,7 +55,7 @@ impl Place {
     }
 }
 
-/// When another file is begun, and which are kept.
+/// Rotation of a stream's files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Rotation {
     /// By the length of the file, and by the times of the first item in it and of the next.

@@ -1,7 +1,7 @@
-//! Which streams are there, and is there room for another?
+//! Table of all streams at the receiver, with its limit.
 //!
-//! A stream is known by what its sender calls it, for as long as it comes and for a while after its connection
-//! broke. One that has ended is remembered, so that its sender may ask whether it has.
+//! A stream is identified by the sender's name for it, while it is connected and for some time after its
+//! connection broke. A completed stream stays in the table, so that its sender can query its state.
 
 use super::Account;
 use super::incoming::Incoming;
@@ -90,7 +90,7 @@ impl Streams {
         Ok(incoming)
     }
 
-    /// Ends those whose senders have not come back.
+    /// Ends streams whose senders have not reconnected.
     pub fn end_abandoned(&self) {
         for incoming in self.all() {
             if incoming.left().is_some_and(|left| left.elapsed() > WAITED_FOR) {
@@ -99,7 +99,7 @@ impl Streams {
         }
     }
 
-    /// Is there one that has a connection, and has not ended?
+    /// True if a stream has a connection and has not ended.
     pub fn is_any_coming(&self) -> bool {
         self.all().iter().any(|incoming| !incoming.has_ended() && incoming.left().is_none())
     }

@@ -1,4 +1,4 @@
-//! Does the budget hold against a host whose truth is known, and are whole connections left out?
+//! Tests of the CPU budget on a simulated host with known costs, and of whole-connection sampling.
 
 use super::*;
 use std::cell::RefCell;

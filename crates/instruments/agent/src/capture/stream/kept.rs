@@ -1,7 +1,7 @@
-//! What has the other end not said yet that it wrote?
+//! Resend buffer: chunks that the receiver has not acknowledged yet.
 //!
-//! Chunks as they are sent, numbered without gaps, in as much memory as there is for them. Never waits: what there is
-//! no room for is the caller's to count.
+//! Chunks are stored as they are sent, numbered without gaps, in bounded memory. Never waits: the caller
+//! counts chunks that do not fit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl Kept {
         Self { messages: VecDeque::new(), first: 0, sent: 0, bytes: 0, room }
     }
 
-    /// Would so many bytes more fit?
+    /// True if so many more bytes fit.
     pub fn has_room_for(&self, bytes: usize) -> bool {
         self.bytes + bytes <= self.room
     }
@@ -62,7 +62,7 @@ impl Kept {
         self.messages.push_back(message);
     }
 
-    /// On a new connection, the other end wants this one first. False: it was never sent, or is gone.
+    /// Resumes at this chunk on a new connection. False: it was never sent, or is no longer stored.
     pub fn resume(&mut self, next: u64) -> bool {
         if !self.acknowledged(next) {
             return false;
@@ -71,7 +71,7 @@ impl Kept {
         next == self.first
     }
 
-    /// The other end has written all below this. False: it speaks of chunks that do not exist.
+    /// The receiver has written all chunks below this. False: such chunks do not exist.
     pub fn acknowledged(&mut self, below: u64) -> bool {
         if below > self.next() {
             return false;
@@ -86,7 +86,7 @@ impl Kept {
         true
     }
 
-    /// What is to be sent next on this connection.
+    /// The next chunk to send on this connection.
     pub fn take_unsent(&mut self) -> Option<Message> {
         let message = self.messages.get(self.sent)?.clone();
         self.sent += 1;
@@ -97,7 +97,7 @@ impl Kept {
         self.messages.is_empty()
     }
 
-    /// Gives everything up.
+    /// Discards and returns all chunks.
     pub fn give_up(&mut self) -> impl Iterator<Item = Message> + '_ {
         self.first = self.next();
         (self.sent, self.bytes) = (0, 0);

@@ -1,6 +1,6 @@
-//! What does the thread do that sends a stream? Connects, sends, listens, and connects again.
+//! Sender thread of a stream: connects, sends, reads acknowledgements, and reconnects.
 //!
-//! Never touches a chunk: it is sent as it was kept.
+//! Never changes a chunk: it is sent as it was stored.
 
 use super::kept::{Kept, Message as KeptMessage};
 use super::{Shared, Stage};
@@ -215,7 +215,8 @@ impl Shared {
         }
     }
 
-    /// Whether all was taken by now, or more than was known: answers can be lost with a connection.
+    /// True if the receiver has written everything, or more than was acknowledged: acknowledgements can be
+    /// lost with a connection.
     fn resume(&self, next: u64) -> Result<bool> {
         let (known, is_news) = self.took(|kept| kept.resume(next));
         if !known {
@@ -224,7 +225,7 @@ impl Shared {
         Ok(is_news || self.lock().kept.is_empty())
     }
 
-    /// Whether something was.
+    /// True if the acknowledgement covers new chunks.
     fn acknowledged(&self, below: u64) -> Result<bool> {
         let (known, is_news) = self.took(|kept| kept.acknowledged(below));
         if !known {
