@@ -1,6 +1,6 @@
-//! What did dump, commit and upload cost, each by itself?
+//! Separate cost of dump, commit and upload.
 //!
-//! They go on at the same time, so their times overlap; their CPU, bytes and memory do not.
+//! They run at the same time, so their times overlap. Their CPU, bytes and memory do not.
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -36,7 +36,7 @@ pub struct Stage {
     pub memory_peak_bytes: u64,
 }
 
-/// What a process has used, children included.
+/// Resource usage of a process, children included.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Used {
     pub cpu_s: f64,
@@ -52,7 +52,7 @@ impl Used {
     }
 }
 
-/// Looks at a process while it lives: of its memory nothing is left when it has ended.
+/// Monitor of a running process: its memory figures vanish when it ends.
 #[derive(Debug)]
 pub struct Watch {
     peak: Arc<AtomicU64>,

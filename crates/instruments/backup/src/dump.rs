@@ -1,7 +1,7 @@
-//! How are a dump's bytes read, and when is it whole?
+//! Reader of a dump program's output, with a completeness check.
 //!
-//! Through a pipe that is looked at for signals while nothing comes. A dump is whole only if its program says so
-//! twice: in its last line, and by ending with 0.
+//! Reads through a pipe, and checks for signals while no data arrives. A dump is complete only if its program
+//! confirms it twice: by its last line and by exit code 0.
 
 use super::cost::{self, Watch};
 use super::program::{OptionFile, Program};

@@ -1,8 +1,8 @@
-//! How is a server backed up, and a backup turned into a server again?
+//! Backup of a server, and restore of a backup to a server.
 //!
-//! Starts the dump, git and the client program, each under the journal, and leads their bytes through
-//! [`archive`], which splits, keeps and checks them. Prints nothing but that a store keeps it waiting:
-//! what came of it goes to the command.
+//! Starts the dump, git and the client program, each under the journal. Pipes their bytes through
+//! [`archive`], which splits, stores and checks them. Prints only that it waits for a store: results go to
+//! the subcommand.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

@@ -1,7 +1,7 @@
-//! How does a dump become a file?
+//! Writer of a dump to a file.
 //!
-//! Its owner's alone, under its name only once it is whole and on the disk, and never in the place of a file that is
-//! there.
+//! The file is readable by its owner only. It gets its name after it is complete and on disk. Never
+//! overwrites an existing file.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! In which store are backups, and with which keys?
+//! Store location and keys of backups.
 
 use crate::archive::prune::{Pruned, Stay};
 use crate::archive::{Backups, Name, Opening, Owner, Running, Sealing};
@@ -31,7 +31,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Whether a backup is to be encrypted.
+    /// True if backups are encrypted.
     pub fn encrypt(&self) -> bool {
         !self.encrypt_to.is_empty() || self.passphrase_file.is_some()
     }

@@ -1,7 +1,8 @@
-//! What does the account that dumps not see?
+//! Check of the dump account's privileges for objects it cannot see.
 //!
-//! A server shows nobody what he may not read: tables, triggers and routines of others are not refused to a dump, they
-//! are not there. So what is granted is asked beforehand, and what lacks is a warning.
+//! A server hides objects that an account may not read. Tables, triggers and routines of others are silently
+//! missing in a dump, without an error. So the grants are checked beforehand, and missing ones give a
+//! warning.
 
 use super::source::{column, named};
 use toll_mysql::Connection;

@@ -1,7 +1,8 @@
-//! Which programs dump and restore, and how are they told where to and what?
+//! Dump and client programs: selection, connection options and arguments.
 //!
-//! Those of the server's own family go first. The password is in an option file for toll's owner alone, and
-//! the host's own option files are not read, so that a dump has the options that its manifest names.
+//! Programs of the server's own family are preferred. The password is in an option file for toll's owner
+//! alone. The host's own option files are not read, so a dump has exactly the options that its manifest
+//! names.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! How does a dump become a commit?
+//! Commit of a dump to a git repository.
 //!
-//! `git fast-import` writes blobs while the dump goes on, into a bare repository that is made where none is, or
-//! into one that is there, on a branch of its own. The branch moves only once the dump is whole and its tree is
-//! another than before. Reads no configuration of the user's and changes none.
+//! `git fast-import` writes blobs while the dump runs. The target is a new bare repository, or a branch of
+//! its own in an existing one. The branch moves only after the dump is complete and its tree differs from the
+//! previous one. Never reads or changes the user's git configuration.
 
 use super::cost::{Used, Watch};
 use crate::archive::FileSeen;

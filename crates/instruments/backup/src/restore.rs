@@ -1,7 +1,7 @@
-//! How does a backup get into a server?
+//! Restore of a backup to a server.
 //!
-//! The client program reads what the dump wrote, byte by byte the same, from the store or from git. Never
-//! writes over schemas that hold tables, unless that is asked for.
+//! The client program reads the dump's output, byte for byte, from the store or from git. Never overwrites
+//! schemas that hold tables, except with the option for it.
 
 use super::cost::since;
 use super::program::{OptionFile, Program};

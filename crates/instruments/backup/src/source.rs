@@ -1,6 +1,6 @@
-//! What is there to be backed up, and what can a dump of it not promise?
+//! Inspection of the server before a dump: what to back up, and the limits of the dump's consistency.
 //!
-//! Asks the server; changes nothing.
+//! Queries the server; changes nothing.
 
 use super::privileges;
 use super::program::Program;

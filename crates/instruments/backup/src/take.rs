@@ -1,7 +1,7 @@
-//! How is a backup taken?
+//! Execution of a backup.
 //!
-//! One dump of one snapshot goes at once into git and into the store. The commit is made when the dump is
-//! whole; the manifest, which makes the backup, when the store holds all that it names.
+//! One dump of one snapshot goes to git and to the store at once. The commit is made when the dump is
+//! complete. The manifest, which makes the backup valid, is written when the store holds everything it names.
 
 use super::cost::{self, Cost, Stage, Used, since};
 use super::dump::Dump;

@@ -1,8 +1,8 @@
-//! Is a backup what was backed up?
+//! Verification of a backup by a test restore.
 //!
-//! It is loaded into a scratch server of toll's own, which is dumped with the same options; then each table's
-//! rows are counted there, and the bytes of its rows and definition compared with those of the backup. So the
-//! server that was backed up need not be quiet, nor be there any more.
+//! The backup is loaded into a sandbox server of toll's own, which is dumped with the same options. Then the
+//! row counts of each table are compared, and the bytes of its rows and definition. So the original server
+//! need not be idle, nor even exist any more.
 
 use super::cost::since;
 use super::dump::Dump;

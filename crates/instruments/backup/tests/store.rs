@@ -1,4 +1,4 @@
-//! Does a backup that went into a folder come back, and what is taken for one that is none?
+//! Backup and restore tests with a folder store, and tests of invalid backups.
 
 #![allow(clippy::unwrap_used)] // in helpers too
 

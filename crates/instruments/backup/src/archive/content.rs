@@ -1,7 +1,7 @@
-//! What does a dump hold, file by file?
+//! Content of a dump, file by file.
 //!
-//! Gives each section a file name, counts its bytes and rows, hashes it, and hands the bytes to whoever
-//! keeps them. Never keeps any by itself.
+//! Gives each section a file name, counts its bytes and rows, hashes it, and passes the bytes on to storage.
+//! Never stores any itself.
 
 use crate::archive::Name;
 use crate::archive::sections::{Kind, Part, Section, Sections, Sink};
@@ -36,7 +36,7 @@ pub struct FileSeen {
     pub definition_sha256: Name,
 }
 
-/// Puts files away, in their order, one after the other.
+/// Storage for files, written in order, one after the other.
 pub trait Keep {
     fn begin(&mut self, file: &FileName) -> Result<()>;
     /// The next bytes of a line; `ends`: with its line end.
@@ -44,7 +44,7 @@ pub trait Keep {
     fn end(&mut self) -> Result<()>;
 }
 
-/// What a backup holds, as it goes by.
+/// Splitter and counter of a backup's content while it streams through.
 pub struct Content<'a> {
     keeps: Vec<&'a mut dyn Keep>,
     files: Vec<FileSeen>,
@@ -84,7 +84,8 @@ impl<'a> Content<'a> {
         self.longest_row_bytes
     }
 
-    /// Reads a dump to its end, and splits it. `seen` is told of each stretch of bytes before it is taken in.
+    /// Reads a dump to its end, and splits it. `seen` is called with the length of each chunk before it is
+    /// processed.
     pub fn read(&mut self, dump: impl std::io::Read, seen: impl FnMut(usize) -> Result<()>) -> Result<()> {
         each_chunk(dump, seen, |chunk| self.feed(chunk))?;
         self.end_dump()

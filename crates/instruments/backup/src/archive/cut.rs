@@ -1,8 +1,7 @@
-//! Where is a file cut into pieces?
+//! Content-defined chunking of a file at line ends.
 //!
-//! At line ends that the lines themselves choose: a row that comes, goes or changes moves the cuts
-//! beside it and no others, so that a database that changes a little leaves most pieces as they were.
-//! Never holds more than one piece.
+//! The lines themselves determine the cuts. An inserted, deleted or changed row moves only the cuts beside
+//! it, so a small change of a database leaves most pieces unchanged. Never holds more than one piece.
 
 /// How long pieces are, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,7 @@
-//! How is a dump written into a git repository, and read from it?
+//! Writer and reader of dumps in a git repository.
 //!
-//! As the stream that `git fast-import` reads: a folder a file, in it the pieces in their order; no dates in any of
-//! them, so that a database that has not changed makes the same tree. What starts git is somebody else's
-//! business.
+//! Writes a stream for `git fast-import`: one directory for each file, with its pieces in order. It contains
+//! no dates, so an unchanged database gives the same tree. Another module starts git.
 
 use crate::archive::content::{FileName, FileSeen, Keep};
 use crate::archive::cut::{Cutter, Sizes};
@@ -16,7 +15,7 @@ pub const MANIFEST: &str = "backup.json";
 /// Of [`Tree`].
 pub const FORMAT: u32 = 1;
 
-/// What stands in [`MANIFEST`]: nothing that differs between two dumps of the same data.
+/// Content of [`MANIFEST`]: nothing that differs between two dumps of the same data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tree {
     pub format: u32,
@@ -72,7 +71,7 @@ pub struct FastImport<W: Write> {
     written: u64,
 }
 
-/// Who commits, when and what about.
+/// Author, time and message of a commit.
 #[derive(Debug, Clone)]
 pub struct Commit<'a> {
     /// `refs/...`

@@ -1,7 +1,7 @@
-//! What does a backup hold, and is it one?
+//! Manifest of a backup: its content, and the proof that it is complete.
 //!
-//! One object for each backup, put last, named by the SHA-256 of what is stored: one that was cut short
-//! or changed is none, and whoever has no key can tell too.
+//! One object for each backup, written last, named by the SHA-256 of what is stored. A truncated or changed
+//! manifest is not valid, and that can be checked without a key.
 
 use crate::archive::Name;
 use crate::archive::content::FileSeen;
@@ -33,7 +33,7 @@ pub struct Manifest {
     pub files: Vec<FileKept>,
     /// Accounts that views, triggers, routines and events run as, `user@host`: a restore does not make them.
     pub definers: Vec<String>,
-    /// What this backup cannot promise, in sentences.
+    /// Limits of this backup's consistency, in sentences.
     pub warnings: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct Source {
     pub address: String,
 }
 
-/// What dumped it.
+/// The dump program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     pub version: String,
@@ -98,7 +98,7 @@ pub struct Listed {
     encrypted: bool,
 }
 
-/// A manifest that is none.
+/// An invalid manifest.
 #[derive(Debug, Clone)]
 pub struct Broken {
     pub object: String,
@@ -106,7 +106,8 @@ pub struct Broken {
 }
 
 impl Manifest {
-    /// Makes the backup exist. To be called once everything it names is in the store and safe there.
+    /// Writes the manifest, which makes the backup valid. Call it after everything it names is safely in the
+    /// store.
     pub fn put(&self, store: &Store, sealing: &Sealing) -> Result<Listed> {
         let text = serde_json::to_vec(self).map_err(|error| Error::Mismatch {
             id: self.id.clone(),
@@ -162,7 +163,7 @@ impl Backups {
         Ok(backups)
     }
 
-    /// The one that is meant: a whole id, the beginning of just one, or `latest`.
+    /// Finds a backup by its whole id, a unique prefix, or `latest`.
     pub fn find(&self, id: &str) -> Result<&Listed> {
         let none = |why: &str| Error::Destination(format!("{why}: toll backup list shows what there is"));
         if id == "latest" {

@@ -1,11 +1,12 @@
-//! How does a dump become a backup that can be trusted?
+//! Backup archive: verified storage and restore of a dump.
 //!
-//! The way of the bytes: [`sections`] splits the dump's stream by table, [`Content`] counts and hashes each
-//! file, [`cut`] cuts it into pieces at line ends, and whoever keeps them ([`Keep`]) puts them away: [`Upload`]
-//! as objects in a [`Store`], [`git`] as blobs. Last of all a [`Manifest`] says what the backup holds; without
-//! it there is none. [`restore`] goes the way back, and checks every byte before it hands it on.
+//! Data flow: [`sections`] splits the dump's stream by table. [`Content`] counts and hashes each file, and
+//! [`cut`] splits it into pieces at line ends. An implementation of [`Keep`] stores them: [`Upload`] as
+//! objects in a [`Store`], [`git`] as blobs. Finally a [`Manifest`] lists the content of the backup; without
+//! it there is no backup. [`restore`] reverses the process, and verifies every byte before it returns it.
 //!
-//! Never starts a program and never speaks SQL: that is for the modules beside this one.
+//! Synchronous: the async runtime and the store's client are in `toll-store`. Never starts a program and
+//! never speaks SQL.
 
 // Libraries answer; they do not print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

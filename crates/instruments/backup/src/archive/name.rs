@@ -1,4 +1,4 @@
-//! What is a piece called? By the SHA-256 of what it holds; by a keyed one where it is encrypted.
+//! Name of a piece: the SHA-256 of its content, or a keyed hash if it is encrypted.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};

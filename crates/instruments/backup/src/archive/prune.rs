@@ -1,7 +1,7 @@
-//! Which backups and pieces may go?
+//! Removal of old backups and of unreferenced pieces.
 //!
-//! Manifests first, oldest first; then the pieces that none of those left names. Whatever cannot be read is a
-//! reason to remove no piece. Servers that share a store do not remove each other's backups.
+//! Removes manifests first, the oldest first, then the pieces that no remaining manifest names. No piece is
+//! removed if anything is unreadable. Servers that share a store do not remove each other's backups.
 
 use crate::archive::manifest::{Backups, Listed};
 use crate::archive::upload::{each_piece, object};
@@ -13,7 +13,7 @@ const INDEX: &str = "pieces-of";
 /// Removed between two looks whether others still take this prune for alive.
 const BATCH: usize = 1000;
 
-/// Which backups stay.
+/// Backups to keep.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stay<'a> {
     /// So many of the latest of each source; none: all.
@@ -23,7 +23,7 @@ pub struct Stay<'a> {
     pub also: Option<&'a str>,
 }
 
-/// What was removed, or would be.
+/// Objects removed, or to be removed.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Pruned {
     pub backups: Vec<String>,

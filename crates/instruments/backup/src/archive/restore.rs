@@ -1,7 +1,7 @@
-//! How does a backup become a dump again?
+//! Conversion of a backup back into a dump.
 //!
-//! Pieces are fetched ahead by a few threads, checked against their names, and handed on in the order of the
-//! dump. Nothing is handed on that is not what was backed up. Never holds more than a few pieces.
+//! A few threads prefetch pieces and check them against their names. Pieces are returned in the order of the
+//! dump. Never returns data that differs from the backup. Never holds more than a few pieces.
 
 use crate::archive::content::{Content, FileSeen};
 use crate::archive::name::key;
@@ -49,8 +49,8 @@ pub fn read<'m>(
     })
 }
 
-/// Reads all of a backup, splits it anew, and compares each file with what the manifest says of it. `seen` is told
-/// of each stretch of bytes.
+/// Reads a whole backup, splits it again, and compares each file with its manifest entry. `seen` is called
+/// with the length of each chunk.
 pub fn check(
     store: &Store,
     opening: &Opening,

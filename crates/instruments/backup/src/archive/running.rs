@@ -1,8 +1,8 @@
-//! Who else is at work in this store?
+//! Markers of backups and prunes in progress on a store.
 //!
-//! A backup and a prune each put a marker first, and look for the other's then: at least one of both sees
-//! the other. A marker is renewed while its owner works, and ages out when it does not; one whose owner is
-//! known to be dead counts for nothing at once. Backups do not hinder each other.
+//! A backup and a prune each write a marker first, and then look for the other's: at least one of them sees
+//! the other. The owner renews its marker while it works; a marker that is not renewed expires. A marker of
+//! an owner known to be dead counts for nothing at once. Backups do not block each other.
 
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -72,7 +72,7 @@ impl Renewed {
     }
 }
 
-/// What other markers say.
+/// State of other markers.
 struct Others {
     prunes: usize,
     backups: usize,
@@ -82,8 +82,8 @@ struct Others {
 }
 
 impl Running {
-    /// For a backup. Waits so long for a prune that goes on. `is_alive` answers nothing for a process that it
-    /// cannot see (another host's).
+    /// Sets the marker of a backup. Waits at most `wait` for a running prune. `is_alive` returns `None` for a
+    /// process of another host.
     pub fn backup(
         store: Arc<Store>,
         id: &str,
@@ -117,7 +117,7 @@ impl Running {
         }
     }
 
-    /// For a prune: it withdraws where a backup goes on.
+    /// Sets the marker of a prune. It fails if a backup is running.
     pub fn prune(
         store: Arc<Store>,
         id: &str,
@@ -137,24 +137,24 @@ impl Running {
         Err(Error::Busy(format!("{what} goes on in {}: prune after it", running.store)))
     }
 
-    /// May pieces that no manifest names be relied on? Not after a power failure, which can leave a file
+    /// True if pieces that no manifest names are reliable. Not after a power failure, which can leave a file
     /// with its name and without its content.
     pub fn trusts(&self) -> bool {
         self.trusts
     }
 
-    /// To be called once no piece is left that no manifest names: nobody need distrust any more.
+    /// Call it after all unreferenced pieces are removed: all remaining pieces are reliable.
     pub(crate) fn forget_dead(&self) -> Result<()> {
         self.dead.iter().try_for_each(|object| self.store.delete(object))
     }
 
-    /// To be asked right before the manifest is put, or anything is removed: an error where the marker was not
-    /// renewed for so long that others may have taken this run for dead.
+    /// Call it right before the manifest is written, or anything is removed. Fails if the marker was not
+    /// renewed for so long that it may have expired for others.
     pub fn still_believed(&self) -> Result<()> {
         self.believed_for(BELIEVED_FOR / 2)
     }
 
-    /// To be asked right after the manifest was put: an error where others may have taken this run for dead before.
+    /// Call it right after the manifest was written. Fails if the marker may have expired for others before.
     pub fn was_believed(&self) -> Result<()> {
         self.believed_for(BELIEVED_FOR)
     }

@@ -1,7 +1,7 @@
-//! What does a piece look like in the store, and how does one get back at it?
+//! Compression and encryption of stored pieces.
 //!
-//! Compressed (zstd), then encrypted where that is asked (age, <https://age-encryption.org/v1>), so that a
-//! restore needs no toll: `age -d -i KEY piece | zstd -d`. Writes no key to any disk.
+//! A piece is compressed (zstd), then optionally encrypted (age, <https://age-encryption.org/v1>). So a
+//! restore needs no toll: `age -d -i KEY piece | zstd -d`. Never writes a key to disk.
 
 use super::upload::object;
 use crate::archive::{Backups, Listed, Name};
@@ -22,7 +22,7 @@ const MANIFEST_MOST: u64 = 2 << 30;
 /// Where a store that is encrypted with a passphrase keeps its own key, encrypted with the passphrase.
 const KEY_OBJECT: &str = "keys/identity.age";
 
-/// How pieces are put away.
+/// Compression and encryption of pieces.
 #[derive(Clone, Default)]
 pub struct Sealing {
     recipients: Vec<x25519::Recipient>,
@@ -72,7 +72,7 @@ impl Sealing {
         !self.recipients.is_empty()
     }
 
-    /// As it stands in a manifest.
+    /// Key for the manifest, in hex.
     pub fn name_key(&self) -> Option<String> {
         self.name_key.map(|key| Name(key).to_string())
     }
@@ -84,7 +84,7 @@ impl Sealing {
         }
     }
 
-    /// What is stored of a piece.
+    /// The stored form of a piece.
     pub fn seal(&self, piece: &[u8]) -> Result<Vec<u8>> {
         let packed =
             zstd::bulk::compress(piece, LEVEL).map_err(|cause| Error::Write { what: "a piece", cause })?;
@@ -108,7 +108,7 @@ impl Sealing {
     }
 }
 
-/// How they are got back.
+/// Decryption and decompression of pieces.
 #[derive(Clone, Default)]
 pub struct Opening {
     identities: Vec<x25519::Identity>,

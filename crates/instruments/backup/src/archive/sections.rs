@@ -1,14 +1,14 @@
-//! Which table does each byte of a dump belong to?
+//! Splitter of a dump's stream by table.
 //!
-//! Reads what `mariadb-dump` and `mysqldump` write: comments name what follows, outside of every quoted
-//! text. Quotes are followed byte by byte, so that nothing in a row, a name or a view's text can pass for
-//! such a comment or for a line end. Never holds more than the beginning of a line.
+//! Parses the output of `mariadb-dump` and `mysqldump`: comments outside of quoted text name what follows.
+//! Quotes are tracked byte by byte. So nothing in a row, a name or a view's text can pass for such a comment
+//! or a line end. Never holds more than the beginning of a line.
 
 use memchr::{memchr, memchr2, memchr3};
 use serde::{Deserialize, Serialize};
 use toll_store::{Error, Result};
 
-/// What a part of a dump is about.
+/// Kind of a section of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -47,7 +47,7 @@ pub struct Part<'a> {
     pub is_row: bool,
 }
 
-/// Takes what was found, in the order of the dump.
+/// Consumer of the parts, in the order of the dump.
 pub trait Sink {
     fn begin(&mut self, section: Section) -> Result<()>;
     fn part(&mut self, part: Part<'_>) -> Result<()>;

@@ -1,7 +1,7 @@
-//! How do pieces get into the store, once each?
+//! Uploader of pieces to a store, each only once.
 //!
-//! A few threads name, seal and put them, while the dump goes on; what is there already is left alone, so
-//! that a backup after a killed one puts only what lacks. Never holds more than a few pieces.
+//! A few threads name, seal and store pieces while the dump continues. Existing pieces are left alone, so a
+//! backup after a killed one stores only the missing ones. Never holds more than a few pieces.
 
 use crate::archive::content::{FileName, FileSeen, Keep};
 use crate::archive::cut::{Cutter, Sizes};
@@ -19,7 +19,7 @@ pub(crate) const FOLDER: &str = "pieces";
 /// Each waits for the store most of the time, and holds a piece meanwhile.
 const WORKERS: usize = 8;
 
-/// What has been done so far; for whoever shows it.
+/// Progress of an upload.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub pieces: AtomicU64,
@@ -49,7 +49,7 @@ struct Shared {
     progress: Arc<Progress>,
 }
 
-/// What came of it.
+/// Result of an upload.
 #[derive(Debug)]
 pub struct Uploaded {
     pub files: Vec<FileKept>,
