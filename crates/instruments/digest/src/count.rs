@@ -1,5 +1,6 @@
-//! How many queries does an artefact hold that completed within a window? For the lab: no
-//! classes, no fingerprints, as fast as the bytes can be read.
+//! Counter of queries in an artifact that completed within a window. For the lab.
+//!
+//! No classes and no fingerprints: as fast as the bytes can be read.
 
 use super::decode::Decode;
 use super::input::Input;
@@ -14,7 +15,7 @@ use toll_input::{Progress, pump};
 use toll_wire::decoder::Config;
 use toll_wire::event::{CommandKind, Event, Sink};
 
-/// What of an artefact is counted.
+/// Part of an artifact to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountWindow {
     /// Captures: completed at or after `since_ns` and before `until_ns`, Unix ns.
@@ -26,14 +27,14 @@ pub enum CountWindow {
     Whole,
 }
 
-/// What was counted, and how sure that is.
+/// Result of a count, with its accuracy.
 #[derive(Debug, Clone)]
 pub struct Count {
     /// Queries and executions of prepared statements; neither prepares nor pings nor quits.
     pub queries: u64,
     /// Bytes of the artefact that were read.
     pub bytes_read: u64,
-    /// Of `queries`: something of them was lost, so that they count by their begin.
+    /// Number of `queries` with lost bytes: they count by their start.
     pub tainted: u64,
     pub ledger: Ledger,
 }

@@ -1,4 +1,4 @@
-//! What does a digest look like in a spreadsheet? A row for each class; RFC 4180.
+//! CSV output of a digest (RFC 4180), one row for each class.
 
 use super::json::{kind_name, moment, text};
 use super::{Digested, Request};

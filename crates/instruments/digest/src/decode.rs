@@ -1,4 +1,4 @@
-//! Which decoder reads which type? One shape for captures and logs: bytes in, events out.
+//! Decoders by input type, with one interface for captures and logs: bytes to events.
 
 use super::input::Type;
 use super::ledger::{CaptureLedger, Ledger};
@@ -50,12 +50,12 @@ impl Decode {
         }
     }
 
-    /// With whom its events are for.
+    /// Binds the decoder to the sink of its events.
     pub fn with<'a>(&'a mut self, sink: &'a mut dyn Sink) -> Decoding<'a> {
         Decoding { decode: self, sink }
     }
 
-    /// What became of the bytes; whole after the end.
+    /// Accounting of the bytes; complete after the end.
     pub fn ledger(&self) -> Ledger {
         match self {
             Self::SlowLog(log) => Ledger::of_log(log.ledger()),
@@ -71,7 +71,7 @@ impl Decode {
     }
 }
 
-/// A decoder at work.
+/// A decoder with its sink.
 pub struct Decoding<'a> {
     decode: &'a mut Decode,
     sink: &'a mut dyn Sink,

@@ -1,4 +1,4 @@
-//! What does each event look like by itself? JSON lines, CSV rows or slow log entries, as they come.
+//! Output of single events as JSON lines, CSV rows or slow log entries, as they arrive.
 
 use super::json::{kind_name, moment, text};
 use super::schema::is_zero;
@@ -17,7 +17,7 @@ pub struct Events<'a> {
     pub error: Option<io::Error>,
 }
 
-/// As it stands in JSON: a promise. Times are microseconds.
+/// JSON schema of an event: a promise. Times are microseconds.
 #[derive(Debug, Serialize)]
 struct JsonEvent {
     time: Option<String>,

@@ -1,4 +1,4 @@
-//! What is in a file, and how is it read? Knows types, not their contents.
+//! Input file types, and how each is read. Knows types, not their contents.
 
 use super::stored;
 use anyhow::bail;
@@ -8,7 +8,7 @@ use toll_input::{Opened, Progress};
 use toll_wire::log::{Kind, detect};
 use toll_wire::pcap::Format;
 
-/// What a file holds, compression aside.
+/// File type, after decompression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Pcap,

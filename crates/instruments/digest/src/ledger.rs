@@ -1,4 +1,4 @@
-//! What became of everything that was read? One ledger for all inputs of a digest.
+//! Accounting of all inputs of a digest.
 
 use super::schema::LedgerRow;
 use std::io::{self, Write};
@@ -99,7 +99,7 @@ impl Ledger {
         }
     }
 
-    /// Adds what a stored digest says.
+    /// Adds the counters of a stored digest.
     pub fn merge_row(&mut self, row: LedgerRow) {
         let capture = row.frames.zip(row.sessions).zip(row.commands).zip(row.lost);
         let capture = capture.map(|(((frames, sessions), commands), bytes)| CaptureLedger {

@@ -1,4 +1,4 @@
-//! How do files and streams become a digest? Opens, feeds and prints; decodes nothing itself.
+//! Digest of files and streams. Opens, feeds and prints; decodes nothing itself.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.
@@ -46,7 +46,7 @@ use toll_wire::event::Sink;
 use toll_wire::filter::Filter;
 use toll_wire::log::INHERITED_DB;
 
-/// What the verb was asked.
+/// Options of a digest.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub files: Vec<PathBuf>,
@@ -87,7 +87,7 @@ impl Named for Format {
     ];
 }
 
-/// A digest and where it came from.
+/// A digest and its sources.
 pub struct Digested {
     pub digest: Digest,
     pub sampled: Sampled,
@@ -119,7 +119,7 @@ impl Digested {
     }
 }
 
-/// Reads everything that was asked for. `stop` ends it early with what was seen.
+/// Reads all inputs of the request. `stop` ends it early with the data read so far.
 pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<Digested> {
     let mut done = Digested::new(request.settings);
     for path in &request.files {
@@ -156,7 +156,7 @@ pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyh
     Ok(done)
 }
 
-/// Reads one input into a sink, and notes what became of it.
+/// Reads one input into a sink, and records its accounting.
 fn read(
     request: &Request,
     input: Input,
@@ -242,7 +242,7 @@ pub fn print_line(request: &Request, done: &Digested, out: &mut dyn Write) -> an
     Ok(())
 }
 
-/// Writes a digest in the format that was asked for.
+/// Writes a digest in the requested format.
 pub fn print(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
     match request.format {
         Format::Report => report::write(request, done, out)?,

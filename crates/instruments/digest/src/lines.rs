@@ -1,4 +1,4 @@
-//! What does a digest look like line by line? A JSON object for each class, then one for the rest.
+//! JSON lines output of a digest: an object for each class, then one for the rest.
 
 use super::schema::Document;
 use super::{Digested, Request, json};

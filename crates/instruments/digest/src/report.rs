@@ -1,5 +1,4 @@
-//! What does a digest look like to a person? The shape of pt-query-digest's report, in which
-//! people know where to look.
+//! Text report of a digest, in the layout of pt-query-digest's report, which users know.
 
 use super::json::{duration_s, text};
 use super::report_class::{self, Table};

@@ -1,4 +1,4 @@
-//! What does one class look like to a person? Attributes, who and where, and a distribution.
+//! Text report of one class: attributes, users and hosts, and a distribution.
 
 use super::Request;
 use super::json::text;

@@ -1,12 +1,15 @@
-//! How much was there in all, where only a share of the connections was looked at?
+//! Estimator of totals from a sample of connections, with confidence intervals.
 //!
-//! Each connection is kept with a probability that is known (its share), so that a value counts divided by it
-//! (Horvitz and Thompson, 1952). What clients asked is counted on all connections, in packets, whether they are kept or not:
-//! by how far the same sum over the packets kept misses those, the sum is corrected (the ratio estimator; Cochran,
-//! Sampling Techniques, chapter 6). The variance is the sum over connections of e^2 (1 - p) / p^2, with e what a connection has
-//! beyond what its commands let expect; beside it, at each change of the share, a command under way on each connection is
-//! asked before it and ends after it, and counts with the wrong one of the two. Where the share changed during a connection, the roots of its parts' terms are
-//! added before they are squared, as if the parts were wholly dependent: too wide rather than too narrow.
+//! Each connection is sampled with a known probability p (its share), and a value counts divided by p
+//! (Horvitz and Thompson, 1952). Client commands are counted in packets on all connections, sampled or not.
+//! The ratio of this true count to its estimate corrects each sum (the ratio estimator; Cochran, Sampling
+//! Techniques, chapter 6).
+//!
+//! The variance is the sum over connections of e^2 (1 - p) / p^2. Here e is the part of a connection's value
+//! that its commands do not predict. A command in progress at a change of the share starts before it and ends
+//! after it, and counts with the wrong one of the two. So each connection adds one such command at each
+//! change to the variance. Where the share changed during a connection, the roots of its parts' terms are
+//! added before they are squared. This treats the parts as wholly dependent: too wide rather than too narrow.
 
 use crate::classes::Digest;
 use std::collections::HashMap;
@@ -19,7 +22,7 @@ const CONNECTIONS_MAX: usize = 65_536;
 /// From here on, Student's t is the normal distribution in three digits.
 const DF_MAX: u64 = 1_000;
 
-/// Digests events, and knows of what share of the connections they are.
+/// Sink that digests events and tracks the share of connections they come from.
 pub struct Sampling<'a> {
     pub digest: &'a mut Digest,
     pub sampled: &'a mut Sampled,
@@ -98,7 +101,7 @@ impl Sum {
     }
 }
 
-/// What there was in all.
+/// Estimated totals.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     pub share_least: f64,
@@ -221,7 +224,7 @@ impl Sampled {
         }
     }
 
-    /// Adds what another reader saw of the same capture, or of another.
+    /// Adds the sums of another reader of the same capture, or of another.
     pub fn merge(&mut self, other: &Self) {
         let mut other = other.clone();
         other.end_stretch(other.last_ns);

@@ -57,7 +57,7 @@ pub struct Document {
 pub struct Schema {
     pub name: String,
     pub version: u32,
-    /// What the queries of a class have in common.
+    /// Grouping key of the classes.
     pub group_by: String,
     /// Scheme of all histograms, [`crate::classes::HISTOGRAM_SCHEME`].
     pub histogram: String,
@@ -110,7 +110,7 @@ pub struct Totals {
     pub exact: Exact,
 }
 
-/// What there was in all, where only a share of the connections was looked at.
+/// Estimated totals if only a share of the connections was sampled.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JsonSampled {
     /// The smallest share that was kept, and the mean over the time.
@@ -197,7 +197,7 @@ pub struct Exact {
     pub measures: Vec<MeasureRow>,
 }
 
-/// How often a server said yes, and how often it said either.
+/// Number of events with the flag set, and number with any value.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct FlagRow {
     #[serde(deserialize_with = "text")]
@@ -281,7 +281,7 @@ pub struct JsonMeasure {
     pub p99: f64,
 }
 
-/// What became of everything that was read. `frames` to `damage` are of captures, and absent without one.
+/// Accounting of all inputs. `frames` to `damage` are of captures, and absent without one.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LedgerRow {
     #[serde(skip_serializing_if = "Option::is_none")]

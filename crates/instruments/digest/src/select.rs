@@ -1,4 +1,4 @@
-//! Which events are digested? Those within the time and the filter that were asked for.
+//! Event selection by time range and filter.
 
 use super::Request;
 use toll_wire::event::{Event, Share, Sink};

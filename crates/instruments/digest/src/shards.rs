@@ -1,8 +1,7 @@
-//! How is one plain file digested by several threads? In parts whose digests merge exactly.
+//! Multi-threaded digest of one plain file, in parts whose digests merge exactly.
 //!
-//! Captures are split by connection: every thread reads all of the file, which the page cache
-//! makes cheap, and decodes its share. Slow logs are split where an entry tells its own time, query events
-//! between blocks.
+//! Captures are split by connection: every thread reads the whole file, which the page cache makes cheap, and
+//! decodes its share. Slow logs are split where an entry has its own time, query-event files between blocks.
 
 use super::Request;
 use super::decode::Decode;
@@ -38,7 +37,7 @@ pub enum Part {
     Bytes { from: u64, to: u64 },
 }
 
-/// What a part came to.
+/// Result of a part.
 pub struct Done {
     pub digest: Digest,
     pub sampled: Sampled,

@@ -29,7 +29,7 @@ const KINDS: [CommandKind; 6] = [
     CommandKind::Admin,
 ];
 
-/// Whether a file begins as a digest in JSON does, of this version or another.
+/// True if a file starts like a JSON digest, of this version or another.
 pub fn is_digest(head: &[u8]) -> bool {
     let head = head.trim_ascii_start();
     let Some(object) = head.strip_prefix(b"{") else { return false };

@@ -1,4 +1,4 @@
-//! Do stored digests merge to what one digest of everything is?
+//! Tests that stored digests merge to the digest of all their input.
 
 use super::input::Input;
 use super::{Digested, Format, Request, json, print_line, stored};

@@ -1,4 +1,4 @@
-//! Which moment does `--since` or `--until` name? The grammar of pt-query-digest's.
+//! Parser of `--since` and `--until`, with the grammar of pt-query-digest.
 
 use anyhow::{Context, bail};
 use jiff::civil::{Date, DateTime, Time};
