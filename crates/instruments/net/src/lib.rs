@@ -1,4 +1,4 @@
-//! Packet captures as such: profile, merge, make, replay. Never looks for queries in them.
+//! Operations on packet captures: profile, merge, generate, replay. Never decodes queries.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.

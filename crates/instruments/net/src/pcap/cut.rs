@@ -1,4 +1,4 @@
-//! Which packets of a capture fall between two moments?
+//! Selection of a capture's packets between two times.
 
 use super::source::Source;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! What is done with captures as such: profiled, merged, made? Never looks for queries in them.
+//! Capture file operations: profile, merge, generate. Never decodes queries.
 
 mod cut;
 pub mod make;

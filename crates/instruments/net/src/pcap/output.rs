@@ -1,7 +1,7 @@
-//! How does a capture that toll writes get its name? Whole, or not at all.
+//! Atomic writer of capture files.
 //!
-//! It is written beside its place, for its owner alone, and gets its name at the end: whoever finds the
-//! name finds a whole file, and what had the name before stays until then.
+//! The file is written beside its destination, readable by its owner only, and renamed at the end. So a file
+//! with the final name is complete, and an existing file stays until then.
 
 use anyhow::{Context, bail};
 use std::fs::{File, OpenOptions};
@@ -14,7 +14,7 @@ use toll_wire::pcap::{Frame, Interface, write};
 /// Bytes that are gathered before they are written.
 const GATHERED: usize = 1 << 20;
 
-/// What a capture is written as.
+/// Output format of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileFormat {
     /// One link type, times in nanoseconds
@@ -135,7 +135,7 @@ impl Output {
         Ok(self.interfaces - 1)
     }
 
-    /// Writes a frame that was seen on an interface.
+    /// Writes a frame of an interface.
     pub fn frame(&mut self, interface: u32, frame: &Frame<'_>) -> anyhow::Result<()> {
         match self.format {
             FileFormat::Pcap => write::pcap_record(&mut self.record, frame)?,

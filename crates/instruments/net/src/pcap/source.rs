@@ -1,4 +1,4 @@
-//! Which packet of a capture is next? Reads a capture piece by piece, and holds the one that is next.
+//! Packet reader of a capture with one packet of lookahead, in bounded pieces.
 
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, Read};

@@ -1,4 +1,4 @@
-//! How is a capture put on a network again, and was it at the rate that was asked?
+//! Replay of a capture to a network, with a check of the attained rate.
 
 mod packets;
 mod report;
@@ -27,7 +27,7 @@ const HELD_WITHIN: f64 = 0.001;
 /// Of any replay, however short: one turn of a scheduler.
 const HELD_WITHIN_S: f64 = 0.005;
 
-/// What is asked.
+/// Options of a replay.
 #[derive(Debug)]
 pub struct Asked {
     pub files: Vec<PathBuf>,
@@ -47,7 +47,7 @@ pub struct Asked {
     pub choice: Choice,
 }
 
-/// Sends what is asked; the answer is what became of it, an error where it could not begin.
+/// Sends the requested packets. Returns the report, or an error if the replay could not start.
 ///
 /// # Errors
 /// No such device, or not one to send on without being told so; captures that cannot be sent; no packet socket.

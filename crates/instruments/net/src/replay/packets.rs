@@ -1,4 +1,4 @@
-//! Which frames of which captures are sent? Reads files whole; never opens a socket.
+//! Frames to send, loaded from captures. Reads whole files; never opens a socket.
 
 use crate::pcap::source::Source;
 use anyhow::{Context, bail, ensure};
@@ -16,7 +16,7 @@ const BESIDE_A_FRAME: usize = 16;
 const LINK_HEADER: usize = 14;
 const VLAN_TAG: usize = 4;
 
-/// What to do with a frame of which the capture holds only the first part.
+/// Treatment of truncated frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Snapped {
     /// Nothing is sent
@@ -46,7 +46,7 @@ pub struct Choice {
     pub skip_oversized: bool,
 }
 
-/// What the captures held.
+/// Frames loaded from the captures.
 #[derive(Debug, Default)]
 pub struct Loaded {
     pub packets: Packets,

@@ -1,4 +1,4 @@
-//! What is said of a replay: asked, sent, received, and how well times were kept?
+//! Report of a replay: requested, sent and received rates, and the timing accuracy.
 
 use super::{Asked, HELD_WITHIN, HELD_WITHIN_S};
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub struct Report {
     snapped: u64,
     /// Packets of the captures that were left out.
     skipped: u64,
-    /// What the other device counted meanwhile.
+    /// Counters of the receiving device in the meantime.
     #[serde(skip_serializing_if = "Option::is_none")]
     received: Option<Received>,
     /// False: the rate could not be held, or it ended early.
@@ -148,7 +148,7 @@ impl Report {
         }
     }
 
-    /// What went wrong, and what to do; `None`: all was sent as asked.
+    /// Problem and advice; `None`: everything was sent as requested.
     pub fn failure(&self) -> Option<String> {
         if let Some(error) = &self.error {
             return Some(format!("{error}; {} packets had been sent", figures::grouped(self.packets as f64)));
@@ -165,7 +165,7 @@ impl Report {
         ))
     }
 
-    /// Whether nothing but the rate differs from what was asked.
+    /// True if everything was sent, at whatever rate.
     pub fn was_all_sent(&self) -> bool {
         self.error.is_none() && !self.was_stopped
     }

@@ -1,7 +1,8 @@
-//! How does a packet tell which one it is, and when it was sent? Changes the end of a payload in place, never its length.
+//! Stamp of sequence number and send time in a packet's payload. Changes the end of a payload in place, never
+//! its length.
 //!
-//! The last bytes of a TCP or UDP payload become a mark, the packet's number among all that were sent, and the time by the
-//! sender's monotonic clock; the checksum is put right. A packet without so much payload stays as it is.
+//! The last bytes of a TCP or UDP payload become a marker, the packet's number among all packets sent, and
+//! the sender's monotonic time. The checksum is updated. A packet whose payload is too short stays unchanged.
 
 use toll_wire::frame::{self, Network, TCP, UDP};
 use toll_wire::pcap::Link;
@@ -10,7 +11,7 @@ use toll_wire::pcap::Link;
 const LENGTH: usize = MARK.len() + 8 + 8;
 const MARK: [u8; 4] = *b"toll";
 
-/// What a stamp says.
+/// Content of a stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// Counts from 0, those without a stamp too.

@@ -1,4 +1,5 @@
-//! How does each time through a capture become flows of its own? Changes frames in place, never their length.
+//! Rewriting of flows, so that each pass through a capture has flows of its own. Changes frames in place,
+//! never their length.
 
 use toll_wire::frame::{self, Network, TCP, UDP};
 use toll_wire::pcap::Link;

@@ -1,4 +1,4 @@
-//! What does someone who watches videos send and get? Long downloads, and the small parts of a player.
+//! Synthetic video traffic: long downloads, and the small requests of a player.
 
 use super::http::{ask, open, size, to_a_server};
 use super::traffic::{Script, Scripts, Sent, Span};

@@ -1,4 +1,4 @@
-//! What does someone who browses the web send and get? Pages and images, and the questions before them.
+//! Synthetic web traffic: pages and images, and the requests before them.
 
 use super::lookup;
 use super::traffic::{Script, Scripts, Sent};

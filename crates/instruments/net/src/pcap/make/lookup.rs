@@ -1,4 +1,4 @@
-//! What does a host ask by UDP before and beside its connections? Names (DNS) and the time (NTP).
+//! Synthetic UDP lookups of a host: names (DNS) and the time (NTP).
 
 use super::wire::{Message, Speaker, Wire};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! What do all of them send together? The three sets merged by time, at rates that keep their shares.
+//! Synthetic mixed traffic: the three sets merged by time, at rates that keep their shares.
 
 use super::traffic::Span;
 use super::{Packets, Set, USUAL_SIZE};

@@ -1,7 +1,7 @@
-//! Which packets would people of this kind send? Makes captures whose properties are known.
+//! Generator of synthetic captures with known properties.
 //!
 //! The sets and their properties are those of Jiva, "Performance Evaluation of Tcpdump" (figures 1 to 5);
-//! `mysql` is a server's conversations. Seeded: the same request makes the same bytes.
+//! `mysql` holds the sessions of a server. Seeded: the same request gives the same bytes.
 
 mod flash;
 mod http;
@@ -54,7 +54,7 @@ impl Named for Set {
     ];
 }
 
-/// What the verb was asked.
+/// Options of the generator.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub set: Set,
@@ -68,7 +68,7 @@ pub struct Request {
     pub format: FileFormat,
 }
 
-/// What was made.
+/// Result of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
     pub packets: u64,

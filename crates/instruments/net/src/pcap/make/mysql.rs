@@ -1,4 +1,4 @@
-//! What do clients of a MySQL server send, and what does it answer? Sessions from greeting to quit.
+//! Synthetic MySQL sessions, from greeting to quit.
 //!
 //! <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html>; classic result sets, protocol 4.1.
 

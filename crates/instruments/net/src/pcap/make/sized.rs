@@ -1,4 +1,4 @@
-//! Which packets does a bench send that asks for one length? Datagrams, evenly apart, over many flows.
+//! Synthetic packets of one length for benchmarks: datagrams at equal intervals, over many flows.
 
 use super::Packets;
 use super::traffic::Span;

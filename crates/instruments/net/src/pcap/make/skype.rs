@@ -1,4 +1,4 @@
-//! What do callers send each other? Datagrams of voice and pictures, small ones that steer, hardly any TCP.
+//! Synthetic call traffic: voice and video datagrams, small control datagrams, hardly any TCP.
 
 use super::http::{CLIENT, client_port};
 use super::traffic::{Script, Scripts, Sent};

@@ -1,3 +1,5 @@
+//! Tests of the synthetic captures.
+
 use super::*;
 use crate::pcap::profile::json::{One, document};
 use crate::pcap::profile::read;

@@ -1,10 +1,10 @@
-//! Which conversation goes on next, and when? Keeps some under way at once, at a steady average rate.
+//! Scheduler of synthetic conversations: several at once, at a steady average rate.
 
 use super::Packets;
 use super::wire::{Noise, Wire};
 use toll_stats::random::Rng;
 
-/// How long, and how much.
+/// Duration and volume.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span {
     pub seconds: f64,
@@ -36,7 +36,7 @@ pub struct Sent {
     pub udp: u64,
 }
 
-/// Which conversations a set is made of.
+/// Conversations of a traffic set.
 pub trait Scripts {
     /// Conversations at once, where there is room for them.
     const AT_ONCE: usize;
@@ -91,7 +91,7 @@ impl<S: Scripts> Traffic<S> {
         }
     }
 
-    /// Whether what is under way takes all the time that is left.
+    /// True if the pending conversations fill the remaining time.
     fn is_due(&self) -> bool {
         let bytes: u64 = self.talks.iter().map(|talk| talk.wire.bytes_to_end()).sum();
         self.now_ns + bytes as f64 * self.ns_per_byte >= self.end_ns

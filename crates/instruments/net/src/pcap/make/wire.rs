@@ -1,6 +1,6 @@
-//! In which packets do two ends say what they have to say? TCP with all that belongs to it, or datagrams.
+//! Packetiser of synthetic conversations: complete TCP connections, or datagrams.
 //!
-//! Knows neither what is said nor when: lines wait here until their time comes, and only then become bytes.
+//! Knows neither content nor timing. Messages wait here until their time, and only then become bytes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

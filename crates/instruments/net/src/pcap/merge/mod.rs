@@ -1,4 +1,4 @@
-//! How do several captures become one, by time? Never holds more of each than its next packet.
+//! Merge of several captures by time. Never holds more of each than its next packet.
 
 use super::output::{FileFormat, Output};
 use super::source::Source;
@@ -12,7 +12,7 @@ use toll_sys::counted::counted;
 use toll_sys::figures::grouped;
 use toll_wire::pcap::Interface;
 
-/// What the verb was asked.
+/// Options of a merge.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub files: Vec<PathBuf>,
@@ -20,7 +20,7 @@ pub struct Request {
     pub format: FileFormat,
 }
 
-/// What came of it.
+/// Result of a merge.
 #[derive(Debug, Default)]
 pub struct Merged {
     pub packets: u64,

@@ -1,5 +1,7 @@
-//! What does a profile look like to a program? Every type here is a promise (docs/pcap.md): fields may be
-//! added, never renamed. Lengths and bytes are those on the wire unless they say `captured`.
+//! JSON schema of a capture profile. Every type here is a promise (docs/pcap.md): fields may be added, never
+//! renamed.
+//!
+//! Lengths and bytes are those on the wire unless their name contains `captured`.
 
 use super::{Input, Profiled};
 use serde::{Deserialize, Serialize};

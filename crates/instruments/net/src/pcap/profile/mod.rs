@@ -1,4 +1,4 @@
-//! How do files and streams become profiles? Opens and feeds; counts nothing itself.
+//! Profiles of files and streams. Opens and feeds; counts nothing itself.
 
 pub mod json;
 mod text;
@@ -37,7 +37,7 @@ pub struct Input {
     pub bytes: u64,
 }
 
-/// What became of everything that was asked for.
+/// Result of all requested profiles.
 #[derive(Debug, Default)]
 pub struct Read {
     pub profiles: Vec<Profiled>,
@@ -45,7 +45,7 @@ pub struct Read {
     pub refused: Vec<anyhow::Error>,
 }
 
-/// Profiles each of `files`, or all of them as one. `stop` ends it early with what was seen.
+/// Profiles each of `files`, or all of them as one. `stop` ends it early with the data read so far.
 pub fn read(files: &[PathBuf], together: bool, progress: &Progress, stop: &AtomicBool) -> Read {
     let mut read = Read::default();
     let mut one = Profiled::default();

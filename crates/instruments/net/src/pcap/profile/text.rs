@@ -1,4 +1,4 @@
-//! What does a profile look like to a person?
+//! Text report of a capture profile.
 
 use super::json::{Flows, Lists, One, Port, TopLength, pct};
 use std::io::{self, Write};
