@@ -1,4 +1,4 @@
-//! Where is a store, as the user names it? Never with a secret.
+//! Store address as users write it. Never contains a secret.
 
 use crate::{Error, Result};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What can go wrong with a backup, and what is to be done about it?
+//! Errors of backups and stores, with advice.
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -1,6 +1,6 @@
-//! What is a store that is a folder, beyond what every store is?
+//! Folder store: what differs from other stores.
 //!
-//! Its owner's alone, and where a killed process leaves files that have no name yet.
+//! The folder is for its owner alone. Killed processes may leave files in it that have no final name yet.
 
 use crate::{Error, Result};
 use object_store::local::LocalFileSystem;

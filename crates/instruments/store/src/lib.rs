@@ -1,4 +1,4 @@
-//! Object stores and folders as places for objects. The one crate with an async runtime; what it offers is synchronous.
+//! Object stores and folders for objects. The only crate with an async runtime; its interface is synchronous.
 
 // Libraries answer; they do not print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -1,12 +1,12 @@
-//! With which credentials, and where, is an S3 store reached?
+//! Credentials and endpoint of an S3 store.
 //!
-//! From the environment (`AWS_*`), else from the profile in `~/.aws/credentials` and `~/.aws/config`, as the
-//! AWS command line has it. Never from toll's own command line.
+//! They come from the environment (`AWS_*`), else from the profile in `~/.aws/credentials` and
+//! `~/.aws/config`, as for the AWS command line. Never from toll's own command line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What was found, by the names of the environment: `AWS_ACCESS_KEY_ID`, ...
+/// Values found, by the names of their environment variables: `AWS_ACCESS_KEY_ID`, ...
 pub fn settings(variable: impl Fn(&str) -> Option<String>) -> BTreeMap<&'static str, String> {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
     let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".into());

@@ -1,8 +1,8 @@
-//! Where are the pieces, and what if it does not answer?
+//! Object store or folder with retries, behind one blocking interface.
 //!
-//! A folder or a bucket, behind one set of calls that block. Whatever fails for a reason that passes (a
-//! store that is down, slow, or answers 500 or 503; a connection that is cut) is tried again, with growing
-//! pauses, until the user's patience ends. Never overwrites what it was asked to put only if new.
+//! Transient failures (a store that is down, slow, or answers 500 or 503; a broken connection) are retried
+//! with growing pauses until the user's timeout. Never overwrites an object that was to be written only if
+//! new.
 
 use crate::{Destination, Error, Result, folder, profile};
 use futures::StreamExt;
@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// How long a store is waited for.
+/// Retry policy of a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// From the first failure of a request on.
     pub retry_for: Duration,
     /// True once the user wants an end.
     pub stop: fn() -> bool,
-    /// Told why a request is made again and again, once a minute at most.
+    /// Callback with the reason of repeated retries, at most once a minute.
     pub failing: fn(&str),
 }
 
@@ -370,7 +370,7 @@ fn bucket_named(bucket: &str) -> Result<object_store::aws::AmazonS3> {
     builder.build().map_err(|reason| Error::Destination(format!("cannot use the bucket {bucket}: {reason}")))
 }
 
-/// Does it make sense to try again? Not where the store has understood and said no.
+/// True if a retry makes sense. False if the store understood and refused the request.
 fn passes(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     match error {
@@ -416,7 +416,7 @@ fn told(error: &object_store::Error) -> String {
     in_words(&text)
 }
 
-/// What a store says in XML, without the XML: its code and message.
+/// Code and message of a store's XML error.
 fn in_words(text: &str) -> String {
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
