@@ -1,4 +1,4 @@
-//! What did the promise cost, and was it kept?
+//! Summary of a throttled dump: cost of the latency limit, and whether it was kept.
 
 use super::gate::Times;
 use super::orders::pct;
@@ -8,35 +8,36 @@ use serde::Serialize;
 use std::fmt::Write;
 use toll_sys::figures;
 
-/// At the end of a throttled dump. Seconds, bytes, microseconds and percent, as the names say.
+/// Summary at the end of a throttled dump. The names contain the units: seconds, bytes, microseconds and
+/// percent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Account {
     pub max_p99_toll_pct: f64,
     pub elapsed_s: f64,
     pub bytes: u64,
     pub bytes_per_s: f64,
-    /// Nothing was read: pauses that learn what is undisturbed, and those that somebody asked for.
+    /// Time without reads: pauses that measure the undisturbed latency, and pauses requested by the user.
     pub paused_s: f64,
-    /// The dump was ready, and had to wait for its share of the rate.
+    /// Time in which the dump was ready, but the rate limiter made it wait.
     pub slowed_s: f64,
-    /// The reader was ready, and waited for the dump.
+    /// Time in which the reader waited for the dump.
     pub waited_for_dump_s: f64,
-    /// Whoever takes the dump from here was not ready.
+    /// Time in which the consumer of the dump was not ready.
     pub waited_for_taker_s: f64,
     pub unthrottled: Unthrottled,
     pub canary: CanaryAccount,
     pub windows: Windows,
     pub history: HistoryAccount,
-    /// What makes a figure above doubtful, one sentence each.
+    /// Warnings about the figures above, one sentence each.
     pub doubts: Vec<String>,
 }
 
-/// What the dump would have taken by itself, from the stretches in which nothing held it up.
+/// Duration of the dump without a throttle, estimated from the stretches without any wait.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Unthrottled {
-    /// None: it was never let run at its own speed for long enough.
+    /// `None`: the dump never ran at its own speed for long enough.
     pub elapsed_s: Option<f64>,
-    /// How much full speed was seen.
+    /// Time at full speed that the estimate rests on.
     pub seen_s: f64,
     pub seen_bytes: u64,
 }
@@ -51,9 +52,9 @@ pub struct CanaryAccount {
     pub undisturbed: Latency,
     /// While the dump moved.
     pub with_dump: Latency,
-    /// By how much the undisturbed median has moved since before the dump.
+    /// Change of the undisturbed median since before the dump.
     pub undisturbed_moved_pct: Option<f64>,
-    /// By how much one undisturbed second differs from another, chance aside (standard deviation of the p95).
+    /// Variation between undisturbed seconds beyond chance: standard deviation of the p95.
     pub undisturbed_wobble_pct: f64,
 }
 
@@ -64,7 +65,7 @@ pub struct Latency {
     pub latency_us_p99: Option<f64>,
 }
 
-/// Length of InnoDB's history list; none where the user may not ask.
+/// Length of InnoDB's history list; `None` without the privilege to query it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct HistoryAccount {
     pub at_begin: Option<u64>,

@@ -1,11 +1,13 @@
-//! What does the canary take while nothing disturbs it, and how surely is that known?
+//! Estimate of the undisturbed probe latency, with its uncertainty.
 //!
-//! Learnt from short pauses of the dump. Users' load drifts by the minute, and a p99 of the hundred samples
-//! of one pause says next to nothing. So two things are kept: the *scale*, the recent median, which few
-//! samples tell well, and the *shape*, how far the other quantiles lie from the median, which changes
-//! slowly and is gathered over many pauses. The undisturbed p99 is scale times shape. A moment in which the host stood
-//! still would be most of a p99 of ten seconds, and promise users what they never have to bear: seconds with
-//! such a moment count for little, until they are the rule. Knows no clock.
+//! Learned in short pauses of the dump. The users' load drifts by the minute, and a p99 of the hundred
+//! samples of one pause is almost meaningless. So two quantities are tracked. The *scale* is the recent
+//! median, which few samples estimate well. The *shape* is the distance of the other quantiles from the
+//! median. It changes slowly and is collected over many pauses. The undisturbed p99 is scale times shape.
+//!
+//! A moment in which the host stalled would dominate a p99 of ten seconds. The limit would then allow
+//! latencies that users never have without the dump. So seconds with such a moment have a small weight, until
+//! they are frequent. Knows no clock.
 
 use super::sketch::{Estimate, Sketch};
 use super::steering::PROMISED;
@@ -20,7 +22,7 @@ const SHIFT_LEAST: f64 = 0.08;
 /// A pause of fewer answers tells no shift.
 const SHIFT_SAMPLES: usize = 30;
 
-/// Answers that make a second, at the rate of a usual canary.
+/// Answers in a second, at the usual probe rate.
 pub const SECOND_ANSWERS: usize = 100;
 /// A second of which more lies beyond the usual p99 is an odd one: by chance it is one second in 270.
 const ODD_BEYOND: f64 = 0.04;
@@ -36,7 +38,7 @@ const WOBBLE_SHARE: f64 = 0.05;
 const WOBBLE_CLIP: f64 = 2.0;
 const WOBBLE_LEAST: f64 = 0.05;
 
-/// An answer of the canary: when it was asked, and the logarithm of its latency in microseconds.
+/// Probe answer: the time of its query, and the logarithm of its latency in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Answer {
     pub sent_s: f64,
@@ -73,8 +75,8 @@ impl Default for Baseline {
 }
 
 impl Baseline {
-    /// Takes in what one pause (or the time before the dump) has shown. The answer is by how much the
-    /// median has shifted, as a logarithm, where that is more than chance and drift.
+    /// Adds the answers of one pause (or of the time before the dump). Returns the shift of the median as a
+    /// logarithm, if it exceeds chance and drift.
     pub fn learn(&mut self, pause: &[Answer]) -> Option<f64> {
         let fresh = Sketch::of(pause.iter().map(|answer| answer.ln_us));
         let shift = self.shift(&fresh, pause.len());
@@ -118,7 +120,7 @@ impl Baseline {
         }
     }
 
-    /// Whether for a part of this second much stood still, by what is usual.
+    /// True if the host stalled for a part of this second, compared with usual seconds.
     pub fn is_odd(&self, second: &[Answer]) -> bool {
         self.estimate(PROMISED).is_some_and(|usual| is_odd(second, usual.ln))
     }
@@ -137,8 +139,8 @@ impl Baseline {
         }
     }
 
-    /// By how much the undisturbed p95 of one second differs from that of another (standard deviation of
-    /// the logarithm), chance aside: the host's own noise.
+    /// The host's own noise: standard deviation of the logarithm of the undisturbed p95 between seconds,
+    /// beyond chance.
     pub fn wobble(&self) -> f64 {
         self.wobble.sqrt()
     }
@@ -163,7 +165,7 @@ impl Baseline {
         Some(self.shape_of_all.share_above(self.shape.quantile(p)? + factor.ln()))
     }
 
-    /// By how much the undisturbed median has moved since before the dump, as a logarithm.
+    /// Change of the undisturbed median since before the dump, as a logarithm.
     pub fn moved_since_begin(&self) -> Option<f64> {
         Some(self.scale.quantile(0.5)? - self.before?)
     }

@@ -1,14 +1,15 @@
-//! What does the canary take beside the dump, in the last second and of late?
+//! Probe latency during the dump, in the last second and recently.
 //!
-//! Of late there are two answers: with seconds in full in which much stood still, and with such seconds weighing as little
-//! as they do in the baseline. The second one holds unless they are more frequent beside the dump than without it. Knows no clock.
+//! There are two recent values. In one, stalled seconds count in full; in the other, they weigh as little as
+//! in the baseline. The second one applies unless stalls are more frequent during the dump than without it.
+//! Knows no clock.
 
 use super::baseline::{Answer, Baseline, ODD_WEIGHS, SECOND_ANSWERS};
 use super::seconds::SlowSeconds;
 use super::sketch::Sketch;
 use super::tuning::Tuning;
 
-/// What a brake leaves of the memory of late, which is of another rate.
+/// Weight of the earlier answers after a brake: they belong to another rate.
 const REMEMBERED: f64 = 0.3;
 
 #[derive(Debug, Clone)]
@@ -32,7 +33,7 @@ impl Beside {
         }
     }
 
-    /// One more answer; gives the second that it makes whole.
+    /// Adds an answer. Returns the second that it completes, if any.
     pub fn add(&mut self, answer: Answer, baseline: &Baseline) -> Option<Vec<Answer>> {
         self.fast.add(answer.sent_s, answer.ln_us);
         self.slow_of_all.add(answer.sent_s, answer.ln_us);
@@ -50,7 +51,7 @@ impl Beside {
         Some(second)
     }
 
-    /// A second without the dump.
+    /// Adds a second without the dump.
     pub fn saw_undisturbed(&mut self, second: &[Answer], baseline: &Baseline) {
         self.odd.without(baseline.is_odd(second));
     }
@@ -63,19 +64,19 @@ impl Beside {
         if self.odd.are_the_dumps() { &self.slow_of_all } else { &self.slow }
     }
 
-    /// What was answered in the last second is of another time.
+    /// Discards the answers of the last second: they belong to another time.
     pub fn forget_second(&mut self) {
         self.fast.clear();
     }
 
-    /// What was answered so far is of another rate.
+    /// Reduces the weight of the answers so far after a brake: they belong to another rate.
     pub fn braked(&mut self) {
         self.fast.clear();
         self.slow.keep(REMEMBERED);
         self.slow_of_all.keep(REMEMBERED);
     }
 
-    /// What was answered so far is of another regime.
+    /// Discards all answers so far: they belong to another load regime.
     pub fn forget(&mut self) {
         self.fast.clear();
         self.slow.clear();

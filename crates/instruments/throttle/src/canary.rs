@@ -1,9 +1,9 @@
-//! What does a small query take, asked again and again as users would?
+//! Probe that measures the latency of a small query, sent like a user's query.
 //!
-//! A few connections share one schedule of intended times (an open loop with Poisson arrivals, so that it
-//! beats with nothing), and a latency counts from the intended time. One slow answer occupies one
-//! connection; the others go on. What is overdue by more than a second when its turn comes is not asked
-//! any more, lest a server that has been stuck meets a heap of questions: how late it is, is its latency.
+//! A few connections share one schedule of intended times: an open loop with Poisson arrivals, so the probe
+//! falls into step with nothing. Latency counts from the intended time. One slow answer occupies one
+//! connection; the others continue. A query more than a second overdue is not sent any more. Otherwise a
+//! server that hung would receive a burst of queries. Its delay counts as its latency.
 
 use super::question::Question;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,26 +18,26 @@ use toll_sys::clock::{now_ns, sleep_until_ns};
 
 /// With as many, one that waits a second leaves three quarters of the questions on time.
 const CONNECTIONS: usize = 4;
-/// An answer that takes longer is given up, and counts with that time.
+/// Timeout of a probe query. A query that exceeds it counts with this latency.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// What is overdue by more is not asked any more.
+/// Queries overdue by more are not sent.
 const TOO_LATE_NS: u64 = 1_000_000_000;
-/// After a connection could not be made.
+/// Pause before the next connection attempt.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Signals that the canary should end are seen this soon.
+/// Interval between checks for the end of the probe.
 const LOOK_NS: u64 = 100_000_000;
 
-/// An answer, or a question that was given up.
+/// Result of one probe query: an answer, or a timeout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Asked {
-    /// CLOCK_MONOTONIC; when it was meant to be asked.
+    /// Intended send time, CLOCK_MONOTONIC, ns.
     pub sent_ns: u64,
     pub latency_ns: u64,
-    /// Why it was refused, if it was; then it has no latency to speak of.
+    /// Error of the query, if it failed; its latency is then meaningless.
     pub refused: Option<String>,
 }
 
-/// Asks until it is dropped.
+/// Running probe. It sends queries until it is dropped.
 #[derive(Debug)]
 pub struct Canary {
     answers: Receiver<Asked>,
@@ -81,12 +81,12 @@ impl Canary {
         Ok(canary)
     }
 
-    /// What was answered since the last call.
+    /// Results since the last call.
     pub fn answers(&self) -> impl Iterator<Item = Asked> {
         self.answers.try_iter()
     }
 
-    /// How long the oldest open question waits, microseconds.
+    /// Wait of the oldest open query, microseconds.
     pub fn waiting_us(&self) -> f64 {
         let since = self.shared.waiting_since_ns.iter().map(|since| since.load(Ordering::Relaxed));
         let oldest = since.filter(|since| *since > 0).min();
@@ -153,7 +153,7 @@ impl Worker<'_> {
         }
     }
 
-    /// No answer in time is no refusal: it is an answer that took so long.
+    /// A timeout is not an error: it counts as an answer with that latency.
     fn ask(&mut self) -> Result<(), String> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,

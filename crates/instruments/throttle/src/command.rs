@@ -1,7 +1,7 @@
-//! How does any dump command run behind a throttle?
+//! Execution of any dump command behind the throttle.
 //!
-//! In a process group of its own, in the journal; its output goes through the gate to toll's own. What it
-//! says on standard error is the user's to read, and its exit code is passed on.
+//! The command runs in a process group of its own, in the journal. Its output goes through the rate limiter
+//! to toll's own output. Its standard error goes to the user, and its exit code is passed on.
 
 use super::{Account, Asked, Throttle, Throttled};
 use anyhow::{Context, Result, bail};
@@ -27,15 +27,15 @@ const GRACE: Duration = Duration::from_secs(4);
 const PIPE_BROKEN_GRACE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How it ended, for the program's exit.
+/// End of the command, for toll's own exit code.
 #[derive(Debug)]
 pub struct Ended {
-    /// The command's own, 128 and the signal where one ended it.
+    /// Exit code of the command, or 128 plus the number of the signal that ended it.
     pub code: u8,
     pub account: Account,
 }
 
-/// Runs the command to its end. `env` names what it is given of toll's own environment.
+/// Runs the command to its end. `env` names the variables that it inherits from toll's environment.
 pub fn run(asked: Asked, words: &[String], env: &[String]) -> Result<Ended> {
     let Some(name) = words.first() else { bail!("name a command after --") };
     if let Some(why) = toll_sys::program::no_program(name) {
@@ -73,7 +73,7 @@ fn behind(throttle: Throttle, journal: &Journal, words: &[String], env: &[String
     dump.watch(throttle, pump)
 }
 
-/// From the dump to whoever takes it, in one buffer.
+/// Copies from the dump to its consumer, with one buffer.
 fn pump(mut dump: Throttled<ChildStdout>, mut taker: io::Stdout) -> Passed {
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
@@ -91,7 +91,7 @@ fn pump(mut dump: Throttled<ChildStdout>, mut taker: io::Stdout) -> Passed {
     }
 }
 
-/// How the bytes came to their end.
+/// Reason for the end of the copy.
 #[derive(Debug)]
 enum Passed {
     All,
@@ -141,7 +141,8 @@ impl Dump<'_> {
         }
     }
 
-    /// Its output has ended: so it should, too. After `patience` it is asked to, and then it must.
+    /// Waits for the command to exit after the end of its output. After `patience` it is terminated, finally
+    /// with KILL.
     fn wait(&mut self, patience: Option<Duration>) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {

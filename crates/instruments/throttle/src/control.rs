@@ -1,7 +1,7 @@
-//! How does somebody speak to a throttle that is at work?
+//! Control socket of a running throttle.
 //!
-//! Over a Unix socket that only its owner may open: a line asks, a line or a few answer. The socket is in
-//! the journal before it is there, and gone with the throttle.
+//! A Unix socket that only its owner may open. A request is one line, a response one or a few lines. The
+//! socket is in the journal before it exists, and is removed with the throttle.
 
 use super::orders::{Order, Wishes};
 use anyhow::{Context, Result, bail};
@@ -15,14 +15,14 @@ use std::time::Duration;
 use toll_journal::{Journal, Undo};
 use toll_sys::private;
 
-/// Whoever says nothing for so long is left.
+/// Timeout of a silent client.
 const SILENCE: Duration = Duration::from_secs(60);
-/// A longer line is no order.
+/// Maximum length of a command line, bytes.
 const LONGEST_LINE: u64 = 1_024;
 /// A throttle that is at work answers at once, and its askers take the answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// What orders change, and what is told to those who ask. Shared by the socket and the throttle.
+/// State that control commands change and that status requests report. Shared by the socket and the throttle.
 #[derive(Debug)]
 pub struct Desk {
     pub wishes: Mutex<Wishes>,
@@ -77,7 +77,7 @@ pub fn listen(path: &Path, desk: Arc<Desk>, journal: &Journal) -> Result<()> {
     Ok(())
 }
 
-/// Removes what a throttle that was killed has left; refuses to touch anything else.
+/// Removes the socket of a killed throttle. Refuses to touch anything else.
 fn make_room(path: &Path) -> Result<()> {
     let kind = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -112,7 +112,7 @@ fn serve(client: UnixStream, desk: &Desk) {
     }
 }
 
-/// Says one line to a throttle that is at work; what it answers.
+/// Sends one line to a running throttle. Returns its response.
 pub fn ask(path: &Path, line: &str) -> Result<String> {
     // Told here, lest a mistake reaches a dump that is at work.
     line.parse::<Order>().map_err(anyhow::Error::msg)?;

@@ -1,45 +1,45 @@
-//! What may the reader of a dump do now, and why?
+//! Decision of the controller about the dump's reader, with its reason.
 //!
-//! The words in which the steering speaks to the gate, the log and the user. Decides nothing.
+//! The type is shared by controller, rate limiter, log and user output. Decides nothing itself.
 
 use serde::Serialize;
 
-/// What the reader of the dump may do.
+/// Permission of the dump's reader.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Allow {
-    /// As fast as it goes.
+    /// Unlimited.
     Open,
     /// Bytes a second.
     Rate(f64),
-    /// Nothing.
+    /// Paused.
     Still,
 }
 
-/// Why it may do that.
+/// Reason of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// The rate doubles until the canary feels it.
+    /// The rate rises until the probe latency does.
     Starting,
-    /// There is room within the promise.
+    /// The latency is below the limit, so the rate rises.
     Climbing,
-    /// The rate suits, or the dump does not use it.
+    /// The rate is right, or the dump does not use it.
     Holding,
-    /// The p99 is nearer to the promise than its error allows.
+    /// The p99 is closer to the limit than its error allows.
     Easing,
-    /// The last second was beyond the promise.
+    /// The last second exceeded the limit.
     Braking,
-    /// A pause that shows what the canary takes undisturbed.
+    /// A pause that measures the undisturbed probe latency.
     Looking,
-    /// The promise is broken at the slowest rate: the host itself is slow, or the promise too small.
+    /// The limit is exceeded at the lowest rate: the host itself is slow, or the limit too small.
     Unkept,
-    /// Somebody asked for a pause.
+    /// A pause requested by the user.
     ByHand,
-    /// A pause lasted as long as the server waits for its reader: just enough goes on.
+    /// A pause lasted as long as the server waits for its reader: just enough is read to keep the connection.
     Trickling,
-    /// The canary does not answer.
+    /// The probe gets no answer.
     Blind,
-    /// A limit of time or history was passed, and the promise given up for it.
+    /// A limit of time or history was exceeded, and the latency limit is suspended.
     Freed,
 }
 
@@ -49,31 +49,31 @@ pub struct Decision {
     pub why: Why,
 }
 
-/// What went on while the canary waited for an answer.
+/// State of the dump while a probe query was pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meanwhile {
     Dump,
     Pause,
-    /// The one was turning into the other.
+    /// A transition between the two.
     Between,
 }
 
-/// Between which ends the rate may lie, and how long a pause may be.
+/// Bounds of the rate and of the length of a pause.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
     /// Bytes a second; above 0.
     pub floor: f64,
-    /// The user asked for it, however much users feel: no pause is made longer because the promise is broken at it.
+    /// The user set the floor: no pause is made longer because the latency limit is exceeded at it.
     pub floor_is_asked: bool,
-    /// Bytes a second that keep the server from taking its reader for dead; no more than the floor.
+    /// Bytes a second that keep the server from timing out its reader; at most the floor.
     pub trickle: f64,
     pub ceiling: Option<f64>,
-    /// Then the server must get rid of something, lest it takes its reader for dead.
+    /// After this time the server must be able to send, or it times out its reader. Seconds.
     pub longest_pause_s: f64,
 }
 
 impl Limits {
-    /// Bytes that set the server free to write, between two of the longest pauses.
+    /// Bytes to read between two of the longest pauses, so that the server can send.
     pub fn frees_writer(&self) -> u64 {
         (self.trickle * self.longest_pause_s) as u64
     }

@@ -1,8 +1,8 @@
-//! How is a dump slowed by nothing but reading it more slowly?
+//! Token-bucket rate limiter in front of the reader of a dump.
 //!
-//! Whoever reads the dump asks the gate before each read, and is let through in small pieces: the pipe
-//! fills, the dump program stops reading from its server, the server's thread waits. Small pieces make its
-//! work short, even bursts. Never decides how fast: that is `steering.rs`.
+//! The reader requests permission before each read, and proceeds in small pieces. While it waits the pipe
+//! fills, the dump program stops reading from its server, and the server's thread waits. Small pieces keep
+//! that thread's work in short, even bursts. Never decides the rate: `steering.rs` does.
 
 use super::decision::Allow;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ const PILED_UP: Duration = Duration::from_secs(1);
 /// A shorter stretch at full speed says nothing of the dump's own speed.
 const STRETCH: Duration = Duration::from_secs(1);
 
-/// Shared by the one who reads and the one who decides.
+/// Rate limiter, shared by the reader and the controller.
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<State>,
@@ -41,16 +41,16 @@ struct State {
     handed: Option<Instant>,
 }
 
-/// Where the reader's time went, and what it read when nothing held it up.
+/// Time of the reader by cause, and its reads without any wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Times {
-    /// Not allowed anything.
+    /// Paused.
     pub still: Duration,
-    /// Waiting for its share of the rate.
+    /// Waiting for the rate limiter.
     pub slowed: Duration,
     /// Waiting for the dump.
     pub dump: Duration,
-    /// Spent by whoever takes what was read.
+    /// Spent by the consumer of the data.
     pub taker: Duration,
     /// Stretches in which it never waited for leave: what was read in them, and how long they were.
     pub free_bytes: u64,
@@ -70,7 +70,7 @@ impl Stretch {
     }
 }
 
-/// Bytes that may be read at once: they come with time, and few can be saved. Knows no clock.
+/// Token bucket in bytes: filled over time, with a small capacity. Knows no clock.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bucket {
     saved: f64,
@@ -99,7 +99,7 @@ impl Bucket {
 }
 
 impl Default for Gate {
-    /// Shut until it is told otherwise.
+    /// Closed until [`Gate::allow`] is called.
     fn default() -> Self {
         let state = State {
             allow: Allow::Still,
@@ -122,7 +122,7 @@ impl Gate {
         }
     }
 
-    /// Lets nothing through any more: whoever reads gets this as an error.
+    /// Closes the gate for good: reads fail with this error.
     pub fn end(&self, why: &str) {
         self.state().ended.get_or_insert_with(|| why.to_owned());
         self.changed.notify_all();
@@ -133,7 +133,7 @@ impl Gate {
         self.state().ended.clone()
     }
 
-    /// Bytes that were read so far.
+    /// Bytes read so far.
     pub fn moved(&self) -> u64 {
         self.moved.load(Ordering::Relaxed)
     }
@@ -214,7 +214,7 @@ fn seconds(now: Instant) -> f64 {
     now.saturating_duration_since(*FIRST.get_or_init(|| now)).as_secs_f64()
 }
 
-/// A dump, read no faster than its gate allows.
+/// Reader of a dump that is limited by its gate.
 #[derive(Debug)]
 pub struct Throttled<R> {
     inner: R,

@@ -1,6 +1,7 @@
-//! How long does the server wait for its reader, and how often may the canary ask without being felt?
+//! Probe calibration: the server's `net_write_timeout`, and the probe rate that users do not notice.
 //!
-//! Reads the server's counters for a second, and asks a few questions to see what they cost. Sets nothing.
+//! Reads the server's counters for a second, and sends a few queries to measure their cost. Changes no
+//! setting.
 
 use super::question::Question;
 use anyhow::{Result, bail};
@@ -8,10 +9,10 @@ use std::time::{Duration, Instant};
 use toll_mysql::{Connection, Target};
 use toll_stats::random::Rng;
 
-/// Bounds of the canary's rate where none is given: fewer tell a p99 too slowly, more are a load.
+/// Bounds of the default probe rate: fewer queries estimate a p99 too slowly, more are a load.
 const LEAST_PER_S: f64 = 100.0;
 const MOST_PER_S: f64 = 200.0;
-/// A hundredth of what the server answers anyway is what the canary may add.
+/// Share of the server's statements that the probe may add: one hundredth.
 const SHARE_OF_QUESTIONS: f64 = 0.01;
 /// A question that goes to the disk costs as much as several that do not. Of tables larger than memory each does, as one in
 /// twenty of the users' may: 200 of them a second, 15% more reads, made users' mean response time 5 to 8% longer.
@@ -24,10 +25,10 @@ const TRIED_FOR: Duration = Duration::from_millis(400);
 /// Questions that seldom go to the disk are not held up for it.
 const SELDOM: f64 = 0.1;
 
-/// What the server does anyway.
+/// Load of the server without the dump.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Habits {
-    /// What it waits for a reader who takes nothing.
+    /// Timeout of the server for a reader that does not read, seconds.
     pub net_write_timeout_s: f64,
     questions_per_s: f64,
     /// Pages that statements had to wait for the disk for; 0 where it does not say.
@@ -35,7 +36,7 @@ pub struct Habits {
 }
 
 impl Habits {
-    /// Takes the second that rates need.
+    /// Measures the rates; takes one second.
     pub fn of(target: &Target) -> Result<Self> {
         let mut connection = Connection::connect(target)?;
         let net_write_timeout_s = number(&mut connection, "VARIABLES LIKE 'net_write_timeout'")?;
@@ -51,7 +52,7 @@ impl Habits {
         })
     }
 
-    /// Questions a second: few among what the server does anyway, and enough to tell a p99.
+    /// Probe rate, queries a second: few compared with the server's load, and enough to estimate a p99.
     pub fn canary_per_s(&self, target: &Target, question: &Question, seed: u64) -> Result<f64> {
         Ok(self.questions_within(self.read_share(target, question, seed)?))
     }

@@ -1,7 +1,7 @@
-//! How much must the server keep for the dump's snapshot?
+//! InnoDB history list length during the dump's snapshot.
 //!
-//! A slow dump holds its snapshot longer, and InnoDB keeps every row version since: its history list
-//! grows, and with it the work of every reader, and of the purge afterwards.
+//! A slow dump holds its snapshot longer, and InnoDB keeps every row version since. The history list grows,
+//! and with it the work of every reader and of the later purge.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ const EVERY: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const UNKNOWN: u64 = u64::MAX;
 
-/// Length of the history list, as it was seen last.
+/// Length of the history list at the last poll.
 #[derive(Debug, Clone)]
 pub struct History(Arc<AtomicU64>);
 
 impl History {
-    /// Asks every five seconds, until this is dropped.
+    /// Polls every five seconds until it is dropped.
     pub fn watch(target: &Target) -> std::io::Result<Self> {
         let latest = Arc::new(AtomicU64::new(UNKNOWN));
         let (weak, target) = (Arc::downgrade(&latest), target.clone());
@@ -35,13 +35,13 @@ impl History {
         Ok(Self(latest))
     }
 
-    /// Transactions whose row versions are kept; none where the user may not ask (PROCESS).
+    /// Transactions whose row versions InnoDB keeps; `None` without the PROCESS privilege.
     pub fn length(&self) -> Option<u64> {
         Some(self.0.load(Ordering::Relaxed)).filter(|length| *length != UNKNOWN)
     }
 }
 
-/// One answer now, for those who must know whether there will be any.
+/// Polls once now. `None`: the length is not available.
 pub fn length_now(target: &Target) -> Option<u64> {
     ask(&mut None, target)
 }

@@ -1,7 +1,7 @@
-//! Who keeps the promise while the dump goes on?
+//! Control loop that enforces the latency limit during the dump.
 //!
-//! A thread that, ten times a second, hears the canary, the flag file and the control socket, asks the
-//! steering, and sets the gate. Decides nothing by itself but what limits of time and history say.
+//! Ten times a second a thread reads the probe, the flag file and the control socket, runs the controller,
+//! and sets the rate limiter. Decides only on the limits of time and history.
 
 use super::account::{Account, CanaryAccount, HistoryAccount, Latency, Unthrottled};
 use super::baseline::Answer;
@@ -31,10 +31,10 @@ const BEAT: Duration = Duration::from_millis(100);
 const SHOWN_BEATS: usize = 30;
 /// The undisturbed median has moved by more than what was promised, and than chance moves it.
 const MOVED_LEAST: f64 = 0.1;
-/// The canary was refused more often than this: what it says is doubtful.
+/// Share of failed probe queries above which the probe is unreliable.
 const REFUSED_SHARE: f64 = 0.01;
 
-/// What is settled before the dump begins.
+/// Parameters fixed before the dump starts.
 pub struct Given {
     pub asked: Asked,
     pub per_s: f64,
@@ -43,7 +43,7 @@ pub struct Given {
     pub before: Vec<Answer>,
 }
 
-/// What others see or change meanwhile.
+/// State shared with other threads.
 pub struct Shared {
     pub gate: Arc<Gate>,
     pub finished: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ pub struct Keeper {
     progress: Progress,
 }
 
-/// A line of the log, for each change of what is allowed.
+/// A log line, for each change of the permission.
 #[derive(Debug, Serialize)]
 struct Logged {
     at_s: f64,
@@ -128,7 +128,7 @@ impl Keeper {
         })
     }
 
-    /// Until the dump is through.
+    /// Runs until the dump has ended.
     pub fn keep(mut self) -> Account {
         while !self.shared.finished.load(Ordering::Relaxed) {
             self.beat();
@@ -208,7 +208,7 @@ impl Keeper {
         self.flagged = flagged;
     }
 
-    /// Past its limit a dump is freed or ended, and that is said.
+    /// Frees or ends a dump that exceeded a limit of time or history, and reports it.
     fn heed_limits(&mut self) {
         let length = self.history.length();
         self.history_most = self.history_most.max(length);

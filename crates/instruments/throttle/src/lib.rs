@@ -1,16 +1,16 @@
-//! How does a dump keep a promise to the users beside it?
+//! Throttle that slows a dump to keep a latency limit for the users of the server.
 //!
-//! Whoever reads a dump through a [`Throttled`] reads it no faster than the canary's latency allows: the
-//! dump is slowed by back-pressure alone, whatever program writes it.
+//! A dump read through a [`Throttled`] is read no faster than the probe latency allows. Back-pressure alone
+//! slows the dump, whatever program writes it.
 //!
 //! ```text
-//! dump -> pipe -> Throttled (gate) -> whoever takes it
+//! dump -> pipe -> Throttled (gate) -> consumer
 //!                     ^ allow
 //! canary -> steering -+   history, flag file, control socket
 //! ```
 //!
-//! `steering`, `decision`, `baseline`, `beside`, `seconds`, `sketch`, `promise` and `orders` are pure. Nothing here starts the dump, but for
-//! `command`, which is `toll throttle`.
+//! `steering`, `decision`, `baseline`, `beside`, `seconds`, `sketch`, `promise` and `orders` are pure. Only
+//! `command`, which is `toll throttle`, starts a dump.
 
 // A closed terminal must not end a run, no child may inherit a secret, and no signal may reach a stranger: the
 // workspace's `clippy.toml` names the calls that one place alone may make.
@@ -68,24 +68,24 @@ use toll_sys::named::Named;
 use toll_sys::{figures, signals, tell};
 use tuning::Tuning;
 
-/// What is asked of a throttle.
+/// Options of a throttle.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub target: Target,
-    /// By how much the canary's p99 may grow: 0.1 for 10%.
+    /// Largest relative growth of the probe's p99: 0.1 for 10%.
     pub max_toll: f64,
-    /// None: chosen from what the user may read.
+    /// Probe query; `None`: chosen from the tables that the user may read.
     pub canary: Option<String>,
-    /// Questions a second; none: few among what the server answers and reads anyway ([`Habits`]).
+    /// Probe queries a second; `None`: few compared with the server's load ([`Habits`]).
     pub canary_per_s: Option<f64>,
-    /// How long the canary is listened to before the dump.
+    /// Duration of the probe before the dump.
     pub before: Duration,
     /// Bytes a second.
     pub min_rate: Option<f64>,
     pub max_rate: Option<f64>,
     /// While it exists, the dump pauses.
     pub flag_file: Option<PathBuf>,
-    /// Where to listen for orders.
+    /// Path of the control socket.
     pub control: Option<PathBuf>,
     pub max_time: Option<Duration>,
     pub max_history: Option<u64>,
@@ -94,7 +94,7 @@ pub struct Asked {
     pub log: Option<PathBuf>,
 }
 
-/// What happens to a dump whose snapshot has become too old, or the history list too long.
+/// Action when the dump's snapshot is too old, or the history list too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PastLimit {
     /// Give up the promise, and be done soon
@@ -118,10 +118,10 @@ const FREES_WRITER: f64 = 2.0 * 1_048_576.0;
 const TIMEOUT_SHARE: f64 = 1.0 / 3.0;
 /// Where neither the user nor the timeout says more.
 const MIN_RATE: f64 = 131_072.0;
-/// One for each throttle; what the canary asks, and when, is nobody's result.
+/// Seed of the probe's queries and times, the same for each throttle: they affect no result.
 const SEED: u64 = 14;
 
-/// A throttle at work. Dropping it shuts its gate for good.
+/// A running throttle. Dropping it closes its gate for good.
 #[derive(Debug)]
 pub struct Throttle {
     gate: Arc<Gate>,
@@ -130,8 +130,8 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// Listens to the canary for a while, undisturbed; from then on the gate is open as far as it may be.
-    /// To be called right before the dump is started.
+    /// Measures the undisturbed probe latency for a while, then opens the gate within its limits. Call it
+    /// right before the dump starts.
     pub fn begin(asked: Asked, journal: &Journal) -> Result<Self> {
         let at = format!("the server at {}", asked.target.address);
         let habits = Habits::of(&asked.target).with_context(|| format!("cannot ask {at} for its habits"))?;
@@ -193,7 +193,7 @@ impl Throttle {
         &self.gate
     }
 
-    /// The dump is through (or has failed): what did the promise cost?
+    /// Stops the control loop after the dump ended or failed. Returns the cost of the latency limit.
     pub fn finish(mut self) -> Result<Account> {
         self.finished.store(true, Ordering::Relaxed);
         match self.keeper.take().map(JoinHandle::join) {
@@ -210,7 +210,7 @@ impl Drop for Throttle {
     }
 }
 
-/// On the clock of the canary's intended times.
+/// Now, on the clock of the probe's intended times, seconds.
 fn now_s() -> f64 {
     now_ns() as f64 / 1e9
 }
@@ -237,7 +237,7 @@ fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
     Ok(Limits { floor, floor_is_asked, trickle, ceiling: asked.max_rate, longest_pause_s })
 }
 
-/// What the canary is answered before the dump begins.
+/// Collects probe answers before the dump starts.
 fn listen(canary: &Canary, long: Duration, desk: &Desk) -> Result<Vec<Answer>> {
     let begun = Instant::now();
     let (mut answers, mut refused) = (Vec::new(), None);

@@ -1,24 +1,24 @@
-//! What may somebody ask of a throttle that is at work, and what was asked?
+//! Control commands for a running throttle, and their state.
 //!
-//! A line is an order, as gh-ost has it. Reads no socket and no file.
+//! A command is one line, in the syntax of gh-ost. Reads no socket and no file.
 
 use std::fmt;
 
-/// One line of the control socket.
+/// A control command: one line of the control socket.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Order {
     Status,
     Pause,
     Resume,
-    /// The promise, as a share: 0.05 for 5%.
+    /// The latency limit, as a share: 0.05 for 5%.
     MaxToll(f64),
-    /// Bytes a second at most; none: no limit but the promise.
+    /// Maximum bytes a second; `None`: no limit except the latency limit.
     Rate(Option<f64>),
     /// The dump is ended at once.
     Panic,
 }
 
-/// What can be asked, for whoever asked something else.
+/// All valid commands, for error messages.
 pub const KNOWN: &str = "status, pause, resume, max-p99-toll=5%, rate=10M, rate=auto, panic";
 
 impl std::str::FromStr for Order {
@@ -61,19 +61,19 @@ pub fn bytes_per_s(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What holds now by orders and the flag file.
+/// Present settings from control commands and the flag file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wishes {
     pub paused: bool,
     pub max_toll: f64,
     pub ceiling: Option<f64>,
-    /// No order makes the rate smaller, bytes a second.
+    /// Lowest rate that a command can set, bytes a second.
     pub slowest: f64,
     pub panic: bool,
 }
 
 impl Wishes {
-    /// The answer says what was understood; `Status` is answered by whoever knows it.
+    /// Applies a command and returns its confirmation. The caller answers `Status`.
     pub fn obey(&mut self, order: Order) -> String {
         match order {
             Order::Status => {}

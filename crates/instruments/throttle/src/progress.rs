@@ -1,4 +1,4 @@
-//! What does somebody see who waits for a throttled dump?
+//! Progress display of a throttled dump.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
@@ -24,7 +24,7 @@ pub struct Now {
     pub bytes_per_s: f64,
     /// What the reader may do and why, in words.
     pub allowed: String,
-    /// Microseconds: the canary's p99 of late, and undisturbed.
+    /// Probe p99, microseconds: recent, and undisturbed.
     pub p99_us: Option<(f64, f64)>,
     pub max_toll_pct: f64,
     pub kept: u32,

@@ -1,8 +1,8 @@
-//! Was the promise kept, window by window, and what would chance alone have made of it?
+//! Compliance with the latency limit, window by window, and the misses expected by chance.
 //!
-//! A window is ten seconds of all that the canary was answered, pauses included: what users felt. Its p99
-//! rests on a few of the slowest answers, so that a window can miss the promise by chance; how often that
-//! is, is computed from the undisturbed answers and said beside. Knows no clock.
+//! A window is ten seconds of all probe answers, pauses included: the latency that users had. Its p99 rests
+//! on a few of the slowest answers, so a window can miss the limit by chance. The expected rate of such
+//! misses is computed from the undisturbed answers and reported too. Knows no clock.
 
 use super::baseline::Baseline;
 use super::sketch::Sketch;
@@ -25,19 +25,19 @@ pub struct Promise {
     by_chance: f64,
 }
 
-/// How the windows of a dump came out.
+/// Windows of a dump by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Windows {
     pub length_s: f64,
     /// Windows with answers enough for a p99.
     pub judged: u32,
-    /// Their p99 was within the promise, as measured.
+    /// Windows whose measured p99 was within the limit.
     pub kept: u32,
-    /// Their p99 was beyond the promise by more than its error allows (one-sided, 95%).
+    /// Windows whose p99 exceeded the limit by more than its error (one-sided, 95%).
     pub broken_surely: u32,
     /// Percent of the judged.
     pub kept_pct: Option<f64>,
-    /// Percent that would have been kept without a dump: what chance and the length of windows allow.
+    /// Percent of windows expected within the limit without a dump, given chance and the window length.
     pub kept_undisturbed_pct: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ impl Promise {
         }
     }
 
-    /// Closes the window if it is over. `max_toll` is what was promised in it.
+    /// Closes the window if it is over. `max_toll` is the latency limit in it.
     pub fn look(&mut self, now_s: f64, baseline: &Baseline, max_toll: f64) {
         if now_s - self.begun_s < WINDOW_S {
             return;

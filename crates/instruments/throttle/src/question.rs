@@ -1,11 +1,12 @@
-//! What does the canary ask, so that it waits for what users wait for?
+//! Probe query, chosen so that it waits for the same resources as users' queries.
 //!
-//! One row by its primary key, anywhere in the largest tables whose key is a number: it meets the server's
-//! CPU, its locks and, where the table is larger than memory, its disk. Asks for the key alone, so that
-//! no row leaves the server and no BLOB is fetched. Never writes.
+//! It reads one row by primary key, anywhere in the largest tables with a numeric key. So it depends on the
+//! server's CPU, its locks and, where the table exceeds memory, its disk. It selects the key alone, so no row
+//! leaves the server and no BLOB is fetched. Never writes.
 //!
-//! For one key, and not for the next one that is there: to plan a range, the server reads some ten pages at either of
-//! its ends (`btr_estimate_n_rows_in_range`), and two hundred such questions a second read more of the disk than the dump.
+//! The query names one exact key, not the next existing one. To plan a range, the server reads some ten pages
+//! at either of its ends (`btr_estimate_n_rows_in_range`). Two hundred such queries a second would read more
+//! of the disk than the dump.
 
 use anyhow::{Context, Result};
 use toll_journal::quoted_name;
@@ -17,14 +18,14 @@ const TABLES: usize = 4;
 /// Largest tables that are looked at for a key that will do.
 const LOOKED_AT: usize = 24;
 
-/// What is asked.
+/// A probe query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
     /// The user's own statement.
     Given(String),
     /// A row of one of these.
     Rows(Vec<Keyed>),
-    /// Nothing could be read: the way to the server and back.
+    /// No readable table: measures only the round trip to the server.
     Nothing,
 }
 
@@ -39,7 +40,7 @@ pub struct Keyed {
 }
 
 impl Question {
-    /// Chosen from what the user may read; a statement that was given is tried once.
+    /// Selects tables that the user may read. A statement of the user's own is tried once.
     pub fn choose(target: &Target, given: Option<&str>) -> Result<Self> {
         let mut connection = Connection::connect(target)?;
         if let Some(sql) = given {

@@ -1,7 +1,7 @@
-//! Are slow seconds more frequent beside the dump than without it?
+//! Test whether slow seconds are more frequent during the dump than in its pauses.
 //!
-//! A host with neighbours stands still for a part of some seconds whether anything is dumped or not. One such second
-//! accuses nobody: only where there are more of them beside the dump than in its pauses are they its fault. Knows no clock.
+//! A host with neighbours stalls for a part of some seconds, with or without a dump. A single such second is
+//! no evidence. The dump is the cause only where they are more frequent during the dump. Knows no clock.
 
 /// Seconds beside the dump that count: its rate changes, and harm must be told within a few; what happens
 /// seldom is told by many.
@@ -72,7 +72,7 @@ impl SlowSeconds {
         (self.without.share() / self.long.share()).min(1.0)
     }
 
-    /// Whether chance and the host do not explain them.
+    /// True if chance and the host do not explain the slow seconds.
     pub fn are_the_dumps(&self) -> bool {
         self.lately.is_more_than(&self.without) || self.long.is_more_than(&self.without)
     }

@@ -1,8 +1,9 @@
-//! Does the promise hold, and what does it cost the dump, where the truth is known?
+//! Simulation tests of the throttle, where the true latency distribution is known.
 //!
-//! A toy server answers the canary with latencies that depend on the dump's rate in one of four ways, of which a
-//! part may outlast the dump's reads, under users whose day drifts, noise that lasts for seconds, and moments in
-//! which the host itself is slow. Whether a window keeps the promise is computed from the distributions, not from the answers.
+//! A simulated server answers the probe with latencies that depend on the dump's rate in one of four ways. A
+//! part of the effect may outlast the dump's reads. The users' load drifts over the day, noise lasts for
+//! seconds, and the host itself is slow at moments. Whether a window keeps the limit is computed from the
+//! distributions, not from the answers.
 
 use super::baseline::Answer;
 use super::decision::{Allow, Limits};

@@ -1,9 +1,9 @@
-//! How are latencies kept so that recent ones count for more than old ones?
+//! Latency sketch with exponential decay, so that recent samples weigh more than old ones.
 //!
-//! Buckets 1% wide hold weights that halve with age. HdrHistogram counts whole samples and forgets none,
-//! so that a window of it would have to be thrown away whole. Weights grow with time instead of being
-//! aged (forward decay: Cormode, Shkapenyuk, Srivastava, Xu, 2009), so that nothing is touched while time
-//! passes. Knows no clock: the caller says when.
+//! Buckets 1% wide hold weights that halve with age. HdrHistogram counts whole samples and forgets none: a
+//! window of it could only be discarded whole. Weights grow with time instead of being aged (forward decay:
+//! Cormode, Shkapenyuk, Srivastava, Xu, 2009), so nothing is updated as time passes. Knows no clock: the
+//! caller passes the time.
 
 /// Natural logarithm of a bucket's width.
 const WIDTH: f64 = 0.01;

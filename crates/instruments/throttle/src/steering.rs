@@ -1,11 +1,12 @@
-//! How fast may the dump go, so that the canary's p99 stays within the promise?
+//! Controller of the dump's rate, which keeps the probe's p99 within the latency limit.
 //!
-//! Two loops move one number, the logarithm of the rate. A fast one looks at a quantile that a second's
-//! answers tell, and only brakes. A slow one looks at the p99 itself over some ten seconds, and at quantiles below it,
-//! and moves the rate by how far the worst of them is from what was promised, less a margin for what is not known. In between, short
-//! pauses learn what the canary takes undisturbed (`baseline.rs`). CPU is never looked at: a dump that
-//! shares CPUs which nobody else wants harms nobody, and a throttle that counts the CPU it uses itself
-//! feeds back on itself. Knows no clock, no server and no thread: what it is told is all there is.
+//! Two loops adjust one number, the logarithm of the rate. The fast loop uses a quantile that one second's
+//! answers can estimate, and only slows down. The slow loop uses the p99 over some ten seconds, and quantiles
+//! below it. It moves the rate by the distance of the worst of them from the limit, less a margin for
+//! uncertainty. In between, short pauses measure the undisturbed latency (`baseline.rs`).
+//!
+//! CPU is never used: a dump on CPUs that nobody else needs harms nobody. A throttle that counts its own CPU
+//! usage feeds back on itself. Knows no clock, no server and no thread: all input comes from the caller.
 
 use super::baseline::{Answer, Baseline, SECOND_ANSWERS};
 use super::beside::Beside;
@@ -14,7 +15,7 @@ use super::seconds::SlowSeconds;
 use super::sketch::{Estimate, Sketch};
 use super::tuning::Tuning;
 
-/// What was promised is said of this quantile.
+/// Quantile of the latency limit.
 pub const PROMISED: f64 = 0.99;
 
 /// No quantile below the promised one may grow by more than it: where noise hides the p99, these still tell that every
@@ -34,7 +35,8 @@ const TICK_S: f64 = 1.0;
 const BRAKE_APART_S: f64 = 1.0;
 /// What a brake leaves of the rate.
 const BRAKE: f64 = 0.5;
-/// Five seconds of a slow start double the rate: what it comes to before the canary tells is then twice too much, not ten times.
+/// Five seconds of a slow start double the rate. So the rate is at most twice too high, not ten times, before
+/// the probe reacts.
 const START_GAIN: f64 = 0.15;
 /// Below this share of the best rate so far, the way back is known: it is gone three times as fast.
 const KNOWN_SHARE: f64 = 0.7;
@@ -109,7 +111,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// `before` are the answers from before the dump began; `max_toll` is the promise, 0.1 for 10%.
+    /// `before` holds the probe answers from before the dump; `max_toll` is the latency limit, 0.1 for 10%.
     pub fn begin(tuning: Tuning, limits: Limits, max_toll: f64, before: &[Answer], now_s: f64) -> Self {
         let mut baseline = Baseline::default();
         baseline.learn(before);
@@ -180,24 +182,25 @@ impl Steering {
         self.promise = max_toll.ln_1p();
     }
 
-    /// `None`: no limit but the promise.
+    /// `None`: no limit except the latency limit.
     pub fn set_ceiling(&mut self, ceiling: Option<f64>) {
         self.limits.ceiling = ceiling;
         self.set_pace(self.pace);
     }
 
-    /// From now on the dump is as fast as it goes, and as its ceiling allows.
+    /// Suspends the latency limit: only the ceiling limits the rate.
     pub fn free(&mut self) {
         self.freed = true;
     }
 
-    /// Is the dump held or slowed so little that the canary of this moment is undisturbed?
+    /// True if the present probe latency counts as undisturbed by the dump.
     fn is_undisturbed(&self, sent_s: f64) -> bool {
         let still_s = sent_s - self.since_s;
         self.phase != Phase::Moving && (DRAIN_S..self.limits.longest_pause_s).contains(&still_s)
     }
 
-    /// The canary asked at `sent_s` and was answered after `latency_us`: what went on meanwhile?
+    /// Records a probe answer: sent at `sent_s`, latency `latency_us`. Returns the state of the dump
+    /// meanwhile.
     pub fn answered(&mut self, sent_s: f64, latency_us: f64) -> Meanwhile {
         self.answered_s = self.answered_s.max(sent_s + latency_us / 1e6);
         let answer = Answer { sent_s, ln_us: latency_us.max(1e-3).ln() };
@@ -249,8 +252,8 @@ impl Steering {
         toll.ln - errors * toll.error > self.promise
     }
 
-    /// What holds from `now_s` on. `moved` bytes have passed since the beginning, the canary's oldest open
-    /// question waits for `waiting_us`, and `held` says that somebody wants a pause.
+    /// Decision from `now_s` on. `moved`: bytes read since the start. `waiting_us`: wait of the oldest open
+    /// probe query. `held`: the user requested a pause.
     pub fn decide(&mut self, now_s: f64, moved: u64, waiting_us: f64, held: bool) -> Decision {
         let why = self.why(now_s, moved, waiting_us, held);
         self.last_why = why;
@@ -407,7 +410,8 @@ impl Steering {
         }
     }
 
-    /// Is the last second beyond the promise by so many errors, chance and the host's noise counted?
+    /// True if the last second exceeds the limit by so many standard errors, with chance and the host's noise
+    /// included.
     fn is_beyond(&self, errors: f64) -> bool {
         let toll = self.toll_of_last_second(self.tuning.fast_quantile);
         toll.is_some_and(|toll| self.breaks_promise(toll, errors))

@@ -1,4 +1,4 @@
-//! Does the steering obey its limits, whatever the canary says?
+//! Tests that the controller keeps its limits for any probe latency.
 
 use super::baseline::Answer;
 use super::decision::{Allow, Limits, Why};
@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits {
     longest_pause_s: 20.0,
 };
 
-/// A canary whose answers take a millisecond, times a factor while the dump moves.
+/// Simulated probe with a latency of a millisecond, times a factor while the dump runs.
 struct Bench {
     steering: Steering,
     now_s: f64,

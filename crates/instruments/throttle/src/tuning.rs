@@ -1,4 +1,4 @@
-//! Which numbers of the two loops are a matter of trial? Found by the simulation in `simulated.rs`.
+//! Tuning constants of the two control loops, determined with the simulation in `simulated.rs`.
 
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
@@ -15,8 +15,8 @@ pub struct Tuning {
     pub gain_first: f64,
     pub gain_last: f64,
     pub gain_half_life_s: f64,
-    /// What is taken back of the logarithm of the rate when the start has ended: the canary feels the rate of a
-    /// moment ago, and it has risen since.
+    /// Reduction of the logarithm of the rate at the end of the start phase: the probe reflects an earlier
+    /// rate, and the rate has risen since.
     pub start_back: f64,
     /// Standard errors beyond the promise at which the brake is put on.
     pub brake_errors: f64,
