@@ -1,4 +1,5 @@
-//! Private places for tests of whole runs: the program, its directories, a server, and a look around afterwards.
+//! Private environment for tests of whole runs: the program, its directories, a server, and a check for
+//! leftovers.
 
 use crate::server::{TestServer, mariadbd};
 use crate::template;
@@ -98,8 +99,8 @@ impl Lab {
         self.command(arguments).stdout(output).stderr(words).spawn().unwrap()
     }
 
-    /// Can control groups be made here? As toll sees it: below its own group (version 2), where that does not
-    /// share out the CPU.
+    /// True if control groups can be created here. As toll sees it: below its own group (version 2), where
+    /// that does not share out the CPU.
     pub fn has_cgroups(&self) -> bool {
         let base = || {
             let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
@@ -245,14 +246,14 @@ pub struct Server {
     socket: PathBuf,
 }
 
-/// What holds the server's process.
+/// Owner of the server process.
 enum By {
     Us(TestServer),
     /// A shell in namespaces, with which the server goes.
     Jail(Child),
 }
 
-/// Whom distributions let the server run as.
+/// User account of distribution servers.
 fn server_user() -> Option<nix::unistd::User> {
     let root = nix::unistd::geteuid().is_root();
     if root { nix::unistd::User::from_name("mysql").unwrap() } else { None }

@@ -1,4 +1,5 @@
-//! Test support: servers from a template, private places for runs, ports, captures and synthetic packets.
+//! Test support: servers from a template, private environments for runs, ports, captures and synthetic
+//! packets.
 //!
 //! # Invariants
 //!

@@ -1,4 +1,4 @@
-//! Output of `toll pcap` and of tools beside it. Runs the program; [`own!`](crate::own!) has its path.
+//! Output of `toll pcap` and of comparable tools. Runs the program; [`own!`](crate::own!) has its path.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -36,13 +36,13 @@ pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// What another program prints, whether it is content or not.
+/// Output of another program, with any exit code.
 pub fn printed(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Whether all of `tools` are there; says visibly which is not.
+/// True if all `tools` are installed; prints the missing one.
 pub fn has(tools: &[&str]) -> bool {
     let missing = |tool: &&&str| Command::new(tool).arg("--version").output().is_err();
     match tools.iter().find(missing) {

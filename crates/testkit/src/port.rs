@@ -1,4 +1,4 @@
-//! Which port may a server of a test take?
+//! Port selection for servers of tests.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;

@@ -22,7 +22,7 @@ pub fn events(toll: &str, file: &Path, zone: &str) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// What people read of a capture of servers on `port`.
+/// Text report of a capture of servers on `port`.
 pub fn report(toll: &str, file: &Path, port: u16) -> String {
     printed(toll, &["--port", &port.to_string()], file, "UTC")
 }

@@ -1,4 +1,4 @@
-//! A private server for tests: own data, socket and port; ended when dropped.
+//! Private server for tests: own data, socket and port; stopped when dropped.
 
 use crate::port::free_port;
 use crate::{HUNG, on_path, skip, template};
@@ -108,7 +108,7 @@ impl TestServer {
         std::fs::read_to_string(self.home.join("server.log")).unwrap_or_default()
     }
 
-    /// Where it keeps its data.
+    /// Data directory.
     pub fn datadir(&self) -> PathBuf {
         self.home.join("data")
     }

@@ -1,4 +1,4 @@
-//! Records of tests that cannot be carried out on this host. Never fails a test.
+//! Records of tests that cannot run on this host. Never fails a test.
 
 use std::io::Write;
 

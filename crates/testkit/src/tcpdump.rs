@@ -1,4 +1,4 @@
-//! A capture of one port of this host by tcpdump. Never looks inside packets.
+//! Capture of one port of this host with tcpdump. Never inspects packets.
 
 use crate::HUNG;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,5 @@
-//! Empty data directories of servers: installed once per checkout and server version, copied for each server.
+//! Empty data directories of servers: created once for each checkout and server version, copied for each
+//! server.
 
 use nix::fcntl::{Flock, FlockArg};
 use std::path::{Path, PathBuf};
