@@ -1,4 +1,4 @@
-//! What must hold of any input? Shared by all targets.
+//! Invariants that must hold for any input. Shared by all targets.
 
 use toll_wire::decoder::{CaptureDecoder, Config, Limits};
 use toll_wire::event::{Event, Sink};

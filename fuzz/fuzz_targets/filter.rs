@@ -1,4 +1,4 @@
-//! Can any text make the filter panic, or point outside of itself in an error?
+//! Fuzz target of the filter parser: no panic, and error positions within the text.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Can any statement make the fingerprint panic, grow without bound, or keep a literal?
+//! Fuzz target of fingerprints: no panic, bounded output, no literal in it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

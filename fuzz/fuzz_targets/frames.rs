@@ -1,4 +1,6 @@
-//! Frames of any link type: a byte for the link, two for the length, then the frame; and so on.
+//! Fuzz target of the decoder with frames of any link type.
+//!
+//! The input is a sequence of: one byte for the link type, two for the length, then the frame.
 #![no_main]
 
 use toll_wire::decoder::Decoder;

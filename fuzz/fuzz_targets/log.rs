@@ -1,4 +1,4 @@
-//! Can any bytes make a log reader panic, lose count, or depend on how they are cut?
+//! Fuzz target of the log decoders: no panic, complete counters, the same result for input in any pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! A profile of any capture: it adds up, its memory is bounded, and its parts agree with each other.
+//! Fuzz target of capture profiles: sums add up, memory is bounded, and the parts agree with each other.
 #![no_main]
 
 use toll_wire::pcap::{Format, Reader};

@@ -1,5 +1,7 @@
-//! Files of query events that lie: no panic, bounded memory, an account that adds up, the same in any pieces. The
-//! first byte says whether the rest is a file, or the plain contents of a block whose checksum is right.
+//! Fuzz target of the query-event reader with hostile files.
+//!
+//! Checks: no panic, bounded memory, counters that add up, the same result for input in any pieces. The first
+//! byte selects the rest: a file, or the plain contents of a block with a valid checksum.
 #![no_main]
 
 use toll_wire::event::{Event, Share, Sink};

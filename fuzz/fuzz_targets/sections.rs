@@ -1,6 +1,9 @@
 #![no_main]
 
-//! A dump split by table is the dump, however it arrives; and pieces put together are the file.
+//! Fuzz target of the dump splitter and chunker.
+//!
+//! The sections of a dump add up to the dump, for input in any pieces. The chunks of a file add up to the
+//! file.
 
 use std::convert::Infallible;
 use toll_backup::archive::cut::{Cutter, Sizes};

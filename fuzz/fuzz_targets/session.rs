@@ -1,5 +1,7 @@
-//! What two sides say, in segments that fit together. A byte tells who speaks and what happens to
-//! the segment (lost, doubled, cut), another its length; the payload follows.
+//! Fuzz target of sessions: two sides send valid consecutive segments.
+//!
+//! One byte selects the sender and the fate of the segment (lost, duplicated, truncated), another its length.
+//! The payload follows.
 #![no_main]
 
 use std::net::SocketAddr;

@@ -1,6 +1,8 @@
 #![no_main]
 
-//! Whatever a receiver takes for a message is one, however its bytes arrive, and is said again as it was.
+//! Fuzz target of the streaming protocol.
+//!
+//! Every accepted message is the same for input in any pieces, and encodes back to the same bytes.
 
 use toll_wire::streamed::{self, LONGEST, LONGEST_EDGE, LONGEST_GREETING, Message};
 
