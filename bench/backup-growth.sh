@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# By how much do a store and a repository grow when a database changes a little between backups?
+# Growth of a backup store and a git repository when a database changes a little between backups.
 #
 # One private server with the tables of a web site, text-heavy and narrow; a first backup, then nine more, each after
 # 1% of the rows of each table has changed: those that were made last (`recent`), or any (`scattered`). Kept by toll

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What does each capture cost a busy server by the kernel's own profile: its own CPU, and what it adds inside others' calls?
+# CPU cost of each capture method beside a busy server, by kernel profile: own CPU, and time added inside
+# others' calls.
 #
 # toll load (read-only, 8 threads, TCP) at full speed; in each round, in random order: tcpdump -w, toll capture -w, --queries,
 # --digest and --tap sockets. Counted are samples of perf in the capture's processes and in the kernel's writers behind it, and those

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How much faster is toll digest than tcpdump and pt-query-digest on the same capture and slow log?
+# Speed of toll digest against tcpdump and pt-query-digest, on the same capture and slow log.
 #
 # Makes both on a private server under sysbench. Within each pair the tools run one right after
 # the other, in turn first. pt-query-digest gets a slice of the capture and of the log, since the

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What does it cost a server to be looked at, by where the hook is?
+# CPU cost for a server of observation from outside, by place of the hook.
 #
 # sysbench point selects over a Unix socket (8 threads), in rounds; in each round, in turn: nothing; the tracepoints of
 # sockets; those of all system calls; a uprobe on dispatch_command that prints each statement, as people do it. CPU time of the server, of sysbench and of whoever looks, per query, and queries a second.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How many queries does a second of the generator's own CPU pay for: toll load against sysbench?
+# Queries for each second of the generator's own CPU: toll load against sysbench.
 #
 # One private server, the same tables, the same statements. Within each round the two drivers run
 # one right after the other, in turn first; what is compared is each round's ratio, so that a slow

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How true is the pace of toll load, and do its latencies show a server that stood still?
+# Pacing accuracy of toll load, and its latencies while the server is stopped.
 #
-# First part: uniform arrivals from 10/s up to 80% of what a closed loop attains, asked against due
-# and against done. Second part: an open loop of ten seconds in whose middle the server is stopped
+# First part: uniform arrivals from 10/s up to 80% of what a closed loop attains, requested against due
+# and against completed. Second part: an open loop of ten seconds in whose middle the server is stopped
 # (SIGSTOP) for half a second, by toll load and by sysbench --rate in turn.
 #
 # Usage: bench/pace.sh [SECONDS] [ROUNDS]. TOLL: the program.

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# How much faster is toll pcap profile than tshark's statistics and capinfos on the same capture?
+# Speed of toll pcap profile against tshark's statistics and capinfos, on the same capture.
 #
 # On the synthetic web session, on the smallest packets (MySQL's) and on any capture of yours. Within each pair the
 # tools run one right after the other, in turn first. tshark gets a slice of the capture, since the whole would take
-# minutes; rates are bytes of capture a second, so slices compare. cat tells what reading alone takes.
+# minutes; rates are bytes of capture a second, so slices compare. cat shows the cost of reading alone.
 #
 # Usage: bench/pcap-profile-vs-tshark.sh [CAPTURE_MB] [PAIRS] [SLICE_MB] [FILE...]
 #   TOLL: the program.

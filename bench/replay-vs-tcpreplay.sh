@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Is the rate of toll replay the one that was asked, beside tcpreplay's, and which of them is faster at top speed?
+# Rate accuracy and top speed of toll replay against tcpreplay.
 #
 # Between two network namespaces of its own, the sender on a CPU of its own: packets are carried up on another, as a
 # network card's interrupt would, and captured on a third where there is one. Each rate is sent by both in turn, and

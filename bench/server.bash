@@ -1,4 +1,4 @@
-# What do the benches share? A private MariaDB that ends with the script that sourced this.
+# Private MariaDB server for the benchmarks. It ends with the script that sourced this.
 #
 # Gives: need TOOL..., $scratch (gone at the end), start_server PORT [OPTION...] with $server (its
 # pid) and $socket, stop_server.

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Does a capture's memory stay flat under a load that changes, and is its ledger whole? Does a stream survive being broken?
+# Soak test of captures under a changing load: memory over time, complete drop counters, and a stream that is
+# broken.
 #
 # Beside one server, at once: toll capture --digest --every 1m, --queries and -w with rotation, and --stream to a receiver. Every half
 # minute another load: read-only, read-write, point selects with new connections all the time, statements as text. In the
-# second minute the stream's connection is broken ten times. Told are each process's resident memory over time and the
-# ledgers: all captures hear the same, so that all must count the same.
+# second minute the stream's connection is broken ten times. Reported are each process's resident memory over
+# time and the drop counters. All captures receive the same traffic, so all must count the same.
 #
 # Usage: bench/soak.sh [MINUTES (5)] [EVENTS-PER-SECOND (400)]. TOLL: the binary.
 set -euo pipefail

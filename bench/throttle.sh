@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What does a throttle cost that holds nothing back?
+# Cost of a throttle that does not limit anything.
 #
 # Bytes from memory through cat and through toll throttle, freed of its promise from the start, in turn
 # first. CPU is the source's too, and that of three seconds of canary.
