@@ -1,4 +1,4 @@
-# What can be done with this checkout? `make` alone says so. `make test` is what CI does.
+# Build, test and release targets. `make` alone lists them. `make test` is what CI runs.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c

@@ -1,4 +1,4 @@
--- What has a DBA switched by hand in performance_schema? Some of what arms switch on is off, and some on.
+-- Manual settings of a DBA in performance_schema. Some of what variants switch on is off, and some on.
 UPDATE performance_schema.setup_instruments SET ENABLED = 'NO', TIMED = 'NO' WHERE NAME LIKE 'statement/sql/create%';
 UPDATE performance_schema.setup_instruments SET TIMED = 'NO' WHERE NAME = 'statement/sql/select';
 UPDATE performance_schema.setup_instruments SET ENABLED = 'YES', TIMED = 'YES' WHERE NAME LIKE 'wait/io/file/sql/%';

@@ -1,4 +1,4 @@
-# What is the host that toll sees? Files of its own where programs leave theirs, and a network of its own.
+# Isolated host environment for toll: its own files where programs leave theirs, and a network of its own.
 #
 # $root is the scratch directory of scripts/safety under a short name: a socket's path has 107 bytes.
 # Sourced by inside.bash, whose process is the parent of all that loses its own.

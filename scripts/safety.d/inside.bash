@@ -1,4 +1,4 @@
-# What does scripts/safety do inside its namespaces, as their first process?
+# Main program of scripts/safety inside its namespaces, as their first process.
 #
 # Reads what scripts/safety exported; prints how it goes and what differs; exit code 1 if something does.
 set -euo pipefail

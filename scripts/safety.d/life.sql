@@ -1,4 +1,4 @@
--- What has the server's owner put there? Replicated; nothing of it is toll's business.
+-- Existing data and accounts of the server's owner. Replicated; toll must not touch them.
 CREATE DATABASE shop;
 CREATE DATABASE billing;
 -- As a pattern of LIKE, toll_load means this one too.

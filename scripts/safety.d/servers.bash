@@ -1,4 +1,4 @@
-# Which server does toll find? A primary that has long been in use, and its replica, both as user mysql.
+# Existing servers for toll: a primary that has long been in use, and its replica, both as user mysql.
 #
 # Its settings differ from every default that an arm touches, so that what is put back to a default
 # shows. A copy of both is kept: after a difference the next run finds them as the first did.

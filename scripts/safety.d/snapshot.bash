@@ -1,4 +1,4 @@
-# What can be compared on the servers and the host, and what differs?
+# Snapshots of the servers and the host, and their comparison.
 #
 # snapshot DIR writes a file for each kind of thing. Only reads.
 

@@ -1,4 +1,4 @@
-# How is toll run and killed, and what is looked at meanwhile?
+# Trials: toll runs, kills of toll, and the checks in the meantime.
 #
 # A difference is followed by servers as on the first day, so that none hides the next.
 
