@@ -1,4 +1,4 @@
-// Which parts of the charting library does the page carry?
+// Charting library modules of the page.
 //
 // The one place that names the library's modules, so that the page's size is decided here.
 

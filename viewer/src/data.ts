@@ -1,7 +1,7 @@
-// Data of the page, and questions that several sections ask of them.
+// Data of the page, and lookups shared by several sections.
 //
 // Their types are made from the Rust sources: `record.ts` of what a run directory holds, `page.ts` of what
-// `toll report` adds. Never fetches: the data stand in the file.
+// `toll report` adds. Never fetches: the file contains the data.
 
 import type { Page, PageRun as Run } from './page';
 import type * as record from './record';

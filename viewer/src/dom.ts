@@ -1,6 +1,6 @@
-// How does text get into the page?
+// Creation of page elements and their text.
 //
-// Only as text: nothing here, or anywhere in this page, parses a string as markup.
+// Text only: nothing here, or anywhere in this page, parses a string as markup.
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | ((event: Event) => void) | null | undefined>;

@@ -1,6 +1,6 @@
-// How is a figure drawn that its data describe?
+// Drawing of charts from their self-contained data.
 //
-// It knows six kinds of chart, and no scenario.
+// Supports six kinds of chart. Knows no scenario.
 
 import { axisLook, slider, tip, tipLook } from './chart';
 import type { Axis, Chart } from './data';

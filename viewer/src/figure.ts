@@ -1,5 +1,4 @@
-// What belongs to each chart besides the drawing: a title, words for who cannot see it, its data as a
-// table, copies, and a link?
+// Figure around each chart: title, text alternative, data table, copies, and a link.
 //
 // Never decides what is drawn.
 

@@ -1,4 +1,4 @@
-// How is a number shown: how many digits, in which unit?
+// Number formatting: digits and units.
 
 import type { Definition, Outcome, Verdict } from './data';
 

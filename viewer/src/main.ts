@@ -1,7 +1,7 @@
-// In which order does the page come about?
+// Entry point of the page: builds its sections in order.
 //
-// Text first, then the charts from top to bottom, a few milliseconds at a time: the page answers while it
-// is still being drawn. Marks on the performance timeline say when each was done.
+// Text first, then the charts from top to bottom, a few milliseconds at a time: the page stays responsive
+// while charts are drawn. Marks on the performance timeline record when each was done.
 
 import { catches, readPage, serves, type Page } from './data';
 import { choices, el } from './dom';

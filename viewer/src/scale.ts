@@ -1,4 +1,4 @@
-// Where do axes begin and end, which values do they name, and where is there room for labels?
+// Axis scales: ends, ticks, and space for labels.
 
 /** 1, 2 and 5 times powers of ten: the steps that people read on a logarithmic axis. */
 const STEPS = [1, 2, 5];

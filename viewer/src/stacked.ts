@@ -1,6 +1,6 @@
-// How are bars drawn that show what something is made of?
+// Stacked bar charts of a composition.
 //
-// Lying, one below another: names are long, and forty of them must be told apart.
+// Horizontal, one below another: names are long, and up to forty of them must be distinguishable.
 
 import { axisLook, tip, tipLook } from './chart';
 import type { Chart } from './data';

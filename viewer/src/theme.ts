@@ -1,4 +1,4 @@
-// Which colours does the page draw with, by day, by night and on paper?
+// Colours of the page in light mode, dark mode and print.
 //
 // The style sheet holds them; charts read them from there. Series differ in dash or mark too, never in
 // colour alone.

@@ -1,6 +1,6 @@
-// Which stretch of a run do all of its timelines show, and who stands where in it?
+// Visible time range shared by all timelines of a run.
 //
-// One view for each run: a chart that is moved moves the others.
+// One view for each run: scrolling one chart scrolls the others.
 
 import type { Chart } from './chart';
 import type { Run, Span, Stall } from './data';

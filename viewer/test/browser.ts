@@ -1,4 +1,4 @@
-// In what does a test open a page, and what must never happen while it does?
+// Browser for the tests, with checks for forbidden requests and errors.
 
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';

@@ -1,7 +1,7 @@
-// How large is a page, and how soon does it answer?
+// Measurement of a page's size and response time.
 //
 // `npm run measure -- FILE.html...` opens each page five times in a fresh browser context. Times are the
-// page's own marks, counted from the start of its navigation. Judges nothing: the tests do.
+// page's own marks, counted from the start of its navigation. Asserts nothing: the tests do.
 
 import { statSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -1,4 +1,4 @@
-// Are packets that were sent, lost and captured drawn as a reader expects them, of one run and of two?
+// Tests of the packet figures (sent, lost, captured) for one run and for two.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

@@ -1,4 +1,4 @@
-// Does a run open as a page that a reader can use, whatever the run holds?
+// Tests that any run opens as a usable page.
 
 import assert from 'node:assert/strict';
 import { statSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// How are the page's tests run?
+// Runner of the page's tests.
 //
 // Makes the pages that they open (by toll's own code, from invented runs and from some that were kept), compiles
 // the tests, and hands them to node's test runner.

@@ -1,4 +1,4 @@
-// What was asked, and what is the answer, in one sentence?
+// Answer section: the question and its answer in one sentence.
 
 import type { Page, Run } from '../data';
 import { el } from '../dom';

@@ -1,4 +1,4 @@
-// What did each arm leave behind: how much, how fast, and what is in it?
+// Artifacts section: size, rate and content of what each variant wrote.
 
 import { axisLook, tip, tipLook } from '../chart';
 import { analysed, type Page } from '../data';

@@ -1,4 +1,4 @@
-// What are the captures made of that runs sent, or that this page is about?
+// Captures section: the content of captures that runs sent, or that this page describes.
 
 import type { Page } from '../data';
 import { el } from '../dom';

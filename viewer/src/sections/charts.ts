@@ -1,6 +1,7 @@
-// Which figures did the analysis find worth drawing, and where do they stand?
+// Charts section: the scenario's figures from the analysis.
 //
-// Those over what a scenario varies come first, as they are what it asks; all others stand further down.
+// Charts over the scenario's varied parameters come first, as they answer its question. All others follow
+// further down.
 
 import { analysed, type Chart, type Page } from '../data';
 import { el } from '../dom';

@@ -1,4 +1,4 @@
-// What is each arm's toll on each outcome that matters, how sure is it, and what is the verdict?
+// Forest plot of each variant's overhead by outcome, with interval and verdict.
 
 import { axisLook, tip, tipLook } from '../chart';
 import { analysed, armNames, definition, judgedBy, type Outcome, type Page } from '../data';

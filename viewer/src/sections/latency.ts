@@ -1,4 +1,4 @@
-// How are response times distributed, out to the rarest?
+// Latency section: distribution of response times up to the highest percentiles.
 
 import { axisLook, tip, tipLook } from '../chart';
 import { analysed, armNames, type Page } from '../data';

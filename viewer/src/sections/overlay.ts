@@ -1,4 +1,4 @@
-// What do runs of the same question say side by side, and on what was each made?
+// Overlay section: runs of the same question side by side, with the platform of each.
 
 import type { Page } from '../data';
 import { el, tableElement } from '../dom';

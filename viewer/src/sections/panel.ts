@@ -1,4 +1,4 @@
-// How is one panel of a timeline drawn, over the arms' stretches and the stalls?
+// Panel of a timeline, with the variants' windows and the stalls.
 
 import { axisLook, slider, tip, tipLook } from '../chart';
 import type { Panel, Span } from '../data';

@@ -1,6 +1,6 @@
-// What do arms trade against each other, and which of them does no other beat?
+// Pareto section: trade-offs between variants, and the variants that no other dominates.
 //
-// Draws what the analysis found: which arm is beaten by which is not judged here.
+// Draws the result of the analysis. Never decides which variant dominates which.
 
 import { axisLook, tip, tipLook } from '../chart';
 import { analysed, definition, type Page, type Result } from '../data';

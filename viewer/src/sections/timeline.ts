@@ -1,4 +1,4 @@
-// What happened when: load, host and server over the whole run, with every arm's stretch and every stall?
+// Timeline section: load, host and server over the whole run, with every variant's window and every stall.
 
 import type { Page, Run } from '../data';
 import { choices, el } from '../dom';

@@ -1,4 +1,4 @@
-// What does each arm catch, and what does it cost?
+// Trade-off section: captured share and cost of each variant.
 
 import { axisLook, tip, tipLook } from '../chart';
 import {

@@ -1,4 +1,4 @@
-// Can these figures be trusted, and how are they had again?
+// Trust section: checks of the figures, and the command that repeats the run.
 
 import { judgedBy, type Host, type Page, type Result, type Run } from '../data';
 import { el, tableElement } from '../dom';
