@@ -4,8 +4,8 @@
 //! `pilot.rs` to find.
 
 use super::Conductor;
+use super::environment::Environment;
 use super::trial::{Closed, Place};
-use super::world::World;
 use anyhow::Context;
 use toll_model::scenario::Ends;
 use toll_record::{Arm, Switching, Treatment, Window};
@@ -30,7 +30,7 @@ pub struct Rehearsed {
     pub switching: Switching,
 }
 
-impl<W: World> Conductor<'_, W> {
+impl<E: Environment> Conductor<'_, E> {
     /// Events a second that an arm's closed loop attains, by a short run of it alone.
     pub fn capacity(&mut self, mut alone: Arm) -> anyhow::Result<f64> {
         alone.workload.rate_per_s = None;
@@ -59,7 +59,7 @@ impl<W: World> Conductor<'_, W> {
         let at_most_s = patience.try_s;
         let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
         once.treatment.again = false;
-        let begun_us = self.world.now_us();
+        let begun_us = self.env.now_us();
         let closed = self.rehearsed(&once, 0.0).with_context(|| {
             format!(
                 "arm {name} was tried before the first trial and cannot be measured; \
@@ -94,8 +94,8 @@ impl<W: World> Conductor<'_, W> {
                 (arm.window, format!("does not end within {at_most_s:.1} s: it runs throughout its windows"))
             }
         };
-        self.world.say(&format!("the command of arm {name} {says}"));
-        let around_us = self.world.now_us() - begun_us - (closed.end_mono_us - closed.begin_mono_us);
+        self.env.print_line(&format!("the command of arm {name} {says}"));
+        let around_us = self.env.now_us() - begun_us - (closed.end_mono_us - closed.begin_mono_us);
         let switching = Switching {
             tried: 1,
             around_s: around_us.saturating_sub(closed.switched.counted_us) as f64 / 1e6,
@@ -106,9 +106,9 @@ impl<W: World> Conductor<'_, W> {
     }
 
     pub(super) fn rehearsed(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
-        self.world.rehearse(true);
+        self.env.set_dry_run(true);
         let closed = self.trial(arm, Place { settle_s, counted: true, ..Place::default() });
-        self.world.rehearse(false);
+        self.env.set_dry_run(false);
         closed
     }
 

@@ -6,27 +6,36 @@
 mod account;
 mod before;
 mod calm;
+mod clock;
+mod environment;
+mod host_probe;
 mod ledger;
+mod load;
+mod meter;
 mod pilot;
 #[cfg(test)]
 mod pretended;
 mod progress;
 mod readings;
 mod real;
+mod run_log;
 mod second_opinion;
 mod so_far;
 #[cfg(test)]
 mod tests;
+mod treatments;
 mod trial;
-mod world;
+mod ui;
 
 pub use before::Patience;
+pub use load::Load;
 pub use pilot::PilotTime;
 pub use progress::Progress;
 pub use real::Real;
-pub use world::World;
 
 use anyhow::Context;
+use clock::Clock;
+use environment::Environment;
 use so_far::SoFar;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -68,14 +77,14 @@ impl Tries {
 struct StaysOn;
 
 /// The run while it goes on.
-pub struct Conductor<'a, W> {
+pub struct Conductor<'a, E> {
     pub plan: &'a Plan,
-    pub world: &'a mut W,
+    pub env: &'a mut E,
     /// Asked after each round whether enough is known.
     pub enough: &'a mut dyn FnMut() -> anyhow::Result<bool>,
 }
 
-impl<W: World> Conductor<'_, W> {
+impl<E: Environment> Conductor<'_, E> {
     /// All rounds that fit into the time given, in the order of the plan.
     ///
     /// # Errors
@@ -98,25 +107,25 @@ impl<W: World> Conductor<'_, W> {
         let (mut number, mut done) = (0u32, 0u64);
         let trials = plan.order.iter().map(Vec::len).sum();
         let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
-        let mut pace = Pace::begin(plan, self.world.now_us());
+        let mut pace = Pace::begin(plan, self.env.now_us());
         let mut so_far = SoFar::of(plan);
         for (round, order) in (0u32..).zip(&plan.order) {
             if !self.await_part(round, &mut pace)? {
                 return Ok(Ending::Interrupted);
             }
-            if !pace.fits(round, self.world.now_us()) {
+            if !pace.fits(round, self.env.now_us()) {
                 if plan.is_of_last_part(round) {
-                    self.world.say(&format!("the time given is up after {}", counted(done, "round")));
+                    self.env.print_line(&format!("the time given is up after {}", counted(done, "round")));
                     return Ok(Ending::Done);
                 }
                 number += order.len() as u32;
                 continue;
             }
             for name in order {
-                if self.world.is_interrupted() {
+                if self.env.is_interrupted() {
                     return Ok(Ending::Interrupted);
                 }
-                self.world.check_record()?;
+                self.env.check_record()?;
                 let arm = plan.arms.iter().find(|arm| arm.name == *name);
                 let arm =
                     in_round(plan, arm.with_context(|| format!("the plan has no arm `{name}`"))?, round);
@@ -128,7 +137,7 @@ impl<W: World> Conductor<'_, W> {
                     continue;
                 }
                 self.server_restarted()?;
-                self.world.show(place, name);
+                self.env.show_trial(place, name);
                 match self.trial(&arm, place) {
                     Ok(Some(closed)) => {
                         tries.windows += 1;
@@ -138,16 +147,16 @@ impl<W: World> Conductor<'_, W> {
                     Err(error) => self.failed(&arm, place, error, tries)?,
                 }
                 if plan.gap_s > 0.0 {
-                    let over = self.world.now_us() + (plan.gap_s * 1e6) as u64;
-                    if !self.world.sleep_until(over) {
+                    let over = self.env.now_us() + (plan.gap_s * 1e6) as u64;
+                    if !self.env.sleep_until(over) {
                         return Ok(Ending::Interrupted);
                     }
                 }
             }
-            pace.ended(round, self.world.now_us());
+            pace.ended(round, self.env.now_us());
             done += 1;
             if let Some(pct) = so_far.finds_pct() {
-                self.world.show_precision(pct);
+                self.env.show_precision(pct);
             }
             if plan.early_stop && (self.enough)()? {
                 return Ok(Ending::Early);
@@ -164,19 +173,19 @@ impl<W: World> Conductor<'_, W> {
         let Some(due_s) = self.plan.spread.as_ref().and_then(|spread| spread.due_s(round)) else {
             return Ok(true);
         };
-        let rests_us = self.world.now_us();
+        let rests_us = self.env.now_us();
         let due_us = pace.first_us + (due_s * 1e6) as u64;
-        self.world.stop_load()?;
+        self.stop_load()?;
         if rests_us < due_us {
-            self.world.say(&format!(
+            self.env.print_line(&format!(
                 "part {} of the run begins in {}",
                 self.plan.part_of(round) + 1,
                 figures::duration_s((due_us - rests_us) as f64 / 1e6)
             ));
         }
-        while self.world.now_us() < due_us {
-            let next = due_us.min(self.world.now_us() + LOOK_US);
-            if !self.world.sleep_until(next) {
+        while self.env.now_us() < due_us {
+            let next = due_us.min(self.env.now_us() + LOOK_US);
+            if !self.env.sleep_until(next) {
                 return Ok(false);
             }
             self.server_restarted()?;
@@ -184,7 +193,7 @@ impl<W: World> Conductor<'_, W> {
         let baseline = self.arm(&self.plan.baseline)?;
         let warm = Arm { window: Window::Time { s: WARM_UP_S }, artefact: None, ..baseline };
         let warmed = self.rehearsed(&warm, 0.0)?.is_some();
-        pace.rested(self.world.now_us() - rests_us);
+        pace.rested(self.env.now_us() - rests_us);
         Ok(warmed)
     }
 
@@ -197,10 +206,10 @@ impl<W: World> Conductor<'_, W> {
         tries: &mut Tries,
     ) -> anyhow::Result<()> {
         let name = &arm.name;
-        let mut failed = line(self.world, place, arm, Step::Failed);
-        if self.world.is_interrupted() {
+        let mut failed = line(self.env, place, arm, Step::Failed);
+        if self.env.is_interrupted() {
             failed.note = Some(format!("{error:#}"));
-            self.world.write(failed);
+            self.env.write_trial(failed);
             return Ok(());
         }
         let restarted = self.server_restarted().with_context(|| format!("arm {name} failed ({error:#})"));
@@ -208,15 +217,15 @@ impl<W: World> Conductor<'_, W> {
             Ok(true) => format!("the server restarted: {error:#}"),
             _ => format!("{error:#}"),
         };
-        self.world.say(&format!("arm {name} failed: {why}"));
+        self.env.print_line(&format!("arm {name} failed: {why}"));
         failed.note = Some(why);
-        self.world.write(failed);
+        self.env.write_trial(failed);
         if !restarted? {
             tries.failures += 1;
         }
         if error.downcast_ref::<StaysOn>().is_some() {
             // Every window from now on would be one of this arm too.
-            return self.world.put_back().with_context(|| format!("arm {name} stays on"));
+            return self.env.put_back().with_context(|| format!("arm {name} stays on"));
         }
         // The baseline is in every pair: without it there is nothing to go on for.
         if *name == self.plan.baseline && tries.windows == 0 {
@@ -225,11 +234,20 @@ impl<W: World> Conductor<'_, W> {
         Ok(())
     }
 
+    /// Nothing to do where the environment has no load.
+    fn ready_load(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
+        self.env.load().map_or(Ok(()), |load| load.ready_load(arm, fresh))
+    }
+
+    fn stop_load(&mut self) -> anyhow::Result<()> {
+        self.env.load().map_or(Ok(()), |load| load.stop_load())
+    }
+
     /// Looks whether the servers are still the same processes.
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
-        let restarted = self.world.server_restarted()?;
+        let restarted = self.env.server_restarted()?;
         if restarted {
-            self.world.say("the server has restarted: windows that it cut are left out");
+            self.env.print_line("the server has restarted: windows that it cut are left out");
         }
         Ok(restarted)
     }
@@ -294,10 +312,10 @@ impl<'a> Pace<'a> {
 }
 
 /// A step of a trial, stamped now.
-fn line<W: World>(world: &W, place: Place, arm: &Arm, step: Step) -> TrialLine {
+fn line(env: &impl Clock, place: Place, arm: &Arm, step: Step) -> TrialLine {
     TrialLine {
-        mono_us: world.now_us(),
-        wall_us: world.wall_us(),
+        mono_us: env.now_us(),
+        wall_us: env.wall_us(),
         trial: place.trial,
         round: place.round,
         arm: arm.name.clone(),

@@ -3,8 +3,9 @@
 //! The baseline alone, then each arm for a few seconds in random order, by trials like any other of which nothing
 //! reaches the run. What is made of it is for the plan to say.
 
+use super::environment::Environment;
+use super::meter::Meter;
 use super::trial::Closed;
-use super::world::{Meter, World};
 use super::{Conductor, StaysOn};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,11 +53,11 @@ struct Tried {
     after: Vec<Series>,
 }
 
-impl<W: World> Conductor<'_, W> {
+impl<E: Environment> Conductor<'_, E> {
     /// Looks at the baseline alone, then at each arm of a round but those that may end by themselves, which are
     /// rehearsed. Interrupted: what was found until then.
     pub fn pilot(&mut self, outcome: Outcome, time: PilotTime, ending: &[&str]) -> anyhow::Result<Pilot> {
-        let begun_us = self.world.now_us();
+        let begun_us = self.env.now_us();
         let mut pilot = Pilot::default();
         if time.baseline_s > 0.0 {
             (pilot.noise, pilot.events_per_s) = self.baseline_alone(outcome, time.baseline_s)?;
@@ -64,7 +65,7 @@ impl<W: World> Conductor<'_, W> {
         if time.arms_s > 0.0 {
             pilot.arms = self.switch_arms(outcome, time.arms_s, pilot.noise.as_ref(), ending)?;
         }
-        pilot.took_s = (self.world.now_us() - begun_us) as f64 / 1e6;
+        pilot.took_s = (self.env.now_us() - begun_us) as f64 / 1e6;
         Ok(pilot)
     }
 
@@ -78,23 +79,24 @@ impl<W: World> Conductor<'_, W> {
         if baseline.meter == Counts::None || baseline.window.is_until_done() {
             return Ok((None, None));
         }
-        self.world.say(&format!("pilot: the baseline alone for {seconds:.0} s, how noisy is this host?"));
+        self.env
+            .print_line(&format!("pilot: the baseline alone for {seconds:.0} s, how noisy is this host?"));
         let length_s = (seconds / STRETCHES).min(LONGEST_STRETCH_S);
         let alone = Arm { window: Window::Time { s: length_s }, artefact: None, ..baseline };
-        self.world.ready_meter(&alone, false)?;
+        self.ready_load(&alone, false)?;
         let (mut unwritten, mut stretches) = (Vec::new(), Vec::new());
         let (mut events, mut took_us) = (0, 0);
-        let last = self.world.now_us() + (seconds * 1e6) as u64;
-        while self.world.now_us() + (length_s * 1e6) as u64 <= last {
+        let last = self.env.now_us() + (seconds * 1e6) as u64;
+        while self.env.now_us() + (length_s * 1e6) as u64 <= last {
             let Some(closed) = self.rehearsed(&alone, 0.0)? else { return Ok((None, None)) };
-            unwritten.push(self.world.unwritten_bytes());
+            unwritten.push(self.env.unwritten_bytes());
             stretches.push((closed.begin_mono_us, closed.end_mono_us));
             took_us += closed.end_mono_us - closed.begin_mono_us;
             events +=
                 closed.load.map_or(0, |load| if load.events > 0 { load.events } else { load.statements });
         }
         // Never waits for less than two seconds: short windows write as much.
-        self.world.calm_is(unwritten, Duration::from_secs_f64(self.plan.window_s.max(1.0)));
+        self.env.calm_is(unwritten, Duration::from_secs_f64(self.plan.window_s.max(1.0)));
         let (Some(&(begin, _)), Some(&(_, end))) = (stretches.first(), stretches.last()) else {
             return Ok((None, None));
         };
@@ -128,14 +130,14 @@ impl<W: World> Conductor<'_, W> {
         let each_s = each_s / times as f64;
         let after_s = if each_s >= AFTER_FROM_S { AFTER_S } else { 0.0 };
         let on_s = (each_s - after_s - SWITCH_S).clamp(SHORTEST_ON_S, LONGEST_ON_S);
-        self.world.say(&format!(
+        self.env.print_line(&format!(
             "pilot: each arm {}for {on_s:.1} s, what does switching it take?",
             if times > 1 { "twice " } else { "" }
         ));
         let mut tried: BTreeMap<String, Tried> = BTreeMap::new();
         for order in toll_stats::rounds(plan.seed ^ SALT, arms.len(), times) {
             for i in order {
-                if self.world.is_interrupted() {
+                if self.env.is_interrupted() {
                     return Ok(BTreeMap::new());
                 }
                 self.server_restarted()?;
@@ -161,7 +163,7 @@ impl<W: World> Conductor<'_, W> {
         outcome: Outcome,
         tried: &mut Tried,
     ) -> anyhow::Result<()> {
-        let begun_us = self.world.now_us();
+        let begun_us = self.env.now_us();
         let once = Arm { window: Window::Time { s: on_s }, ..arm.clone() };
         let closed = match self.rehearsed(&once, 0.0) {
             Ok(Some(closed)) => closed,
@@ -170,12 +172,12 @@ impl<W: World> Conductor<'_, W> {
                 return Err(error.context(format!("arm {} was tried before the first trial", arm.name)));
             }
             Err(error) => {
-                self.world.say(&format!("arm {} failed in the pilot: {error:#}", arm.name));
+                self.env.print_line(&format!("arm {} failed in the pilot: {error:#}", arm.name));
                 return Ok(());
             }
         };
         let Closed { begin_mono_us, end_mono_us, switched, .. } = closed;
-        let over_us = self.world.now_us();
+        let over_us = self.env.now_us();
         let seconds = |us: u64| us as f64 / 1e6;
         tried
             .around_s
@@ -185,7 +187,7 @@ impl<W: World> Conductor<'_, W> {
         let Some(ready_us) = switched.ready_us else { return Ok(()) };
         tried.start_s.push(seconds(ready_us - switched.start_us));
         let watched_us = switched.stopped_us + (after_s * 1e6) as u64;
-        if after_s > 0.0 && !self.world.sleep_until(watched_us + (LAST_BIN_S * 1e6) as u64) {
+        if after_s > 0.0 && !self.env.sleep_until(watched_us + (LAST_BIN_S * 1e6) as u64) {
             return Ok(());
         }
         let bins = self.bins_since(ready_us);
@@ -200,7 +202,7 @@ impl<W: World> Conductor<'_, W> {
     }
 
     fn bins_since(&mut self, moment_us: u64) -> Vec<Bin> {
-        self.world.meter().map_or_else(Vec::new, |meter: &mut dyn Meter| meter.bins_since(moment_us))
+        self.env.meter().map_or_else(Vec::new, |meter: &mut dyn Meter| meter.bins_since(moment_us))
     }
 }
 

@@ -2,8 +2,15 @@
 
 use super::StaysOn;
 use super::calm::Waited;
+use super::clock::Clock;
+use super::environment::Environment;
+use super::host_probe::HostProbe;
+use super::load::Load;
+use super::meter::Meter;
+use super::run_log::RunLog;
+use super::treatments::{Off, Treatments};
 use super::trial::{Closed, Place};
-use super::world::{Meter, Off, World};
+use super::ui::Ui;
 use crate::treatment::Reading;
 use crate::workload::{Live, WindowLoad};
 use anyhow::{anyhow, bail};
@@ -33,10 +40,11 @@ pub enum Fault {
     Restart(u32),
 }
 
-/// A world in which time passes only when somebody waits.
+/// Simulated environment: time passes only when somebody waits.
 pub struct Pretended {
     pub now_us: Cell<u64>,
     fault: Fault,
+    has_load: bool,
     meter: Option<PretendedMeter>,
     /// Arm whose treatment is on, since when, and whether its members last.
     pub on: Option<(String, u64)>,
@@ -72,6 +80,7 @@ impl Pretended {
         Self {
             now_us: Cell::new(1_000_030),
             fault,
+            has_load: true,
             meter: None,
             on: None,
             takes: Vec::new(),
@@ -85,6 +94,12 @@ impl Pretended {
             shown: RefCell::default(),
             done: Vec::new(),
         }
+    }
+
+    /// No load to start or stop; users of their own keep a counter busy where `counts`.
+    pub fn without_load(counts: bool) -> Self {
+        let meter = counts.then(|| PretendedMeter::of("users", false, 0));
+        Self { has_load: false, meter, ..Self::new(Fault::None) }
     }
 
     pub fn steps(&self, trial: u32) -> Vec<Step> {
@@ -102,7 +117,7 @@ impl Pretended {
     }
 }
 
-impl World for Pretended {
+impl Clock for Pretended {
     fn now_us(&self) -> u64 {
         self.now_us.get()
     }
@@ -123,35 +138,18 @@ impl World for Pretended {
         self.now_us.set(self.now_us.get().max(until));
         !self.is_interrupted()
     }
+}
 
-    fn ready_meter(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
+impl Load for Pretended {
+    fn ready_load(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
         if self.fault == Fault::NoLoad(name_of(arm)) {
             bail!("the driver delivers nothing");
         }
         let silent = self.fault == Fault::Silent(name_of(arm));
         self.done.push(format!("load {}{}", arm.name, if fresh { " anew" } else { "" }));
-        self.meter = (arm.meter != Counts::None).then(|| PretendedMeter {
-            arm: arm.name.clone(),
-            silent,
-            window: None,
-            now_us: self.now_us.get(),
-            slowed: Vec::new(),
-        });
+        self.meter =
+            (arm.meter != Counts::None).then(|| PretendedMeter::of(&arm.name, silent, self.now_us.get()));
         Ok(())
-    }
-
-    fn meter(&mut self) -> Option<&mut dyn Meter> {
-        let now_us = self.now_us.get();
-        let slowed_for = |arm: &str| self.slow.iter().find(|(name, _)| *name == arm).map_or(0, |slow| slow.1);
-        let on = self.on.iter().map(|(arm, since_us)| (arm.clone(), *since_us, now_us));
-        let slowed = self.ons.iter().cloned().chain(on);
-        let slowed =
-            slowed.map(|(arm, since_us, until_us)| (since_us, until_us.min(since_us + slowed_for(&arm))));
-        let slowed = slowed.collect();
-        let meter = self.meter.as_mut()?;
-        meter.now_us = now_us;
-        meter.slowed = slowed;
-        Some(meter)
     }
 
     fn stop_load(&mut self) -> anyhow::Result<()> {
@@ -159,7 +157,9 @@ impl World for Pretended {
         self.meter = None;
         Ok(())
     }
+}
 
+impl Treatments for Pretended {
     fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
         assert!(self.on.is_none(), "{} while {:?} is on", arm.name, self.on);
         assert!(lasts_s >= arm.window.at_most_s());
@@ -172,7 +172,7 @@ impl World for Pretended {
         Ok(())
     }
 
-    fn look(&mut self, arm: &Arm, may_end: bool) -> anyhow::Result<bool> {
+    fn poll_treatment(&mut self, arm: &Arm, may_end: bool) -> anyhow::Result<bool> {
         let (on, since_us) = self.on.clone().expect("looked at a treatment that is off");
         assert_eq!(on, arm.name);
         let lived_us = self.now_us.get() - since_us;
@@ -187,14 +187,14 @@ impl World for Pretended {
         Ok(ended)
     }
 
-    fn take_runs(&mut self) -> (u32, u64) {
+    fn drain_runs(&mut self) -> (u32, u64) {
         match &self.on {
             Some((_, since_us)) => (1, self.now_us.get() - since_us),
             None => (0, 0),
         }
     }
 
-    fn read(&mut self, _arm: &Arm) -> (Cpu, Reading) {
+    fn read_counters(&mut self, _arm: &Arm) -> (Cpu, Reading) {
         (Cpu { host_busy_us: self.now_us.get(), ..Cpu::default() }, Reading::default())
     }
 
@@ -226,7 +226,7 @@ impl World for Pretended {
         Off { notes: Vec::new(), processes: vec![end], not_put_back }
     }
 
-    fn stages(&mut self, arm: &Arm, _processes: &[ProcessEnd]) -> Vec<Stage> {
+    fn packet_stages(&mut self, arm: &Arm, _processes: &[ProcessEnd]) -> Vec<Stage> {
         assert!(self.on.is_none(), "{} is counted while it is on", arm.name);
         Vec::new()
     }
@@ -236,20 +236,22 @@ impl World for Pretended {
         Ok(())
     }
 
-    fn account(&mut self, arm: &Arm, _place: Place, window: Option<&Closed>) {
+    fn count_artifact(&mut self, arm: &Arm, _place: Place, window: Option<&Closed>) {
         assert!(self.on.is_none(), "counted while it is on");
         self.now_us.set(self.now_us.get() + self.counts_for_us);
         self.done.push(format!("{} {}", if window.is_some() { "count" } else { "discard" }, arm.name));
     }
 
-    fn wants_second_opinion(&self, arm: &Arm) -> bool {
+    fn wants_cross_check(&self, arm: &Arm) -> bool {
         arm.artefact.is_some()
     }
 
-    fn seek_second_opinion(&mut self, on: bool) {
+    fn set_cross_check(&mut self, on: bool) {
         self.rehearsing = on;
     }
+}
 
+impl HostProbe for Pretended {
     fn wait_until_calm(&mut self) -> Waited {
         Waited::Calm
     }
@@ -266,12 +268,14 @@ impl World for Pretended {
         self.looked_at_server += 1;
         Ok(self.fault == Fault::Restart(self.looked_at_server))
     }
+}
 
-    fn rehearse(&mut self, on: bool) {
+impl RunLog for Pretended {
+    fn set_dry_run(&mut self, on: bool) {
         self.rehearsing = on;
     }
 
-    fn write(&mut self, line: TrialLine) {
+    fn write_trial(&mut self, line: TrialLine) {
         if !self.rehearsing {
             self.lines.push(line);
         }
@@ -282,14 +286,42 @@ impl World for Pretended {
     fn check_record(&self) -> anyhow::Result<()> {
         Ok(())
     }
+}
 
-    fn say(&self, _text: &str) {}
+impl Ui for Pretended {
+    fn print_line(&self, _text: &str) {}
 
     fn show_precision(&self, finds_pct: f64) {
         self.shown.borrow_mut().push(finds_pct);
     }
 
-    fn show(&self, _place: Place, _arm: &str) {}
+    fn show_trial(&self, _place: Place, _arm: &str) {}
+}
+
+impl Environment for Pretended {
+    fn load(&mut self) -> Option<&mut dyn Load> {
+        self.has_load.then_some(self as &mut dyn Load)
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn Meter> {
+        let now_us = self.now_us.get();
+        let slowed_for = |arm: &str| self.slow.iter().find(|(name, _)| *name == arm).map_or(0, |slow| slow.1);
+        let on = self.on.iter().map(|(arm, since_us)| (arm.clone(), *since_us, now_us));
+        let slowed = self.ons.iter().cloned().chain(on);
+        let slowed =
+            slowed.map(|(arm, since_us, until_us)| (since_us, until_us.min(since_us + slowed_for(&arm))));
+        let slowed = slowed.collect();
+        let meter = self.meter.as_mut()?;
+        meter.now_us = now_us;
+        meter.slowed = slowed;
+        Some(meter)
+    }
+}
+
+impl PretendedMeter {
+    fn of(arm: &str, silent: bool, now_us: u64) -> Self {
+        Self { arm: arm.to_owned(), silent, window: None, now_us, slowed: Vec::new() }
+    }
 }
 
 impl Meter for PretendedMeter {

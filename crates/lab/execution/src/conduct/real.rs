@@ -1,10 +1,17 @@
-//! How does the conductor's world look on a real host, with a real server?
+//! Environment of a real host, with real servers.
 
 use super::calm::{Calm, Waited};
+use super::clock::Clock;
+use super::environment::Environment;
+use super::host_probe::HostProbe;
 use super::ledger::{self, Counted};
+use super::load::Load;
+use super::meter::Meter;
+use super::run_log::RunLog;
 use super::second_opinion::Cut;
+use super::treatments::{Off, Treatments};
 use super::trial::{Closed, Place};
-use super::world::{Meter, Off, World};
+use super::ui::Ui;
 use super::{Progress, StaysOn, readings};
 use crate::held::Survey;
 use crate::recorder::Recorder;
@@ -157,7 +164,7 @@ fn bench<'s>(stage: &'s mut Stage, arm: &Arm, rehearsal: Option<&'s Path>) -> Be
     Bench { dir: rehearsal.unwrap_or(bench.dir), ..bench }
 }
 
-impl World for Real<'_> {
+impl Clock for Real<'_> {
     fn now_us(&self) -> u64 {
         clock::mono_us()
     }
@@ -173,8 +180,10 @@ impl World for Real<'_> {
     fn sleep_until(&self, moment_us: u64) -> bool {
         self.interrupt.sleep_until(moment_us)
     }
+}
 
-    fn ready_meter(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
+impl Load for Real<'_> {
+    fn ready_load(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
         if fresh || !self.counts_for(arm)? {
             self.stop_load()?;
             self.load_began_wall_us = clock::wall_us();
@@ -201,10 +210,6 @@ impl World for Real<'_> {
         Ok(())
     }
 
-    fn meter(&mut self) -> Option<&mut dyn Meter> {
-        self.meter.as_mut().map(|meter| meter as &mut dyn Meter)
-    }
-
     fn stop_load(&mut self) -> anyhow::Result<()> {
         match self.meter.take() {
             Some(Counting::Driver(driver)) => driver.stop(&self.stage.journal),
@@ -215,7 +220,9 @@ impl World for Real<'_> {
             None => Ok(()),
         }
     }
+}
 
+impl Treatments for Real<'_> {
     fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
         let mut fill = self.stage.fill_of(&arm.name);
         fill.set("duration_s", format!("{lasts_s}"));
@@ -234,7 +241,7 @@ impl World for Real<'_> {
         }
     }
 
-    fn look(&mut self, arm: &Arm, may_end: bool) -> anyhow::Result<bool> {
+    fn poll_treatment(&mut self, arm: &Arm, may_end: bool) -> anyhow::Result<bool> {
         let bench = bench(self.stage, arm, self.rehearsal.as_deref());
         if !may_end {
             self.treatment.check_alive()?;
@@ -245,11 +252,11 @@ impl World for Real<'_> {
         Ok(ended)
     }
 
-    fn take_runs(&mut self) -> (u32, u64) {
+    fn drain_runs(&mut self) -> (u32, u64) {
         self.treatment.take_runs()
     }
 
-    fn read(&mut self, arm: &Arm) -> (Cpu, Reading) {
+    fn read_counters(&mut self, arm: &Arm) -> (Cpu, Reading) {
         let cpu = readings::cpu(self.stage.server_of(&arm.name), self.driver(), &self.treatment);
         let admin = self.stage.standing(&arm.name).map(|standing| &mut standing.admin);
         (cpu, self.treatment.read(admin))
@@ -265,7 +272,7 @@ impl World for Real<'_> {
         Off { notes: stopped.notes, processes: stopped.processes, not_put_back }
     }
 
-    fn stages(&mut self, arm: &Arm, processes: &[ProcessEnd]) -> Vec<toll_record::Stage> {
+    fn packet_stages(&mut self, arm: &Arm, processes: &[ProcessEnd]) -> Vec<toll_record::Stage> {
         self.survey = self.survey_of(arm);
         let Some(before) = self.link.take() else { return Vec::new() };
         match self.link_counters(arm) {
@@ -287,7 +294,7 @@ impl World for Real<'_> {
         Ok(admin.context("the server is gone")?.switch_off(switched, journal)?)
     }
 
-    fn account(&mut self, arm: &Arm, place: Place, window: Option<&Closed>) {
+    fn count_artifact(&mut self, arm: &Arm, place: Place, window: Option<&Closed>) {
         let treatment = std::mem::take(&mut self.treatment);
         match window {
             Some(window) if self.seeking => self.set_aside(arm, &treatment, window),
@@ -296,18 +303,20 @@ impl World for Real<'_> {
         }
     }
 
-    fn wants_second_opinion(&self, arm: &Arm) -> bool {
+    fn wants_cross_check(&self, arm: &Arm) -> bool {
         let Some(row) = self.of_arm.get(&arm.name).map(|line| artefacts::of(line.kind)) else { return false };
         // Under TLS neither of the two reads a thing; a command that ends by itself ends before the load is back.
         let is_read = row.pt_type.is_some() && !(row.is_of_the_wire && self.is_tls(arm));
         is_read && !arm.window.is_until_done()
     }
 
-    fn seek_second_opinion(&mut self, on: bool) {
-        self.rehearse(on);
+    fn set_cross_check(&mut self, on: bool) {
+        self.set_dry_run(on);
         self.seeking = on;
     }
+}
 
+impl HostProbe for Real<'_> {
     fn wait_until_calm(&mut self) -> Waited {
         self.calm.as_ref().map_or(Waited::Calm, |calm| calm.wait(self.interrupt))
     }
@@ -330,8 +339,10 @@ impl World for Real<'_> {
         }
         Ok(restarted)
     }
+}
 
-    fn rehearse(&mut self, on: bool) {
+impl RunLog for Real<'_> {
+    fn set_dry_run(&mut self, on: bool) {
         self.rehearsal = on.then(|| self.stage.work_dir.join("rehearsal"));
         if let Some(dir) = &self.rehearsal {
             // One that cannot be made fails the first that writes there, with its name.
@@ -339,7 +350,7 @@ impl World for Real<'_> {
         }
     }
 
-    fn write(&mut self, line: TrialLine) {
+    fn write_trial(&mut self, line: TrialLine) {
         if self.rehearsal.is_none() {
             self.recorder.trial(line);
         }
@@ -361,8 +372,10 @@ impl World for Real<'_> {
     fn check_record(&self) -> anyhow::Result<()> {
         self.recorder.check()
     }
+}
 
-    fn say(&self, text: &str) {
+impl Ui for Real<'_> {
+    fn print_line(&self, text: &str) {
         self.progress.say(text);
     }
 
@@ -370,8 +383,18 @@ impl World for Real<'_> {
         self.progress.finds(finds_pct);
     }
 
-    fn show(&self, place: Place, arm: &str) {
+    fn show_trial(&self, place: Place, arm: &str) {
         self.progress.trial(place.round, place.trial, arm);
+    }
+}
+
+impl Environment for Real<'_> {
+    fn load(&mut self) -> Option<&mut dyn Load> {
+        Some(self)
+    }
+
+    fn meter(&mut self) -> Option<&mut dyn Meter> {
+        self.meter.as_mut().map(|meter| meter as &mut dyn Meter)
     }
 }
 

@@ -5,8 +5,8 @@
 //! arm is on, and both count the same short stretch of that.
 
 use super::account::count_file;
+use super::environment::Environment;
 use super::trial::Place;
-use super::world::World;
 use super::{Conductor, StaysOn};
 use anyhow::Context;
 use std::fs::File;
@@ -27,38 +27,38 @@ const COUNTER: &str = "pt-query-digest";
 /// One bin of sysbench's, which come once a second, and time for the capture to read it.
 const WINDOW_S: f64 = 1.3;
 
-impl<W: World> Conductor<'_, W> {
+impl<E: Environment> Conductor<'_, E> {
     /// Has each arm on once more, for as long as it takes to set a stretch of what it writes aside.
     ///
     /// # Errors
     /// A treatment stays on; what else goes wrong here costs the arm its second opinion, and is told.
     pub fn second_opinions(&mut self) -> anyhow::Result<()> {
-        let asked = self.plan.arms.iter().filter(|arm| self.world.wants_second_opinion(arm));
+        let asked = self.plan.arms.iter().filter(|arm| self.env.wants_cross_check(arm));
         let asked: Vec<_> = asked.cloned().collect();
         if asked.is_empty() {
             return Ok(());
         }
         if let Some(why) = no_program(COUNTER) {
-            self.world.say(&format!("no second opinion: {why}"));
+            self.env.print_line(&format!("no second opinion: {why}"));
             return Ok(());
         }
-        self.world.say("each arm whose artefact pt-query-digest can read is on once more, unmeasured");
+        self.env.print_line("each arm whose artefact pt-query-digest can read is on once more, unmeasured");
         let measured: usize = self.plan.order.iter().map(Vec::len).sum();
         for (nth, mut arm) in asked.into_iter().enumerate() {
             arm.treatment.fresh_sessions = true;
             arm.window = Window::Time { s: WINDOW_S };
             let place = Place { trial: (measured + nth) as u32, ..Place::default() };
-            self.world.seek_second_opinion(true);
+            self.env.set_cross_check(true);
             let tried = self.trial(&arm, place);
-            self.world.seek_second_opinion(false);
+            self.env.set_cross_check(false);
             match tried {
                 Ok(Some(_)) => {}
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     let name = &arm.name;
-                    self.world.say(&format!("no second opinion on arm {name}: {error:#}"));
+                    self.env.print_line(&format!("no second opinion on arm {name}: {error:#}"));
                     if error.downcast_ref::<StaysOn>().is_some() {
-                        self.world.put_back().with_context(|| format!("arm {name} stays on"))?;
+                        self.env.put_back().with_context(|| format!("arm {name} stays on"))?;
                     }
                 }
             }

@@ -39,7 +39,7 @@ fn plan(arms: Vec<Arm>, rounds: usize) -> Plan {
 
 fn run(plan: &Plan, world: &mut Pretended) -> anyhow::Result<Ending> {
     let mut enough = || Ok(false);
-    Conductor { plan, world, enough: &mut enough }.run()
+    Conductor { plan, env: world, enough: &mut enough }.run()
 }
 
 use Step::{Failed, Ready, Start, Stopped, WindowBegin, WindowEnd};
@@ -70,6 +70,21 @@ fn trials_follow_the_order_of_the_plan_and_windows_lie_on_edges_after_settling()
     let mut again = Pretended::new(Fault::None);
     run(&plan, &mut again).unwrap();
     assert_eq!(again.windows(), world.windows());
+}
+
+#[test]
+fn an_environment_without_a_load_has_whole_trials_with_a_meter_and_without_one() {
+    for (counts, meter) in [(true, Counts::Driver), (false, Counts::None)] {
+        let mut fresh = arm("tool", meter.clone(), Window::Time { s: 1.0 });
+        fresh.treatment.fresh_sessions = true;
+        let mut plan = plan(vec![arm("none", meter, Window::Time { s: 1.0 }), fresh], 4);
+        // Between its parts nothing is there to be stopped.
+        plan.spread = Some(toll_record::Spread { over_s: 100.0, begins: vec![2] });
+        let mut sim = Pretended::without_load(counts);
+        assert_eq!(run(&plan, &mut sim).unwrap(), Ending::Done);
+        assert!((0..8).all(|trial| sim.steps(trial) == WHOLE), "{counts}");
+        assert!(sim.done.iter().all(|done| !done.contains("load")), "{:?}", sim.done);
+    }
 }
 
 #[test]
@@ -191,7 +206,7 @@ fn for_a_second_opinion_each_capture_is_on_once_more_with_new_sessions_and_nothi
     run(&plan, &mut world).unwrap();
     let (lines, done) = (world.lines.len(), world.done.len());
     let mut enough = || Ok(false);
-    Conductor { plan: &plan, world: &mut world, enough: &mut enough }.second_opinions().unwrap();
+    Conductor { plan: &plan, env: &mut world, enough: &mut enough }.second_opinions().unwrap();
     // Under a number that no trial of the plan has.
     let after = ["load tool", "on tool 4", "load tool anew", "off tool", "count tool"];
     assert_eq!(world.done[done..], after);
@@ -206,7 +221,7 @@ fn a_second_opinion_that_cannot_be_had_is_no_failure_but_a_treatment_that_stays_
     let mut enough = || Ok(false);
     let mut opinion = |fault| {
         let mut world = Pretended::new(fault);
-        Conductor { plan: &plan, world: &mut world, enough: &mut enough }.second_opinions()
+        Conductor { plan: &plan, env: &mut world, enough: &mut enough }.second_opinions()
     };
     assert!(opinion(Fault::Start("tool")).is_ok());
     let error = opinion(Fault::StaysOn("tool")).unwrap_err();
@@ -233,7 +248,7 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
     let mut world = Pretended::new(Fault::None);
     world.takes = vec![("dump", 400_000)];
     let mut enough = || Ok(false);
-    let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
+    let mut conductor = Conductor { plan: &plan, env: &mut world, enough: &mut enough };
     let per_s = conductor.capacity(plan.arms[0].clone()).unwrap();
     assert!((per_s - RATE as f64).abs() < 1.0, "{per_s}");
     let ends = toll_model::scenario::Ends::Rehearse;
@@ -246,7 +261,7 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
     let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
     assert_eq!(rehearsed.window, Window::Done { at_most_s: 2.0 });
     world.takes = vec![("dump", 10_000_000)];
-    let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
+    let mut conductor = Conductor { plan: &plan, env: &mut world, enough: &mut enough };
     let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
     assert_eq!((rehearsed.window, rehearsed.switching.done_s), (Window::Time { s: 1.0 }, None));
     assert!(world.lines.is_empty());
@@ -255,7 +270,7 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
 
 /// The pilot of a plan in that world.
 fn pilot(plan: &Plan, world: &mut Pretended, time: PilotTime, ending: &[&str]) -> anyhow::Result<Pilot> {
-    Conductor { plan, world, enough: &mut || Ok(false) }.pilot(Outcome::Latency, time, ending)
+    Conductor { plan, env: world, enough: &mut || Ok(false) }.pilot(Outcome::Latency, time, ending)
 }
 
 #[test]

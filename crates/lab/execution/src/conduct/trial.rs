@@ -4,7 +4,7 @@
 //! whose end closes the window is started with the window; any other has settled before it.
 
 use super::calm::Waited;
-use super::world::World;
+use super::environment::Environment;
 use super::{Conductor, line};
 use crate::treatment::Reading;
 use crate::workload::WindowLoad;
@@ -71,70 +71,70 @@ const STARTS_WITHIN_US: u64 = 60_000_000;
 /// A meter's last bin may be this late before it is held to be silent.
 const BINS_WITHIN: Duration = Duration::from_secs(5);
 
-impl<W: World> Conductor<'_, W> {
+impl<E: Environment> Conductor<'_, E> {
     /// `None` when interrupted; the treatment is off in every case.
     pub(super) fn trial(&mut self, arm: &Arm, place: Place) -> anyhow::Result<Option<Closed>> {
-        self.world.ready_meter(arm, false)?;
-        let waited = self.world.wait_until_calm();
+        self.ready_load(arm, false)?;
+        let waited = self.env.wait_until_calm();
         if waited == Waited::Interrupted {
             return Ok(None);
         }
-        let mut start = line(self.world, place, arm, Step::Start);
+        let mut start = line(self.env, place, arm, Step::Start);
         start.note = waited.note();
         let mut switched = Switched { start_us: start.mono_us, ..Switched::default() };
-        self.world.write(start);
+        self.env.write_trial(start);
         let until_done = arm.window.is_until_done();
         if !until_done {
             self.switch_on(arm, place)?;
-            let ready = line(self.world, place, arm, Step::Ready);
+            let ready = line(self.env, place, arm, Step::Ready);
             switched.ready_us = Some(ready.mono_us);
-            self.world.write(ready);
+            self.env.write_trial(ready);
         }
         let window = self.window(arm, place);
-        switched.off_us = self.world.now_us();
+        switched.off_us = self.env.now_us();
         let off = self.switch_off(arm, place);
-        switched.stopped_us = self.world.now_us();
+        switched.stopped_us = self.env.now_us();
         let window = off.and(window);
-        self.world.account(arm, place, window.as_ref().ok().and_then(Option::as_ref));
-        switched.counted_us = self.world.now_us() - switched.stopped_us;
+        self.env.count_artifact(arm, place, window.as_ref().ok().and_then(Option::as_ref));
+        switched.counted_us = self.env.now_us() - switched.stopped_us;
         Ok(window?.map(|closed| Closed { switched, ..closed }))
     }
 
     fn switch_on(&mut self, arm: &Arm, place: Place) -> anyhow::Result<()> {
         let lasts_s = place.settle_s + arm.window.at_most_s() + SLACK_S;
-        self.world.switch_on(arm, place.trial, lasts_s.ceil())
+        self.env.switch_on(arm, place.trial, lasts_s.ceil())
     }
 
     /// Switches the arm off and writes down what that took.
     fn switch_off(&mut self, arm: &Arm, place: Place) -> anyhow::Result<()> {
-        let off = self.world.switch_off(arm);
-        let mut stopped = line(self.world, place, arm, Step::Stopped);
+        let off = self.env.switch_off(arm);
+        let mut stopped = line(self.env, place, arm, Step::Stopped);
         stopped.note = (!off.notes.is_empty()).then(|| off.notes.join("; "));
-        stopped.stages = self.world.stages(arm, &off.processes);
+        stopped.stages = self.env.packet_stages(arm, &off.processes);
         stopped.processes = off.processes;
-        self.world.write(stopped);
+        self.env.write_trial(stopped);
         off.not_put_back.map_or(Ok(()), Err)
     }
 
     /// Settles, opens the window, closes it. `None`: interrupted.
     fn window(&mut self, arm: &Arm, place: Place) -> anyhow::Result<Option<Closed>> {
         if arm.treatment.fresh_sessions {
-            self.world.ready_meter(arm, true)?;
+            self.ready_load(arm, true)?;
         }
         let until_done = arm.window.is_until_done();
-        let settled = self.world.now_us() + micros(place.settle_s);
+        let settled = self.env.now_us() + micros(place.settle_s);
         if until_done {
             // Nothing is on yet.
-            if !self.world.sleep_until(settled) {
+            if !self.env.sleep_until(settled) {
                 return Ok(None);
             }
-        } else if self.watch(arm, self.world.now_us(), settled)?.is_none() {
+        } else if self.watch(arm, self.env.now_us(), settled)?.is_none() {
             return Ok(None);
         }
         let length_us = micros(arm.window.at_most_s());
         let open_us = length_us + if until_done { STARTS_WITHIN_US } else { 0 };
-        let now = self.world.now_us();
-        let (begin, mut end) = match self.world.meter() {
+        let now = self.env.now_us();
+        let (begin, mut end) = match self.env.meter() {
             Some(meter) => {
                 meter.check()?;
                 let width = meter.bin_width_us();
@@ -145,26 +145,26 @@ impl<W: World> Conductor<'_, W> {
             }
             None => (now, now + open_us),
         };
-        if !self.world.sleep_until(begin) {
+        if !self.env.sleep_until(begin) {
             return Ok(None);
         }
         let (at_begin, begin_line) = self.edge(arm, place, Step::WindowBegin, begin);
         let begin_wall_us = begin_line.wall_us;
-        self.world.write(begin_line);
-        self.world.take_runs();
+        self.env.write_trial(begin_line);
+        self.env.drain_runs();
         let mut bound = end;
         if until_done {
             self.switch_on(arm, place)?;
             // What it is given is its own time: a busy host may take long to start it.
-            bound = end.min(self.world.now_us() + length_us);
+            bound = end.min(self.env.now_us() + length_us);
         }
         let (mut is_done, mut closes) = (false, until_done);
         let mut next = begin;
         while next < bound {
             let step_us = if matches!(arm.window, Window::Count { .. }) { COUNT_US } else { LOOK_US };
-            next = (next.max(self.world.now_us()) + step_us).min(bound);
+            next = (next.max(self.env.now_us()) + step_us).min(bound);
             let Some(over) = self.watch(arm, begin, next)? else { return Ok(None) };
-            if let Some(meter) = self.world.meter() {
+            if let Some(meter) = self.env.meter() {
                 meter.check()?;
             }
             if over || self.has_counted(&arm.window) {
@@ -173,24 +173,24 @@ impl<W: World> Conductor<'_, W> {
             }
         }
         if closes {
-            let now = self.world.now_us();
-            end = match self.world.meter() {
+            let now = self.env.now_us();
+            end = match self.env.meter() {
                 Some(meter) => {
                     let edge = meter.edge_at_or_after(now).max(begin + meter.bin_width_us());
                     meter.close_at(edge)
                 }
                 None => now.max(begin + 1),
             };
-            if !self.world.sleep_until(end) {
+            if !self.env.sleep_until(end) {
                 return Ok(None);
             }
         }
         let (at_end, mut end_line) = self.edge(arm, place, Step::WindowEnd, end);
-        let runs = self.world.take_runs();
+        let runs = self.env.drain_runs();
         if until_done || arm.treatment.again {
             (end_line.runs, end_line.runs_us) = (Some(runs.0), Some(runs.1));
         }
-        let load = match self.world.meter() {
+        let load = match self.env.meter() {
             Some(meter) => {
                 let load = meter.close_window(BINS_WITHIN);
                 Some(load.context("the load's meter fell silent inside a window")?)
@@ -209,17 +209,17 @@ impl<W: World> Conductor<'_, W> {
             runs,
             switched: Switched::default(),
         };
-        self.world.write(end_line);
+        self.env.write_trial(end_line);
         if let Some(histogram) = closed.load.as_ref().and_then(|load| load.histogram.clone()) {
-            self.world.write_latency(&arm.name, place.trial, begin, end - begin, histogram);
+            self.env.write_latency(&arm.name, place.trial, begin, end - begin, histogram);
         }
         Ok(Some(closed))
     }
 
     /// What stands at an edge of the window, and the line that says so.
     fn edge(&mut self, arm: &Arm, place: Place, step: Step, moment_us: u64) -> (Reading, TrialLine) {
-        let mut line = line(self.world, place, arm, step);
-        let (cpu, reading) = self.world.read(arm);
+        let mut line = line(self.env, place, arm, step);
+        let (cpu, reading) = self.env.read_counters(arm);
         line.cpu = Some(cpu);
         // Of the edge itself, however late toll was for it: captures are counted between such moments.
         line.wall_us = line.wall_us.saturating_sub(line.mono_us.saturating_sub(moment_us));
@@ -230,7 +230,7 @@ impl<W: World> Conductor<'_, W> {
 
     fn has_counted(&mut self, window: &Window) -> bool {
         let Window::Count { of, count, .. } = window else { return false };
-        let (statements, events) = self.world.meter().map_or((0, 0), |meter| meter.counted());
+        let (statements, events) = self.env.meter().map_or((0, 0), |meter| meter.counted());
         match of {
             Counted::Statements | Counted::Packets => statements >= *count,
             Counted::Events => events >= *count,
@@ -243,11 +243,11 @@ impl<W: World> Conductor<'_, W> {
         let until_done = arm.window.is_until_done();
         let may_end = until_done || arm.treatment.again;
         loop {
-            let over = self.world.look(arm, may_end)?;
+            let over = self.env.poll_treatment(arm, may_end)?;
             if over && until_done {
                 return Ok(Some(true));
             }
-            let now = self.world.now_us();
+            let now = self.env.now_us();
             if now >= until_us {
                 return Ok(Some(false));
             }
@@ -257,7 +257,7 @@ impl<W: World> Conductor<'_, W> {
                 (false, true) => LOOK_CLOSELY_US,
                 (false, false) => LOOK_US,
             };
-            if !self.world.sleep_until((now + step_us).min(until_us)) {
+            if !self.env.sleep_until((now + step_us).min(until_us)) {
                 return Ok(None);
             }
         }

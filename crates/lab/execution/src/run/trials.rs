@@ -5,7 +5,7 @@
 
 use super::{Asked, Work, foretell};
 
-use crate::conduct::{Conductor, Ending, Patience, PilotTime, Progress, Real, World};
+use crate::conduct::{Conductor, Ending, Load, Patience, PilotTime, Progress, Real};
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use anyhow::{Context, bail};
@@ -39,16 +39,16 @@ pub(super) fn trials(
     };
     let progress = Progress::on_stderr();
     let begun = Instant::now();
-    let mut world = Real::new(stage, recorder, interrupt, &progress, draft.seed, asked.keep_artefacts);
+    let mut env = Real::new(stage, recorder, interrupt, &progress, draft.seed, asked.keep_artefacts);
     let ending = (|| {
         let plan = match work {
             Work::Settled(settled, wishes) => {
                 settled
-                    .settle_rates(&capacities(settled, facts, wishes, &draft, &mut world)?, &wishes.rates)?;
+                    .settle_rates(&capacities(settled, facts, wishes, &draft, &mut env)?, &wishes.rates)?;
                 let draft = settled.plan(facts, &fill_of, asked.command.clone())?;
                 announce(&draft, settled, dir);
                 foretell::check_time(&draft, &settled.times)?;
-                let mut plan = piloted(draft, settled, &mut world, interrupt)?;
+                let mut plan = piloted(draft, settled, &mut env, interrupt)?;
                 if !interrupt.raised() {
                     settle_lengths(&mut plan, &settled.times, begun, &progress)?;
                     if let Some(over) = wishes.spread {
@@ -61,7 +61,7 @@ pub(super) fn trials(
                 announce_again(&draft, dir);
                 // Tells what calm is here.
                 let time = PilotTime { baseline_s: draft.pilot_s, arms_s: 0.0 };
-                let mut conductor = Conductor { plan: &draft, world: &mut world, enough: &mut never };
+                let mut conductor = Conductor { plan: &draft, env: &mut env, enough: &mut never };
                 conductor.pilot(Outcome::Latency, time, &[])?;
                 draft
             }
@@ -69,7 +69,7 @@ pub(super) fn trials(
         progress.plan(&plan);
         toll_record::write_json(dir, "plan.json", &plan::hidden(&plan)).context("cannot write plan.json")?;
         let mut enough = || Ok(toll_analysis::enough(&toll_analysis::run(&RunDir::open(dir)?)?));
-        let mut conductor = Conductor { plan: &plan, world: &mut world, enough: &mut enough };
+        let mut conductor = Conductor { plan: &plan, env: &mut env, enough: &mut enough };
         let ending = conductor.run()?;
         if !matches!(ending, Ending::Done | Ending::Early) {
             return Ok(ending);
@@ -79,8 +79,8 @@ pub(super) fn trials(
             Err(error) => Ending::Cut(format!("{error:#}")),
         })
     })();
-    let stopped = world.stop_load();
-    world.count_second_opinions();
+    let stopped = env.stop_load();
+    env.count_second_opinions();
     progress.finish();
     ending.and_then(|ending| stopped.map(|()| ending))
 }
@@ -135,7 +135,7 @@ fn repeated(
 fn piloted(
     mut plan: Plan,
     settled: &Settled,
-    world: &mut Real<'_>,
+    env: &mut Real<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Plan> {
     let times = &settled.times;
@@ -151,7 +151,7 @@ fn piloted(
         .map(|arm| arm.name.as_str())
         .collect();
     let drafted = plan.clone();
-    let mut conductor = Conductor { plan: &drafted, world, enough: &mut never };
+    let mut conductor = Conductor { plan: &drafted, env, enough: &mut never };
     let outcome = plan::noise_tells(&plan);
     let time = PilotTime { baseline_s, arms_s };
     let mut pilot = conductor.pilot(outcome.unwrap_or(Outcome::Latency), time, &ending)?;
@@ -215,14 +215,14 @@ fn capacities(
     facts: &Facts,
     wishes: &Wishes,
     draft: &Plan,
-    world: &mut Real<'_>,
+    env: &mut Real<'_>,
 ) -> anyhow::Result<BTreeMap<String, f64>> {
     let mut found = BTreeMap::new();
     if !wishes.rates.is_empty() {
         return Ok(found);
     }
     for name in settled.capacities_wanted() {
-        let mut conductor = Conductor { plan: draft, world, enough: &mut never };
+        let mut conductor = Conductor { plan: draft, env, enough: &mut never };
         let per_s = conductor.capacity(settled.resolved(&name, facts)?)?;
         tell!("toll: {name} attains {per_s:.0} events/s here");
         found.insert(name, per_s);

@@ -1,0 +1,24 @@
+//! Environment of the trial loop: the small traits below, together.
+//!
+//! `real.rs` is the host, `pretended.rs` the simulation of the tests. The order of steps is the conductor's alone.
+
+use super::clock::Clock;
+use super::host_probe::HostProbe;
+use super::load::Load;
+use super::meter::Meter;
+use super::run_log::RunLog;
+use super::treatments::Treatments;
+use super::ui::Ui;
+
+/// All that a trial needs. At any time at most one load and one treatment are on.
+pub trait Environment: Clock + Treatments + HostProbe + RunLog + Ui {
+    /// `None`: nothing here generates load, such as on a server under its own traffic.
+    fn load(&mut self) -> Option<&mut dyn Load> {
+        None
+    }
+
+    /// `None`: nothing counts work now.
+    fn meter(&mut self) -> Option<&mut dyn Meter> {
+        None
+    }
+}
