@@ -5,6 +5,7 @@
 
 use super::Conductor;
 use super::environment::Environment;
+use super::guard::Tripped;
 use super::trial::{Closed, Place};
 use anyhow::Context;
 use toll_model::scenario::Ends;
@@ -60,11 +61,12 @@ impl<E: Environment> Conductor<'_, E> {
         let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
         once.treatment.again = false;
         let begun_us = self.env.now_us();
-        let closed = self.rehearsed(&once, 0.0).with_context(|| {
-            format!(
+        let closed = self.rehearsed(&once, 0.0).map_err(|error| match error.is::<Tripped>() {
+            true => error,
+            false => error.context(format!(
                 "arm {name} was tried before the first trial and cannot be measured; \
                  run its command by hand until it succeeds"
-            )
+            )),
         })?;
         let Some(closed) = closed else { return Ok(None) };
         let took_s = closed.is_done.then_some(closed.runs.1 as f64 / 1e6);

@@ -1,22 +1,22 @@
-//! Is what the last treatment wrote on the disk yet?
+//! Wait for writeback: a trial begins once what the one before wrote is on the disk.
 //!
 //! A trial that begins while the pages of the one before are still written back pays for them.
 
-use std::time::{Duration, Instant};
-use toll_sys::interrupt::Interrupt;
-use toll_sys::memory;
+use super::Conductor;
+use super::environment::Environment;
+use std::time::Duration;
 
 /// How much of unwritten memory this host has under the baseline's load alone.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Calm {
     /// Bytes.
     limit: u64,
-    patience: Duration,
+    patience_us: u64,
 }
 
 /// Kernels write pages back once they are 30 s old; a disk that takes longer is not waited for.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY_S: f64 = 0.1;
+const LOOK_EVERY_US: u64 = 100_000;
 /// Above the third quartile of the baseline. Logs of servers and toll's own lines lie about unwritten
 /// for up to 30 s (14 MB were seen) and no window feels them; a capture leaves 100 MB a second.
 const SLACK: u64 = 64 << 20;
@@ -36,26 +36,27 @@ impl Calm {
     pub fn of(mut samples: Vec<u64>, window: Duration) -> Option<Self> {
         samples.sort_unstable();
         let third_quartile = *samples.get(samples.len() * 3 / 4)?;
-        Some(Self { limit: third_quartile + SLACK, patience: MOST_PATIENCE.min(2 * window) })
+        let patience_us = MOST_PATIENCE.min(2 * window).as_micros() as u64;
+        Some(Self { limit: third_quartile + SLACK, patience_us })
     }
+}
 
-    /// Returns once as little is unwritten as under the baseline.
-    pub fn wait(&self, interrupt: &Interrupt) -> Waited {
-        self.wait_for(interrupt, memory::unwritten_bytes)
-    }
-
-    fn wait_for(&self, interrupt: &Interrupt, unwritten: impl Fn() -> u64) -> Waited {
-        let begun = Instant::now();
+impl<E: Environment> Conductor<'_, E> {
+    /// Returns once as little is unwritten as under the baseline, or the patience is spent.
+    pub(super) fn wait_until_calm(&mut self) -> anyhow::Result<Waited> {
+        let Some(calm) = self.env.calm() else { return Ok(Waited::Calm) };
+        let begun_us = self.env.now_us();
         loop {
-            let left = unwritten();
-            if left <= self.limit {
-                return Waited::Calm;
+            let left = self.env.unwritten_bytes();
+            if left <= calm.limit {
+                return Ok(Waited::Calm);
             }
-            if begun.elapsed() >= self.patience {
-                return Waited::InVain(left);
+            let now_us = self.env.now_us();
+            if now_us - begun_us >= calm.patience_us {
+                return Ok(Waited::InVain(left));
             }
-            if !interrupt.sleep(LOOK_EVERY_S) {
-                return Waited::Interrupted;
+            if !self.wait_until(now_us + LOOK_EVERY_US)? {
+                return Ok(Waited::Interrupted);
             }
         }
     }
@@ -71,35 +72,5 @@ impl Waited {
                 bytes / 1_000_000
             )),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::Cell;
-
-    const MIB: u64 = 1 << 20;
-
-    #[test]
-    fn a_trial_waits_until_no_more_is_unwritten_than_under_the_baseline() {
-        let baseline = vec![10 * MIB, 40 * MIB, 20 * MIB, 30 * MIB];
-        let calm = Calm::of(baseline, Duration::from_secs(5)).unwrap();
-        let left = Cell::new(190 * MIB);
-        let drains = || {
-            left.set(left.get().saturating_sub(30 * MIB));
-            left.get()
-        };
-        let interrupt = Interrupt::default();
-        assert_eq!(calm.wait_for(&interrupt, drains), Waited::Calm);
-        assert_eq!(left.get(), 100 * MIB);
-    }
-
-    #[test]
-    fn a_disk_that_never_catches_up_is_noted_and_not_waited_for_for_ever() {
-        let calm = Calm::of(vec![0], Duration::from_millis(75)).unwrap();
-        let waited = calm.wait_for(&Interrupt::default(), || 900 * MIB);
-        assert!(waited.note().is_some_and(|note| note.contains("943 MB") && note.contains("--gap")));
-        assert!(Calm::of(Vec::new(), Duration::from_secs(1)).is_none());
     }
 }

@@ -3,6 +3,7 @@
 //! `real.rs` is the host, `pretended.rs` the simulation of the tests. The order of steps is the conductor's alone.
 
 use super::clock::Clock;
+use super::guard::Guard;
 use super::host_probe::HostProbe;
 use super::load::Load;
 use super::meter::Meter;
@@ -19,6 +20,11 @@ pub trait Environment: Clock + Treatments + HostProbe + RunLog + Ui {
 
     /// `None`: nothing counts work now.
     fn meter(&mut self) -> Option<&mut dyn Meter> {
+        None
+    }
+
+    /// `None`: nothing but its own errors and the user ends the run.
+    fn guard(&mut self) -> Option<&mut dyn Guard> {
         None
     }
 }

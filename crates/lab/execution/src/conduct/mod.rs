@@ -8,6 +8,7 @@ mod before;
 mod calm;
 mod clock;
 mod environment;
+mod guard;
 mod host_probe;
 mod ledger;
 mod load;
@@ -18,6 +19,7 @@ mod pretended;
 mod progress;
 mod readings;
 mod real;
+mod run_dir_guard;
 mod run_log;
 mod second_opinion;
 mod so_far;
@@ -36,6 +38,7 @@ pub use real::Real;
 use anyhow::Context;
 use clock::Clock;
 use environment::Environment;
+use guard::Tripped;
 use so_far::SoFar;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -125,7 +128,6 @@ impl<E: Environment> Conductor<'_, E> {
                 if self.env.is_interrupted() {
                     return Ok(Ending::Interrupted);
                 }
-                self.env.check_record()?;
                 let arm = plan.arms.iter().find(|arm| arm.name == *name);
                 let arm =
                     in_round(plan, arm.with_context(|| format!("the plan has no arm `{name}`"))?, round);
@@ -148,7 +150,7 @@ impl<E: Environment> Conductor<'_, E> {
                 }
                 if plan.gap_s > 0.0 {
                     let over = self.env.now_us() + (plan.gap_s * 1e6) as u64;
-                    if !self.env.sleep_until(over) {
+                    if !self.wait_until(over)? {
                         return Ok(Ending::Interrupted);
                     }
                 }
@@ -185,7 +187,7 @@ impl<E: Environment> Conductor<'_, E> {
         }
         while self.env.now_us() < due_us {
             let next = due_us.min(self.env.now_us() + LOOK_US);
-            if !self.env.sleep_until(next) {
+            if !self.wait_until(next)? {
                 return Ok(false);
             }
             self.server_restarted()?;
@@ -212,6 +214,14 @@ impl<E: Environment> Conductor<'_, E> {
             self.env.write_trial(failed);
             return Ok(());
         }
+        if error.is::<Tripped>() {
+            failed.note = Some(format!("{error:#}"));
+            self.env.write_trial(failed);
+            if error.is::<StaysOn>() {
+                self.env.put_back().with_context(|| format!("{error:#}: arm {name} stays on"))?;
+            }
+            return Err(error);
+        }
         let restarted = self.server_restarted().with_context(|| format!("arm {name} failed ({error:#})"));
         let why = match &restarted {
             Ok(true) => format!("the server restarted: {error:#}"),
@@ -223,7 +233,7 @@ impl<E: Environment> Conductor<'_, E> {
         if !restarted? {
             tries.failures += 1;
         }
-        if error.downcast_ref::<StaysOn>().is_some() {
+        if error.is::<StaysOn>() {
             // Every window from now on would be one of this arm too.
             return self.env.put_back().with_context(|| format!("arm {name} stays on"));
         }
@@ -232,6 +242,28 @@ impl<E: Environment> Conductor<'_, E> {
             return Err(error.context("the baseline failed"));
         }
         Ok(())
+    }
+
+    /// Sleeps until that moment while the guard is asked; false when interrupted before it.
+    fn wait_until(&mut self, moment_us: u64) -> anyhow::Result<bool> {
+        /// Twice as often as promised: a busy host wakes nobody in time.
+        const GUARD_EVERY_US: u64 = 50_000;
+        loop {
+            let now_us = self.env.now_us();
+            let next_us = match self.env.guard() {
+                Some(guard) => {
+                    guard.check(now_us)?;
+                    moment_us.min(now_us + GUARD_EVERY_US)
+                }
+                None => moment_us,
+            };
+            if !self.env.sleep_until(next_us) {
+                return Ok(false);
+            }
+            if next_us == moment_us {
+                return Ok(true);
+            }
+        }
     }
 
     /// Nothing to do where the environment has no load.

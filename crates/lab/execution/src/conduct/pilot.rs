@@ -3,7 +3,9 @@
 //! The baseline alone, then each arm for a few seconds in random order, by trials like any other of which nothing
 //! reaches the run. What is made of it is for the plan to say.
 
+use super::calm::Calm;
 use super::environment::Environment;
+use super::guard::Tripped;
 use super::meter::Meter;
 use super::trial::Closed;
 use super::{Conductor, StaysOn};
@@ -96,7 +98,7 @@ impl<E: Environment> Conductor<'_, E> {
                 closed.load.map_or(0, |load| if load.events > 0 { load.events } else { load.statements });
         }
         // Never waits for less than two seconds: short windows write as much.
-        self.env.calm_is(unwritten, Duration::from_secs_f64(self.plan.window_s.max(1.0)));
+        self.env.set_calm(Calm::of(unwritten, Duration::from_secs_f64(self.plan.window_s.max(1.0))));
         let (Some(&(begin, _)), Some(&(_, end))) = (stretches.first(), stretches.last()) else {
             return Ok((None, None));
         };
@@ -168,7 +170,8 @@ impl<E: Environment> Conductor<'_, E> {
         let closed = match self.rehearsed(&once, 0.0) {
             Ok(Some(closed)) => closed,
             Ok(None) => return Ok(()),
-            Err(error) if error.downcast_ref::<StaysOn>().is_some() => {
+            Err(error) if error.is::<Tripped>() => return Err(error),
+            Err(error) if error.is::<StaysOn>() => {
                 return Err(error.context(format!("arm {} was tried before the first trial", arm.name)));
             }
             Err(error) => {
@@ -187,7 +190,7 @@ impl<E: Environment> Conductor<'_, E> {
         let Some(ready_us) = switched.ready_us else { return Ok(()) };
         tried.start_s.push(seconds(ready_us - switched.start_us));
         let watched_us = switched.stopped_us + (after_s * 1e6) as u64;
-        if after_s > 0.0 && !self.env.sleep_until(watched_us + (LAST_BIN_S * 1e6) as u64) {
+        if after_s > 0.0 && !self.wait_until(watched_us + (LAST_BIN_S * 1e6) as u64)? {
             return Ok(());
         }
         let bins = self.bins_since(ready_us);

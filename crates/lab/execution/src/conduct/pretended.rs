@@ -1,9 +1,10 @@
 //! A host, a load and a treatment that are not there, on a clock that moves only when somebody waits.
 
 use super::StaysOn;
-use super::calm::Waited;
+use super::calm::Calm;
 use super::clock::Clock;
 use super::environment::Environment;
+use super::guard::{Guard, Tripped};
 use super::host_probe::HostProbe;
 use super::load::Load;
 use super::meter::Meter;
@@ -56,6 +57,10 @@ pub struct Pretended {
     ons: Vec<(String, u64, u64)>,
     /// What counting an arm's artefact takes, microseconds.
     pub counts_for_us: u64,
+    /// Bytes that are unwritten at a moment.
+    pub unwritten: fn(u64) -> u64,
+    pub calm: Option<Calm>,
+    pub guard: Option<TripAt>,
     not_put_back: bool,
     looked_at_server: u32,
     rehearsing: bool,
@@ -64,6 +69,26 @@ pub struct Pretended {
     pub shown: RefCell<Vec<f64>>,
     /// What was done, in order.
     pub done: Vec<String>,
+}
+
+/// Guard that trips at a moment.
+pub struct TripAt {
+    pub moment_us: u64,
+    /// When it was asked.
+    pub asked_us: Vec<u64>,
+}
+
+impl TripAt {
+    pub fn new(moment_us: u64) -> Self {
+        Self { moment_us, asked_us: Vec::new() }
+    }
+}
+
+impl Guard for TripAt {
+    fn check(&mut self, now_us: u64) -> Result<(), Tripped> {
+        self.asked_us.push(now_us);
+        if now_us < self.moment_us { Ok(()) } else { Err(Tripped { reason: "too slow".into() }) }
+    }
 }
 
 pub struct PretendedMeter {
@@ -87,6 +112,9 @@ impl Pretended {
             slow: Vec::new(),
             ons: Vec::new(),
             counts_for_us: 0,
+            unwritten: |_| 0,
+            calm: None,
+            guard: None,
             not_put_back: false,
             looked_at_server: 0,
             rehearsing: false,
@@ -252,16 +280,16 @@ impl Treatments for Pretended {
 }
 
 impl HostProbe for Pretended {
-    fn wait_until_calm(&mut self) -> Waited {
-        Waited::Calm
-    }
-
     fn unwritten_bytes(&self) -> u64 {
-        0
+        (self.unwritten)(self.now_us.get())
     }
 
-    fn calm_is(&mut self, unwritten: Vec<u64>, _window: Duration) {
-        self.done.push(format!("calm of {}", unwritten.len()));
+    fn calm(&self) -> Option<Calm> {
+        self.calm
+    }
+
+    fn set_calm(&mut self, calm: Option<Calm>) {
+        self.calm = calm;
     }
 
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
@@ -282,10 +310,6 @@ impl RunLog for Pretended {
     }
 
     fn write_latency(&mut self, _: &str, _: u32, _: u64, _: u64, _: Box<Histogram<u64>>) {}
-
-    fn check_record(&self) -> anyhow::Result<()> {
-        Ok(())
-    }
 }
 
 impl Ui for Pretended {
@@ -315,6 +339,10 @@ impl Environment for Pretended {
         meter.now_us = now_us;
         meter.slowed = slowed;
         Some(meter)
+    }
+
+    fn guard(&mut self) -> Option<&mut dyn Guard> {
+        self.guard.as_mut().map(|guard| guard as &mut dyn Guard)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Environment of a real host, with real servers.
 
-use super::calm::{Calm, Waited};
+use super::calm::Calm;
 use super::clock::Clock;
 use super::environment::Environment;
+use super::guard::Guard;
 use super::host_probe::HostProbe;
 use super::ledger::{self, Counted};
 use super::load::Load;
 use super::meter::Meter;
+use super::run_dir_guard::RunDirGuard;
 use super::run_log::RunLog;
 use super::second_opinion::Cut;
 use super::treatments::{Off, Treatments};
@@ -38,6 +40,7 @@ pub struct Real<'a> {
     /// All randomness of the load comes from it.
     seed: u64,
     pub(super) keep_artefacts: bool,
+    guard: RunDirGuard<'a>,
     meter: Option<Counting>,
     pub(super) treatment: Treatment,
     /// Of which arm, and what.
@@ -69,6 +72,7 @@ impl<'a> Real<'a> {
     pub fn new(
         stage: &'a mut Stage,
         recorder: &'a Recorder,
+        dir: &Path,
         interrupt: &'a Interrupt,
         progress: &'a Progress,
         seed: u64,
@@ -81,6 +85,7 @@ impl<'a> Real<'a> {
             progress,
             seed,
             keep_artefacts,
+            guard: RunDirGuard::new(recorder, dir.to_owned()),
             meter: None,
             treatment: Treatment::default(),
             not_put_back: None,
@@ -317,16 +322,16 @@ impl Treatments for Real<'_> {
 }
 
 impl HostProbe for Real<'_> {
-    fn wait_until_calm(&mut self) -> Waited {
-        self.calm.as_ref().map_or(Waited::Calm, |calm| calm.wait(self.interrupt))
-    }
-
     fn unwritten_bytes(&self) -> u64 {
         memory::unwritten_bytes()
     }
 
-    fn calm_is(&mut self, unwritten: Vec<u64>, window: Duration) {
-        self.calm = Calm::of(unwritten, window);
+    fn calm(&self) -> Option<Calm> {
+        self.calm
+    }
+
+    fn set_calm(&mut self, calm: Option<Calm>) {
+        self.calm = calm;
     }
 
     fn server_restarted(&mut self) -> anyhow::Result<bool> {
@@ -368,10 +373,6 @@ impl RunLog for Real<'_> {
             self.recorder.latency(arm, trial, begin_us, width_us, of);
         }
     }
-
-    fn check_record(&self) -> anyhow::Result<()> {
-        self.recorder.check()
-    }
 }
 
 impl Ui for Real<'_> {
@@ -395,6 +396,10 @@ impl Environment for Real<'_> {
 
     fn meter(&mut self) -> Option<&mut dyn Meter> {
         self.meter.as_mut().map(|meter| meter as &mut dyn Meter)
+    }
+
+    fn guard(&mut self) -> Option<&mut dyn Guard> {
+        Some(&mut self.guard)
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::account::count_file;
 use super::environment::Environment;
+use super::guard::Tripped;
 use super::trial::Place;
 use super::{Conductor, StaysOn};
 use anyhow::Context;
@@ -31,7 +32,7 @@ impl<E: Environment> Conductor<'_, E> {
     /// Has each arm on once more, for as long as it takes to set a stretch of what it writes aside.
     ///
     /// # Errors
-    /// A treatment stays on; what else goes wrong here costs the arm its second opinion, and is told.
+    /// A treatment stays on, or the guard trips; what else goes wrong here costs the arm its second opinion, and is told.
     pub fn second_opinions(&mut self) -> anyhow::Result<()> {
         let asked = self.plan.arms.iter().filter(|arm| self.env.wants_cross_check(arm));
         let asked: Vec<_> = asked.cloned().collect();
@@ -57,8 +58,11 @@ impl<E: Environment> Conductor<'_, E> {
                 Err(error) => {
                     let name = &arm.name;
                     self.env.print_line(&format!("no second opinion on arm {name}: {error:#}"));
-                    if error.downcast_ref::<StaysOn>().is_some() {
+                    if error.is::<StaysOn>() {
                         self.env.put_back().with_context(|| format!("arm {name} stays on"))?;
+                    }
+                    if error.is::<Tripped>() {
+                        return Err(error);
                     }
                 }
             }

@@ -1,5 +1,8 @@
 //! Does the conductor keep its order, whatever goes wrong?
 
+mod guard;
+mod writeback;
+
 use super::pretended::{BIN_US, Fault, Pretended, RATE};
 use super::{Conductor, Ending, Patience, PilotTime};
 use toll_model::plan::noise::Outcome;
@@ -282,7 +285,7 @@ fn the_pilot_finds_the_noise_and_what_switching_each_arm_takes_and_nothing_of_it
     let time = PilotTime { baseline_s: 30.0, arms_s: 30.0 };
     let begun = world.now_us.get();
     let pilot = pilot(&plan, &mut world, time, &["dump"]).unwrap();
-    assert!(world.lines.is_empty() && world.on.is_none());
+    assert!(world.lines.is_empty() && world.on.is_none() && world.calm.is_some());
     let took_s = (world.now_us.get() - begun) as f64 / 1e6;
     assert!((45.0..=66.0).contains(&took_s), "{took_s}");
 

@@ -5,6 +5,7 @@
 
 use super::calm::Waited;
 use super::environment::Environment;
+use super::guard::Tripped;
 use super::{Conductor, line};
 use crate::treatment::Reading;
 use crate::workload::WindowLoad;
@@ -75,7 +76,7 @@ impl<E: Environment> Conductor<'_, E> {
     /// `None` when interrupted; the treatment is off in every case.
     pub(super) fn trial(&mut self, arm: &Arm, place: Place) -> anyhow::Result<Option<Closed>> {
         self.ready_load(arm, false)?;
-        let waited = self.env.wait_until_calm();
+        let waited = self.wait_until_calm()?;
         if waited == Waited::Interrupted {
             return Ok(None);
         }
@@ -94,7 +95,14 @@ impl<E: Environment> Conductor<'_, E> {
         switched.off_us = self.env.now_us();
         let off = self.switch_off(arm, place);
         switched.stopped_us = self.env.now_us();
-        let window = off.and(window);
+        let window = match (off, window) {
+            // Each of them ends the run, and both are told.
+            (Err(stays_on), Err(error)) => Err(match error.downcast::<Tripped>() {
+                Ok(tripped) => stays_on.context(tripped),
+                Err(_) => stays_on,
+            }),
+            (off, window) => off.and(window),
+        };
         self.env.count_artifact(arm, place, window.as_ref().ok().and_then(Option::as_ref));
         switched.counted_us = self.env.now_us() - switched.stopped_us;
         Ok(window?.map(|closed| Closed { switched, ..closed }))
@@ -125,7 +133,7 @@ impl<E: Environment> Conductor<'_, E> {
         let settled = self.env.now_us() + micros(place.settle_s);
         if until_done {
             // Nothing is on yet.
-            if !self.env.sleep_until(settled) {
+            if !self.wait_until(settled)? {
                 return Ok(None);
             }
         } else if self.watch(arm, self.env.now_us(), settled)?.is_none() {
@@ -145,7 +153,7 @@ impl<E: Environment> Conductor<'_, E> {
             }
             None => (now, now + open_us),
         };
-        if !self.env.sleep_until(begin) {
+        if !self.wait_until(begin)? {
             return Ok(None);
         }
         let (at_begin, begin_line) = self.edge(arm, place, Step::WindowBegin, begin);
@@ -181,7 +189,7 @@ impl<E: Environment> Conductor<'_, E> {
                 }
                 None => now.max(begin + 1),
             };
-            if !self.env.sleep_until(end) {
+            if !self.wait_until(end)? {
                 return Ok(None);
             }
         }
@@ -257,7 +265,7 @@ impl<E: Environment> Conductor<'_, E> {
                 (false, true) => LOOK_CLOSELY_US,
                 (false, false) => LOOK_US,
             };
-            if !self.env.sleep_until((now + step_us).min(until_us)) {
+            if !self.wait_until((now + step_us).min(until_us))? {
                 return Ok(None);
             }
         }

@@ -39,7 +39,7 @@ pub(super) fn trials(
     };
     let progress = Progress::on_stderr();
     let begun = Instant::now();
-    let mut env = Real::new(stage, recorder, interrupt, &progress, draft.seed, asked.keep_artefacts);
+    let mut env = Real::new(stage, recorder, dir, interrupt, &progress, draft.seed, asked.keep_artefacts);
     let ending = (|| {
         let plan = match work {
             Work::Settled(settled, wishes) => {
