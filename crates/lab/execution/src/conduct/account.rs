@@ -2,7 +2,7 @@
 //!
 //! Asked once the window is closed and the treatment off, when nothing is being measured.
 
-use super::real::Real;
+use super::host_env::HostEnv;
 use super::second_opinion::{CUT_BYTES, Cut, Stretch};
 use super::trial::{Closed, Place};
 use crate::held::Survey;
@@ -14,7 +14,7 @@ use toll_model::artefacts::{self, Counted, Found};
 use toll_mysql::Tls;
 use toll_record::{Arm, Artefact, ArtefactKind, PacketCounts, QueryCount};
 
-impl Real<'_> {
+impl HostEnv<'_> {
     /// Counts what the artefact holds and lets it go, or keeps it; of a rehearsal nothing is kept or written down.
     pub(super) fn count(&mut self, arm: &Arm, place: Place, treatment: &Treatment, window: &Closed) {
         let Some(kind) = arm.artefact else {

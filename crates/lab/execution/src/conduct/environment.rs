@@ -1,6 +1,6 @@
 //! Environment of the trial loop: the small traits below, together.
 //!
-//! `real.rs` is the host, `pretended.rs` the simulation of the tests. The order of steps is the conductor's alone.
+//! `host_env.rs` is the host, `sim_env.rs` the simulation of the tests. The order of steps is the conductor's alone.
 
 use super::clock::Clock;
 use super::guard::Guard;

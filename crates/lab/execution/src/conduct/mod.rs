@@ -9,19 +9,19 @@ mod calm;
 mod clock;
 mod environment;
 mod guard;
+mod host_env;
 mod host_probe;
 mod ledger;
 mod load;
 mod meter;
 mod pilot;
-#[cfg(test)]
-mod pretended;
 mod progress;
 mod readings;
-mod real;
 mod run_dir_guard;
 mod run_log;
 mod second_opinion;
+#[cfg(test)]
+mod sim_env;
 mod so_far;
 #[cfg(test)]
 mod tests;
@@ -30,10 +30,10 @@ mod trial;
 mod ui;
 
 pub use before::Patience;
+pub use host_env::HostEnv;
 pub use load::Load;
 pub use pilot::PilotTime;
 pub use progress::Progress;
-pub use real::Real;
 
 use anyhow::Context;
 use clock::Clock;

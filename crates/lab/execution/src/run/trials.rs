@@ -5,7 +5,7 @@
 
 use super::{Asked, Work, foretell};
 
-use crate::conduct::{Conductor, Ending, Load, Patience, PilotTime, Progress, Real};
+use crate::conduct::{Conductor, Ending, HostEnv, Load, Patience, PilotTime, Progress};
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use anyhow::{Context, bail};
@@ -39,7 +39,7 @@ pub(super) fn trials(
     };
     let progress = Progress::on_stderr();
     let begun = Instant::now();
-    let mut env = Real::new(stage, recorder, dir, interrupt, &progress, draft.seed, asked.keep_artefacts);
+    let mut env = HostEnv::new(stage, recorder, dir, interrupt, &progress, draft.seed, asked.keep_artefacts);
     let ending = (|| {
         let plan = match work {
             Work::Settled(settled, wishes) => {
@@ -135,7 +135,7 @@ fn repeated(
 fn piloted(
     mut plan: Plan,
     settled: &Settled,
-    env: &mut Real<'_>,
+    env: &mut HostEnv<'_>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<Plan> {
     let times = &settled.times;
@@ -215,7 +215,7 @@ fn capacities(
     facts: &Facts,
     wishes: &Wishes,
     draft: &Plan,
-    env: &mut Real<'_>,
+    env: &mut HostEnv<'_>,
 ) -> anyhow::Result<BTreeMap<String, f64>> {
     let mut found = BTreeMap::new();
     if !wishes.rates.is_empty() {

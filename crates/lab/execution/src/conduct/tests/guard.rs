@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::conduct::calm::Calm;
-use crate::conduct::pretended::TripAt;
+use crate::conduct::sim_env::TripAt;
 use std::time::Duration;
 
 /// When a step of a trial was.
-fn step_us(sim: &Pretended, trial: u32, step: Step) -> u64 {
+fn step_us(sim: &SimEnv, trial: u32, step: Step) -> u64 {
     sim.lines.iter().find(|line| line.trial == trial && line.step == step).unwrap().mono_us
 }
 
@@ -14,7 +14,7 @@ fn step_us(sim: &Pretended, trial: u32, step: Step) -> u64 {
 fn a_guard_that_trips_has_the_treatment_off_the_reason_recorded_and_no_later_arm_on() {
     let mut plan = plan(vec![timed("none"), timed("tool"), timed("count")], 2);
     plan.gap_s = 1.0;
-    let mut whole = Pretended::new(Fault::None);
+    let mut whole = SimEnv::new(Fault::None);
     run(&plan, &mut whole).unwrap();
     let [ready, begin, stopped] = [Ready, WindowBegin, Stopped].map(|step| step_us(&whole, 1, step));
     for (at, steps, last) in [
@@ -23,7 +23,7 @@ fn a_guard_that_trips_has_the_treatment_off_the_reason_recorded_and_no_later_arm
         // What was measured before it holds.
         (stopped + 500_000, &WHOLE, "count tool"),
     ] {
-        let mut sim = Pretended::new(Fault::None);
+        let mut sim = SimEnv::new(Fault::None);
         sim.guard = Some(TripAt::new(at));
         assert_eq!(run(&plan, &mut sim).unwrap(), Ending::Cut("too slow".into()), "{last}");
         assert_eq!(sim.steps(1), steps);
@@ -40,10 +40,10 @@ fn a_guard_that_trips_at_any_moment_leaves_nothing_on() {
     let dump = arm("dump", Counts::None, Window::Done { at_most_s: 60.0 });
     let mut plan = plan(vec![timed("none"), timed("tool"), dump], 2);
     plan.gap_s = 0.3;
-    let mut whole = Pretended::new(Fault::None);
+    let mut whole = SimEnv::new(Fault::None);
     whole.takes = vec![("dump", 1_500_000)];
     // One that never trips changes no moment, and is asked ten times a second.
-    let mut guarded = Pretended::new(Fault::None);
+    let mut guarded = SimEnv::new(Fault::None);
     guarded.takes.clone_from(&whole.takes);
     guarded.guard = Some(TripAt::new(u64::MAX));
     run(&plan, &mut whole).unwrap();
@@ -53,7 +53,7 @@ fn a_guard_that_trips_at_any_moment_leaves_nothing_on() {
     assert!(asked_us.windows(2).all(|pair| pair[1] - pair[0] <= 100_000));
     let (first, last) = (1_000_030, *asked_us.last().unwrap());
     for at in (first..last).step_by(37_003) {
-        let mut sim = Pretended::new(Fault::None);
+        let mut sim = SimEnv::new(Fault::None);
         sim.takes.clone_from(&whole.takes);
         sim.guard = Some(TripAt::new(at));
         match run(&plan, &mut sim) {
@@ -70,7 +70,7 @@ fn a_guard_that_trips_at_any_moment_leaves_nothing_on() {
 
 #[test]
 fn a_guard_that_trips_while_a_trial_waits_for_writeback_keeps_its_arm_off() {
-    let mut sim = Pretended::new(Fault::None);
+    let mut sim = SimEnv::new(Fault::None);
     sim.calm = Calm::of(vec![0], Duration::from_secs(5));
     sim.unwritten = |now_us| if now_us > 2_000_000 { 1 << 30 } else { 0 };
     sim.guard = Some(TripAt::new(5_000_000));
@@ -83,9 +83,9 @@ fn a_guard_that_trips_while_a_trial_waits_for_writeback_keeps_its_arm_off() {
 #[test]
 fn a_guard_that_trips_while_a_treatment_stays_on_ends_the_run_with_both_reasons() {
     let plan = plan(vec![timed("none"), timed("tool")], 3);
-    let mut whole = Pretended::new(Fault::None);
+    let mut whole = SimEnv::new(Fault::None);
     run(&plan, &mut whole).unwrap();
-    let mut sim = Pretended::new(Fault::StaysOn("tool"));
+    let mut sim = SimEnv::new(Fault::StaysOn("tool"));
     sim.guard = Some(TripAt::new(step_us(&whole, 1, WindowBegin) + 300_000));
     let Ending::Cut(why) = run(&plan, &mut sim).unwrap() else { panic!("it went on") };
     assert!(why.starts_with("too slow: ") && why.contains("arm tool stays on"), "{why}");
@@ -97,7 +97,7 @@ fn a_guard_that_trips_in_the_pilot_a_rehearsal_or_a_second_opinion_ends_the_run(
     capture.artefact = Some(toll_record::ArtefactKind::Pcap);
     let plan = plan(vec![timed("none"), capture], 1);
     let tripping = |at_us| {
-        let mut sim = Pretended::new(Fault::None);
+        let mut sim = SimEnv::new(Fault::None);
         sim.guard = Some(TripAt::new(at_us));
         sim
     };
@@ -126,7 +126,7 @@ fn a_guard_that_trips_in_the_pilot_a_rehearsal_or_a_second_opinion_ends_the_run(
 fn a_guard_that_trips_between_two_parts_of_a_run_ends_it_there() {
     let mut plan = plan(vec![timed("none"), timed("tool")], 4);
     plan.spread = Some(toll_record::Spread { over_s: 1_000.0, begins: vec![2] });
-    let mut sim = Pretended::new(Fault::None);
+    let mut sim = SimEnv::new(Fault::None);
     sim.guard = Some(TripAt::new(300_000_000));
     assert_eq!(run(&plan, &mut sim).unwrap(), Ending::Cut("too slow".into()));
     assert!(sim.windows().len() == 4 && sim.now_us.get() <= 300_100_000, "{}", sim.now_us.get());

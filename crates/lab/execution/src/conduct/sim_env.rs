@@ -21,7 +21,7 @@ use std::time::Duration;
 use toll_record::{Arm, Bin, Cpu, Meter as Counts, ProcessEnd, Stage, Step, TrialLine};
 
 pub const BIN_US: u64 = 100_000;
-/// Statements a second of the pretended load.
+/// Statements a second of the simulated load.
 pub const RATE: u64 = 1_000;
 
 /// What is to go wrong, and when.
@@ -42,11 +42,11 @@ pub enum Fault {
 }
 
 /// Simulated environment: time passes only when somebody waits.
-pub struct Pretended {
+pub struct SimEnv {
     pub now_us: Cell<u64>,
     fault: Fault,
     has_load: bool,
-    meter: Option<PretendedMeter>,
+    meter: Option<SimMeter>,
     /// Arm whose treatment is on, since when, and whether its members last.
     pub on: Option<(String, u64)>,
     /// How long each arm's processes take, microseconds; those of others last.
@@ -91,7 +91,7 @@ impl Guard for TripAt {
     }
 }
 
-pub struct PretendedMeter {
+pub struct SimMeter {
     arm: String,
     silent: bool,
     window: Option<(u64, u64)>,
@@ -100,7 +100,7 @@ pub struct PretendedMeter {
     slowed: Vec<(u64, u64)>,
 }
 
-impl Pretended {
+impl SimEnv {
     pub fn new(fault: Fault) -> Self {
         Self {
             now_us: Cell::new(1_000_030),
@@ -126,7 +126,7 @@ impl Pretended {
 
     /// No load to start or stop; users of their own keep a counter busy where `counts`.
     pub fn without_load(counts: bool) -> Self {
-        let meter = counts.then(|| PretendedMeter::of("users", false, 0));
+        let meter = counts.then(|| SimMeter::of("users", false, 0));
         Self { has_load: false, meter, ..Self::new(Fault::None) }
     }
 
@@ -145,7 +145,7 @@ impl Pretended {
     }
 }
 
-impl Clock for Pretended {
+impl Clock for SimEnv {
     fn now_us(&self) -> u64 {
         self.now_us.get()
     }
@@ -168,15 +168,14 @@ impl Clock for Pretended {
     }
 }
 
-impl Load for Pretended {
+impl Load for SimEnv {
     fn ready_load(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
         if self.fault == Fault::NoLoad(name_of(arm)) {
             bail!("the driver delivers nothing");
         }
         let silent = self.fault == Fault::Silent(name_of(arm));
         self.done.push(format!("load {}{}", arm.name, if fresh { " anew" } else { "" }));
-        self.meter =
-            (arm.meter != Counts::None).then(|| PretendedMeter::of(&arm.name, silent, self.now_us.get()));
+        self.meter = (arm.meter != Counts::None).then(|| SimMeter::of(&arm.name, silent, self.now_us.get()));
         Ok(())
     }
 
@@ -187,7 +186,7 @@ impl Load for Pretended {
     }
 }
 
-impl Treatments for Pretended {
+impl Treatments for SimEnv {
     fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
         assert!(self.on.is_none(), "{} while {:?} is on", arm.name, self.on);
         assert!(lasts_s >= arm.window.at_most_s());
@@ -279,7 +278,7 @@ impl Treatments for Pretended {
     }
 }
 
-impl HostProbe for Pretended {
+impl HostProbe for SimEnv {
     fn unwritten_bytes(&self) -> u64 {
         (self.unwritten)(self.now_us.get())
     }
@@ -298,7 +297,7 @@ impl HostProbe for Pretended {
     }
 }
 
-impl RunLog for Pretended {
+impl RunLog for SimEnv {
     fn set_dry_run(&mut self, on: bool) {
         self.rehearsing = on;
     }
@@ -312,7 +311,7 @@ impl RunLog for Pretended {
     fn write_latency(&mut self, _: &str, _: u32, _: u64, _: u64, _: Box<Histogram<u64>>) {}
 }
 
-impl Ui for Pretended {
+impl Ui for SimEnv {
     fn print_line(&self, _text: &str) {}
 
     fn show_precision(&self, finds_pct: f64) {
@@ -322,7 +321,7 @@ impl Ui for Pretended {
     fn show_trial(&self, _place: Place, _arm: &str) {}
 }
 
-impl Environment for Pretended {
+impl Environment for SimEnv {
     fn load(&mut self) -> Option<&mut dyn Load> {
         self.has_load.then_some(self as &mut dyn Load)
     }
@@ -346,13 +345,13 @@ impl Environment for Pretended {
     }
 }
 
-impl PretendedMeter {
+impl SimMeter {
     fn of(arm: &str, silent: bool, now_us: u64) -> Self {
         Self { arm: arm.to_owned(), silent, window: None, now_us, slowed: Vec::new() }
     }
 }
 
-impl Meter for PretendedMeter {
+impl Meter for SimMeter {
     fn check(&mut self) -> anyhow::Result<()> {
         Ok(())
     }

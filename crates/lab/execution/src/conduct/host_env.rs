@@ -32,7 +32,7 @@ use toll_sys::interrupt::Interrupt;
 use toll_sys::{clock, memory};
 
 /// The stage of a run with what plays on it now.
-pub struct Real<'a> {
+pub struct HostEnv<'a> {
     pub(super) stage: &'a mut Stage,
     pub(super) recorder: &'a Recorder,
     interrupt: &'a Interrupt,
@@ -68,7 +68,7 @@ enum Counting {
     Counter(Counter),
 }
 
-impl<'a> Real<'a> {
+impl<'a> HostEnv<'a> {
     pub fn new(
         stage: &'a mut Stage,
         recorder: &'a Recorder,
@@ -169,7 +169,7 @@ fn bench<'s>(stage: &'s mut Stage, arm: &Arm, rehearsal: Option<&'s Path>) -> Be
     Bench { dir: rehearsal.unwrap_or(bench.dir), ..bench }
 }
 
-impl Clock for Real<'_> {
+impl Clock for HostEnv<'_> {
     fn now_us(&self) -> u64 {
         clock::mono_us()
     }
@@ -187,7 +187,7 @@ impl Clock for Real<'_> {
     }
 }
 
-impl Load for Real<'_> {
+impl Load for HostEnv<'_> {
     fn ready_load(&mut self, arm: &Arm, fresh: bool) -> anyhow::Result<()> {
         if fresh || !self.counts_for(arm)? {
             self.stop_load()?;
@@ -227,7 +227,7 @@ impl Load for Real<'_> {
     }
 }
 
-impl Treatments for Real<'_> {
+impl Treatments for HostEnv<'_> {
     fn switch_on(&mut self, arm: &Arm, trial: u32, lasts_s: f64) -> anyhow::Result<()> {
         let mut fill = self.stage.fill_of(&arm.name);
         fill.set("duration_s", format!("{lasts_s}"));
@@ -321,7 +321,7 @@ impl Treatments for Real<'_> {
     }
 }
 
-impl HostProbe for Real<'_> {
+impl HostProbe for HostEnv<'_> {
     fn unwritten_bytes(&self) -> u64 {
         memory::unwritten_bytes()
     }
@@ -346,7 +346,7 @@ impl HostProbe for Real<'_> {
     }
 }
 
-impl RunLog for Real<'_> {
+impl RunLog for HostEnv<'_> {
     fn set_dry_run(&mut self, on: bool) {
         self.rehearsal = on.then(|| self.stage.work_dir.join("rehearsal"));
         if let Some(dir) = &self.rehearsal {
@@ -375,7 +375,7 @@ impl RunLog for Real<'_> {
     }
 }
 
-impl Ui for Real<'_> {
+impl Ui for HostEnv<'_> {
     fn print_line(&self, text: &str) {
         self.progress.say(text);
     }
@@ -389,7 +389,7 @@ impl Ui for Real<'_> {
     }
 }
 
-impl Environment for Real<'_> {
+impl Environment for HostEnv<'_> {
     fn load(&mut self) -> Option<&mut dyn Load> {
         Some(self)
     }
