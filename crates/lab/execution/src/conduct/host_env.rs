@@ -1,6 +1,5 @@
 //! Environment of a real host, with real servers.
 
-use super::calm::Calm;
 use super::clock::Clock;
 use super::environment::Environment;
 use super::guard::Guard;
@@ -14,6 +13,7 @@ use super::second_opinion::Cut;
 use super::treatments::{Off, Treatments};
 use super::trial::{Closed, Place};
 use super::ui::Ui;
+use super::writeback::WritebackBarrier;
 use super::{Progress, StaysOn, readings};
 use crate::held::Survey;
 use crate::recorder::Recorder;
@@ -46,7 +46,7 @@ pub struct HostEnv<'a> {
     /// Of which arm, and what.
     not_put_back: Option<(String, NotPutBack)>,
     /// Known after the pilot.
-    calm: Option<Calm>,
+    barrier: Option<WritebackBarrier>,
     /// What is known of each arm's first artefact.
     pub(super) of_arm: BTreeMap<String, Artefact>,
     /// The trial that goes on is for a second opinion.
@@ -89,7 +89,7 @@ impl<'a> HostEnv<'a> {
             meter: None,
             treatment: Treatment::default(),
             not_put_back: None,
-            calm: None,
+            barrier: None,
             of_arm: BTreeMap::new(),
             seeking: false,
             load_began_wall_us: 0,
@@ -326,12 +326,12 @@ impl HostProbe for HostEnv<'_> {
         memory::unwritten_bytes()
     }
 
-    fn calm(&self) -> Option<Calm> {
-        self.calm
+    fn writeback_barrier(&self) -> Option<WritebackBarrier> {
+        self.barrier
     }
 
-    fn set_calm(&mut self, calm: Option<Calm>) {
-        self.calm = calm;
+    fn set_writeback_barrier(&mut self, barrier: Option<WritebackBarrier>) {
+        self.barrier = barrier;
     }
 
     fn server_restarted(&mut self) -> anyhow::Result<bool> {

@@ -5,7 +5,6 @@
 
 mod account;
 mod before;
-mod calm;
 mod clock;
 mod environment;
 mod guard;
@@ -28,6 +27,7 @@ mod tests;
 mod treatments;
 mod trial;
 mod ui;
+mod writeback;
 
 pub use before::Patience;
 pub use host_env::HostEnv;

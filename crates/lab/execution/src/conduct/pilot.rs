@@ -3,11 +3,11 @@
 //! The baseline alone, then each arm for a few seconds in random order, by trials like any other of which nothing
 //! reaches the run. What is made of it is for the plan to say.
 
-use super::calm::Calm;
 use super::environment::Environment;
 use super::guard::Tripped;
 use super::meter::Meter;
 use super::trial::Closed;
+use super::writeback::WritebackBarrier;
 use super::{Conductor, StaysOn};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -98,7 +98,10 @@ impl<E: Environment> Conductor<'_, E> {
                 closed.load.map_or(0, |load| if load.events > 0 { load.events } else { load.statements });
         }
         // Never waits for less than two seconds: short windows write as much.
-        self.env.set_calm(Calm::of(unwritten, Duration::from_secs_f64(self.plan.window_s.max(1.0))));
+        self.env.set_writeback_barrier(WritebackBarrier::of(
+            unwritten,
+            Duration::from_secs_f64(self.plan.window_s.max(1.0)),
+        ));
         let (Some(&(begin, _)), Some(&(_, end))) = (stretches.first(), stretches.last()) else {
             return Ok((None, None));
         };

@@ -1,7 +1,6 @@
 //! A host, a load and a treatment that are not there, on a clock that moves only when somebody waits.
 
 use super::StaysOn;
-use super::calm::Calm;
 use super::clock::Clock;
 use super::environment::Environment;
 use super::guard::{Guard, Tripped};
@@ -12,6 +11,7 @@ use super::run_log::RunLog;
 use super::treatments::{Off, Treatments};
 use super::trial::{Closed, Place};
 use super::ui::Ui;
+use super::writeback::WritebackBarrier;
 use crate::treatment::Reading;
 use crate::workload::{Live, WindowLoad};
 use anyhow::{anyhow, bail};
@@ -59,7 +59,7 @@ pub struct SimEnv {
     pub counts_for_us: u64,
     /// Bytes that are unwritten at a moment.
     pub unwritten: fn(u64) -> u64,
-    pub calm: Option<Calm>,
+    pub barrier: Option<WritebackBarrier>,
     pub guard: Option<TripAt>,
     not_put_back: bool,
     looked_at_server: u32,
@@ -113,7 +113,7 @@ impl SimEnv {
             ons: Vec::new(),
             counts_for_us: 0,
             unwritten: |_| 0,
-            calm: None,
+            barrier: None,
             guard: None,
             not_put_back: false,
             looked_at_server: 0,
@@ -283,12 +283,12 @@ impl HostProbe for SimEnv {
         (self.unwritten)(self.now_us.get())
     }
 
-    fn calm(&self) -> Option<Calm> {
-        self.calm
+    fn writeback_barrier(&self) -> Option<WritebackBarrier> {
+        self.barrier
     }
 
-    fn set_calm(&mut self, calm: Option<Calm>) {
-        self.calm = calm;
+    fn set_writeback_barrier(&mut self, barrier: Option<WritebackBarrier>) {
+        self.barrier = barrier;
     }
 
     fn server_restarted(&mut self) -> anyhow::Result<bool> {

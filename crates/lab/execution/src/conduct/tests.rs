@@ -285,7 +285,7 @@ fn the_pilot_finds_the_noise_and_what_switching_each_arm_takes_and_nothing_of_it
     let time = PilotTime { baseline_s: 30.0, arms_s: 30.0 };
     let begun = sim.now_us.get();
     let pilot = pilot(&plan, &mut sim, time, &["dump"]).unwrap();
-    assert!(sim.lines.is_empty() && sim.on.is_none() && sim.calm.is_some());
+    assert!(sim.lines.is_empty() && sim.on.is_none() && sim.barrier.is_some());
     let took_s = (sim.now_us.get() - begun) as f64 / 1e6;
     assert!((45.0..=66.0).contains(&took_s), "{took_s}");
 

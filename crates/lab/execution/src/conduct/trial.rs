@@ -1,11 +1,11 @@
-//! What happens in one trial, from waiting for calm to counting the artefact?
+//! What happens in one trial, from waiting for writeback to counting the artefact?
 //!
 //! One for all arms, whatever their windows end by and whether or not a load runs beside them. A treatment
 //! whose end closes the window is started with the window; any other has settled before it.
 
-use super::calm::Waited;
 use super::environment::Environment;
 use super::guard::Tripped;
+use super::writeback::Waited;
 use super::{Conductor, line};
 use crate::treatment::Reading;
 use crate::workload::WindowLoad;
@@ -76,7 +76,7 @@ impl<E: Environment> Conductor<'_, E> {
     /// `None` when interrupted; the treatment is off in every case.
     pub(super) fn trial(&mut self, arm: &Arm, place: Place) -> anyhow::Result<Option<Closed>> {
         self.ready_load(arm, false)?;
-        let waited = self.wait_until_calm()?;
+        let waited = self.wait_for_writeback()?;
         if waited == Waited::Interrupted {
             return Ok(None);
         }

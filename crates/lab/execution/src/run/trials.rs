@@ -59,7 +59,7 @@ pub(super) fn trials(
             }
             Work::Plan(_) => {
                 announce_again(&draft, dir);
-                // Tells what calm is here.
+                // Sets the writeback barrier.
                 let time = PilotTime { baseline_s: draft.pilot_s, arms_s: 0.0 };
                 let mut conductor = Conductor { plan: &draft, env: &mut env, enough: &mut never };
                 conductor.pilot(Outcome::Latency, time, &[])?;

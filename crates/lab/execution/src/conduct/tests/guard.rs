@@ -1,8 +1,8 @@
 //! Tests of a guard that ends the run, and leaves nothing on.
 
 use super::*;
-use crate::conduct::calm::Calm;
 use crate::conduct::sim_env::TripAt;
+use crate::conduct::writeback::WritebackBarrier;
 use std::time::Duration;
 
 /// When a step of a trial was.
@@ -71,7 +71,7 @@ fn a_guard_that_trips_at_any_moment_leaves_nothing_on() {
 #[test]
 fn a_guard_that_trips_while_a_trial_waits_for_writeback_keeps_its_arm_off() {
     let mut sim = SimEnv::new(Fault::None);
-    sim.calm = Calm::of(vec![0], Duration::from_secs(5));
+    sim.barrier = WritebackBarrier::of(vec![0], Duration::from_secs(5));
     sim.unwritten = |now_us| if now_us > 2_000_000 { 1 << 30 } else { 0 };
     sim.guard = Some(TripAt::new(5_000_000));
     let ending = run(&plan(vec![timed("none"), timed("tool")], 2), &mut sim).unwrap();
