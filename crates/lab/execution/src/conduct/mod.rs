@@ -4,7 +4,7 @@
 //! whatever it switches on is off again when it returns, however it returns.
 
 mod account;
-mod before;
+mod calibration;
 mod clock;
 mod environment;
 mod guard;
@@ -29,7 +29,7 @@ mod trial;
 mod ui;
 mod writeback;
 
-pub use before::Patience;
+pub use calibration::Timeouts;
 pub use host_env::HostEnv;
 pub use load::Load;
 pub use pilot::PilotTime;
@@ -194,7 +194,7 @@ impl<E: Environment> Conductor<'_, E> {
         }
         let baseline = self.arm(&self.plan.baseline)?;
         let warm = Arm { window: Window::Time { s: WARM_UP_S }, artefact: None, ..baseline };
-        let warmed = self.rehearsed(&warm, 0.0)?.is_some();
+        let warmed = self.unrecorded_trial(&warm, 0.0)?.is_some();
         pace.rested(self.env.now_us() - rests_us);
         Ok(warmed)
     }

@@ -57,7 +57,7 @@ struct Tried {
 
 impl<E: Environment> Conductor<'_, E> {
     /// Looks at the baseline alone, then at each arm of a round but those that may end by themselves, which are
-    /// rehearsed. Interrupted: what was found until then.
+    /// tried by a dry run. Interrupted: what was found until then.
     pub fn pilot(&mut self, outcome: Outcome, time: PilotTime, ending: &[&str]) -> anyhow::Result<Pilot> {
         let begun_us = self.env.now_us();
         let mut pilot = Pilot::default();
@@ -90,7 +90,7 @@ impl<E: Environment> Conductor<'_, E> {
         let (mut events, mut took_us) = (0, 0);
         let last = self.env.now_us() + (seconds * 1e6) as u64;
         while self.env.now_us() + (length_s * 1e6) as u64 <= last {
-            let Some(closed) = self.rehearsed(&alone, 0.0)? else { return Ok((None, None)) };
+            let Some(closed) = self.unrecorded_trial(&alone, 0.0)? else { return Ok((None, None)) };
             unwritten.push(self.env.unwritten_bytes());
             stretches.push((closed.begin_mono_us, closed.end_mono_us));
             took_us += closed.end_mono_us - closed.begin_mono_us;
@@ -170,7 +170,7 @@ impl<E: Environment> Conductor<'_, E> {
     ) -> anyhow::Result<()> {
         let begun_us = self.env.now_us();
         let once = Arm { window: Window::Time { s: on_s }, ..arm.clone() };
-        let closed = match self.rehearsed(&once, 0.0) {
+        let closed = match self.unrecorded_trial(&once, 0.0) {
             Ok(Some(closed)) => closed,
             Ok(None) => return Ok(()),
             Err(error) if error.is::<Tripped>() => return Err(error),

@@ -4,7 +4,7 @@ mod guard;
 mod writeback;
 
 use super::sim_env::{BIN_US, Fault, RATE, SimEnv};
-use super::{Conductor, Ending, Patience, PilotTime};
+use super::{Conductor, Ending, PilotTime, Timeouts};
 use toll_model::plan::noise::Outcome;
 use toll_record::{Arm, Counted, Meter as Counts, Pilot, Plan, Role, Step, Window};
 
@@ -255,18 +255,18 @@ fn capacity_and_rehearsal_are_trials_of_which_nothing_reaches_the_run() {
     let per_s = conductor.capacity(plan.arms[0].clone()).unwrap();
     assert!((per_s - RATE as f64).abs() < 1.0, "{per_s}");
     let ends = toll_model::scenario::Ends::Rehearse;
-    let patience = Patience { try_s: 1.5, window_s: Some(1.0) };
-    let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
-    assert_eq!(rehearsed.window, Window::Done { at_most_s: 1.0 });
-    assert!(rehearsed.switching.done_s.is_some_and(|s| (0.4..0.5).contains(&s)), "{rehearsed:?}");
+    let timeouts = Timeouts { try_s: 1.5, window_s: Some(1.0) };
+    let dry_run = conductor.dry_run("dump", ends, timeouts).unwrap().unwrap();
+    assert_eq!(dry_run.window, Window::Done { at_most_s: 1.0 });
+    assert!(dry_run.switching.done_s.is_some_and(|s| (0.4..0.5).contains(&s)), "{dry_run:?}");
     // Without a window that the user gave, room for three of it.
-    let patience = Patience { try_s: 1.5, window_s: None };
-    let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
-    assert_eq!(rehearsed.window, Window::Done { at_most_s: 2.0 });
+    let timeouts = Timeouts { try_s: 1.5, window_s: None };
+    let dry_run = conductor.dry_run("dump", ends, timeouts).unwrap().unwrap();
+    assert_eq!(dry_run.window, Window::Done { at_most_s: 2.0 });
     sim.takes = vec![("dump", 10_000_000)];
     let mut conductor = Conductor { plan: &plan, env: &mut sim, enough: &mut enough };
-    let rehearsed = conductor.rehearse("dump", ends, patience).unwrap().unwrap();
-    assert_eq!((rehearsed.window, rehearsed.switching.done_s), (Window::Time { s: 1.0 }, None));
+    let dry_run = conductor.dry_run("dump", ends, timeouts).unwrap().unwrap();
+    assert_eq!((dry_run.window, dry_run.switching.done_s), (Window::Time { s: 1.0 }, None));
     assert!(sim.lines.is_empty());
     assert!(sim.on.is_none());
 }

@@ -5,7 +5,7 @@
 
 use super::{Asked, Work, foretell};
 
-use crate::conduct::{Conductor, Ending, HostEnv, Load, Patience, PilotTime, Progress};
+use crate::conduct::{Conductor, Ending, HostEnv, Load, PilotTime, Progress, Timeouts};
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use anyhow::{Context, bail};
@@ -163,10 +163,10 @@ fn piloted(
         if arm.unavailable.is_some() || interrupt.raised() {
             continue;
         }
-        let patience = patience(times, arm);
-        if let Some(rehearsed) = conductor.rehearse(&arm.name, settled.ends(&arm.name), patience)? {
-            arm.window = rehearsed.window;
-            pilot.arms.insert(arm.name.clone(), rehearsed.switching);
+        let timeouts = timeouts(times, arm);
+        if let Some(dry_run) = conductor.dry_run(&arm.name, settled.ends(&arm.name), timeouts)? {
+            arm.window = dry_run.window;
+            pilot.arms.insert(arm.name.clone(), dry_run.switching);
         }
     }
     plan.pilot = Some(pilot);
@@ -175,20 +175,20 @@ fn piloted(
 }
 
 /// Time limit of the dry run of a command that may end: a usual window if set, else a share of the time.
-fn patience(times: &Times, arm: &toll_record::Arm) -> Patience {
+fn timeouts(times: &Times, arm: &toll_record::Arm) -> Timeouts {
     const SHARE: f64 = 0.05;
     const MOST_S: f64 = 10.0;
     // A program that a busy host starts late has not gone on for long.
     const LEAST_S: f64 = 3.0;
     match (times.window_s, arm.window.is_until_done()) {
         (Some(window_s), _) if !times.is_open() => {
-            Patience { try_s: (arm.settle_s + window_s).max(LEAST_S), window_s: Some(window_s) }
+            Timeouts { try_s: (arm.settle_s + window_s).max(LEAST_S), window_s: Some(window_s) }
         }
         // How long it takes is how many rounds there are.
-        (_, true) => Patience { try_s: arm.window.at_most_s().min(times.done_at_most_s()), window_s: None },
+        (_, true) => Timeouts { try_s: arm.window.at_most_s().min(times.done_at_most_s()), window_s: None },
         (_, false) => {
             let part_s = times.time_s.map_or(MOST_S, |time_s| time_s * SHARE);
-            Patience { try_s: part_s.clamp(LEAST_S, MOST_S), window_s: None }
+            Timeouts { try_s: part_s.clamp(LEAST_S, MOST_S), window_s: None }
         }
     }
 }

@@ -111,8 +111,8 @@ fn a_guard_that_trips_in_the_pilot_a_rehearsal_or_a_second_opinion_ends_the_run(
     let mut enough = || Ok(false);
     let mut sim = tripping(2_000_000);
     let mut conductor = Conductor { plan: &plan, env: &mut sim, enough: &mut enough };
-    let patience = Patience { try_s: 5.0, window_s: None };
-    let error = conductor.rehearse("tool", toll_model::scenario::Ends::Rehearse, patience).unwrap_err();
+    let timeouts = Timeouts { try_s: 5.0, window_s: None };
+    let error = conductor.dry_run("tool", toll_model::scenario::Ends::Rehearse, timeouts).unwrap_err();
     assert_eq!(format!("{error:#}"), "too slow");
     assert!(sim.on.is_none());
 

@@ -17,16 +17,16 @@ const CAPACITY_WARMUP_S: f64 = 1.0;
 
 /// How long commands that may end by themselves are tried for.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// Before the window of one that does not end.
     pub try_s: f64,
     /// Bound of the windows of one that ends; absent: three times what it took.
     pub window_s: Option<f64>,
 }
 
-/// What came of a rehearsal.
+/// What came of a dry run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rehearsed {
+pub struct DryRun {
     pub window: Window,
     pub switching: Switching,
 }
@@ -38,8 +38,9 @@ impl<E: Environment> Conductor<'_, E> {
         alone.treatment = Treatment::default();
         alone.artefact = None;
         alone.window = Window::Time { s: CAPACITY_S };
-        let closed =
-            self.rehearsed(&alone, CAPACITY_WARMUP_S)?.context("interrupted before the first trial")?;
+        let closed = self
+            .unrecorded_trial(&alone, CAPACITY_WARMUP_S)?
+            .context("interrupted before the first trial")?;
         let no_load = || format!("arm {} has no load that could attain anything", alone.name);
         let load = closed.load.with_context(no_load)?;
         Ok(load.events as f64 * 1e6 / (closed.end_mono_us - closed.begin_mono_us) as f64)
@@ -47,21 +48,16 @@ impl<E: Environment> Conductor<'_, E> {
 
     /// Tries a command that may end by itself, beside its load; the answer is when its windows end. A
     /// command that fails ends the run: there is nothing to be measured. `None`: interrupted.
-    pub fn rehearse(
-        &mut self,
-        name: &str,
-        ends: Ends,
-        patience: Patience,
-    ) -> anyhow::Result<Option<Rehearsed>> {
+    pub fn dry_run(&mut self, name: &str, ends: Ends, timeouts: Timeouts) -> anyhow::Result<Option<DryRun>> {
         const ROOM: f64 = 3.0;
         const LEAST_ROOM_S: f64 = 2.0;
         let arm = self.arm(name)?;
         // Long enough to see it fail, or end at once; a dump of an hour is not made twice.
-        let at_most_s = patience.try_s;
+        let at_most_s = timeouts.try_s;
         let mut once = Arm { window: Window::Done { at_most_s }, ..arm.clone() };
         once.treatment.again = false;
         let begun_us = self.env.now_us();
-        let closed = self.rehearsed(&once, 0.0).map_err(|error| match error.is::<Tripped>() {
+        let closed = self.unrecorded_trial(&once, 0.0).map_err(|error| match error.is::<Tripped>() {
             true => error,
             false => error.context(format!(
                 "arm {name} was tried before the first trial and cannot be measured; \
@@ -78,7 +74,7 @@ impl<E: Environment> Conductor<'_, E> {
                 (arm.window, format!("does not end within {at_most_s:.1} s, and is not run again"))
             }
             (_, Some(s)) => {
-                let at_most_s = patience.window_s.unwrap_or((ROOM * s).max(LEAST_ROOM_S));
+                let at_most_s = timeouts.window_s.unwrap_or((ROOM * s).max(LEAST_ROOM_S));
                 let window = match arm.window {
                     Window::Done { .. } => arm.window,
                     _ => Window::Done { at_most_s },
@@ -104,10 +100,10 @@ impl<E: Environment> Conductor<'_, E> {
             done_s: took_s,
             ..Switching::default()
         };
-        Ok(Some(Rehearsed { window, switching }))
+        Ok(Some(DryRun { window, switching }))
     }
 
-    pub(super) fn rehearsed(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
+    pub(super) fn unrecorded_trial(&mut self, arm: &Arm, settle_s: f64) -> anyhow::Result<Option<Closed>> {
         self.env.set_dry_run(true);
         let closed = self.trial(arm, Place { settle_s, counted: true, ..Place::default() });
         self.env.set_dry_run(false);
