@@ -3,13 +3,14 @@
 //! One conductor for all scenarios. It never looks into an artefact while a window is open, and
 //! whatever it switches on is off again when it returns, however it returns.
 
-mod account;
+mod artifact_count;
 mod calibration;
 mod clock;
 mod environment;
 mod guard;
 mod host_env;
 mod host_probe;
+mod interim_precision;
 mod ledger;
 mod load;
 mod meter;
@@ -21,7 +22,6 @@ mod run_log;
 mod second_opinion;
 #[cfg(test)]
 mod sim_env;
-mod so_far;
 #[cfg(test)]
 mod tests;
 mod treatments;
@@ -39,7 +39,7 @@ use anyhow::Context;
 use clock::Clock;
 use environment::Environment;
 use guard::Tripped;
-use so_far::SoFar;
+use interim_precision::InterimPrecision;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use toll_model::plan;
@@ -111,7 +111,7 @@ impl<E: Environment> Conductor<'_, E> {
         let trials = plan.order.iter().map(Vec::len).sum();
         let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
         let mut pace = Pace::begin(plan, self.env.now_us());
-        let mut so_far = SoFar::of(plan);
+        let mut precision = InterimPrecision::of(plan);
         for (round, order) in (0u32..).zip(&plan.order) {
             if !self.await_part(round, &mut pace)? {
                 return Ok(Ending::Interrupted);
@@ -143,7 +143,7 @@ impl<E: Environment> Conductor<'_, E> {
                 match self.trial(&arm, place) {
                     Ok(Some(closed)) => {
                         tries.windows += 1;
-                        so_far.saw(name, round, &closed);
+                        precision.saw(name, round, &closed);
                     }
                     Ok(None) => return Ok(Ending::Interrupted),
                     Err(error) => self.failed(&arm, place, error, tries)?,
@@ -157,7 +157,7 @@ impl<E: Environment> Conductor<'_, E> {
             }
             pace.ended(round, self.env.now_us());
             done += 1;
-            if let Some(pct) = so_far.finds_pct() {
+            if let Some(pct) = precision.finds_pct() {
                 self.env.show_precision(pct);
             }
             if plan.early_stop && (self.enough)()? {

@@ -4,7 +4,7 @@
 //! before a capture did. So each arm is on once more after the last window, unmeasured: the load connects once the
 //! arm is on, and both count the same short stretch of that.
 
-use super::account::count_file;
+use super::artifact_count::count_file;
 use super::environment::Environment;
 use super::guard::Tripped;
 use super::trial::Place;

@@ -13,13 +13,13 @@ use toll_record::{Plan, Role};
 const POWER: f64 = 0.8;
 
 /// Windows of the run until now, by arm and round.
-pub struct SoFar<'a> {
+pub struct InterimPrecision<'a> {
     plan: &'a Plan,
     outcome: Option<Outcome>,
     ln: BTreeMap<(&'a str, u32), f64>,
 }
 
-impl<'a> SoFar<'a> {
+impl<'a> InterimPrecision<'a> {
     pub fn of(plan: &'a Plan) -> Self {
         Self { plan, outcome: noise_tells(plan), ln: BTreeMap::new() }
     }
