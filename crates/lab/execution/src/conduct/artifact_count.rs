@@ -2,8 +2,8 @@
 //!
 //! Asked once the window is closed and the treatment off, when nothing is being measured.
 
+use super::cross_check::{CUT_BYTES, Cut, Stretch};
 use super::host_env::HostEnv;
-use super::second_opinion::{CUT_BYTES, Cut, Stretch};
 use super::trial::{Closed, Place};
 use crate::held::Survey;
 use crate::treatment::{Reading, Treatment};

@@ -1,6 +1,7 @@
 //! Environment of a real host, with real servers.
 
 use super::clock::Clock;
+use super::cross_check::Cut;
 use super::environment::Environment;
 use super::guard::Guard;
 use super::host_probe::HostProbe;
@@ -9,7 +10,6 @@ use super::load::Load;
 use super::meter::Meter;
 use super::run_dir_guard::RunDirGuard;
 use super::run_log::RunLog;
-use super::second_opinion::Cut;
 use super::treatments::{Off, Treatments};
 use super::trial::{Closed, Place};
 use super::ui::Ui;
@@ -101,7 +101,7 @@ impl<'a> HostEnv<'a> {
     }
 
     /// Has pt-query-digest count the stretches that were set aside; no load may run any more.
-    pub fn count_second_opinions(&mut self) {
+    pub fn count_cross_checks(&mut self) {
         if self.cuts.is_empty() {
             return;
         }

@@ -6,6 +6,7 @@
 mod artifact_count;
 mod calibration;
 mod clock;
+mod cross_check;
 mod environment;
 mod guard;
 mod host_env;
@@ -19,7 +20,6 @@ mod progress;
 mod readings;
 mod run_dir_guard;
 mod run_log;
-mod second_opinion;
 #[cfg(test)]
 mod sim_env;
 #[cfg(test)]

@@ -209,7 +209,7 @@ fn for_a_second_opinion_each_capture_is_on_once_more_with_new_sessions_and_nothi
     run(&plan, &mut sim).unwrap();
     let (lines, done) = (sim.lines.len(), sim.done.len());
     let mut enough = || Ok(false);
-    Conductor { plan: &plan, env: &mut sim, enough: &mut enough }.second_opinions().unwrap();
+    Conductor { plan: &plan, env: &mut sim, enough: &mut enough }.cross_check_artifacts().unwrap();
     // Under a number that no trial of the plan has.
     let after = ["load tool", "on tool 4", "load tool anew", "off tool", "count tool"];
     assert_eq!(sim.done[done..], after);
@@ -224,7 +224,7 @@ fn a_second_opinion_that_cannot_be_had_is_no_failure_but_a_treatment_that_stays_
     let mut enough = || Ok(false);
     let mut opinion = |fault| {
         let mut sim = SimEnv::new(fault);
-        Conductor { plan: &plan, env: &mut sim, enough: &mut enough }.second_opinions()
+        Conductor { plan: &plan, env: &mut sim, enough: &mut enough }.cross_check_artifacts()
     };
     assert!(opinion(Fault::Start("tool")).is_ok());
     let error = opinion(Fault::StaysOn("tool")).unwrap_err();

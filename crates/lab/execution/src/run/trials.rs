@@ -74,13 +74,13 @@ pub(super) fn trials(
         if !matches!(ending, Ending::Done | Ending::Early) {
             return Ok(ending);
         }
-        Ok(match conductor.second_opinions() {
+        Ok(match conductor.cross_check_artifacts() {
             Ok(()) => ending,
             Err(error) => Ending::Cut(format!("{error:#}")),
         })
     })();
     let stopped = env.stop_load();
-    env.count_second_opinions();
+    env.count_cross_checks();
     progress.finish();
     ending.and_then(|ending| stopped.map(|()| ending))
 }

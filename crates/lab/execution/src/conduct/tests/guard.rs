@@ -117,7 +117,8 @@ fn a_guard_that_trips_in_the_pilot_a_rehearsal_or_a_second_opinion_ends_the_run(
     assert!(sim.on.is_none());
 
     let mut sim = tripping(2_000_000);
-    let error = Conductor { plan: &plan, env: &mut sim, enough: &mut enough }.second_opinions().unwrap_err();
+    let error =
+        Conductor { plan: &plan, env: &mut sim, enough: &mut enough }.cross_check_artifacts().unwrap_err();
     assert_eq!(error.to_string(), "too slow");
     assert!(sim.on.is_none());
 }

@@ -33,7 +33,7 @@ impl<E: Environment> Conductor<'_, E> {
     ///
     /// # Errors
     /// A treatment stays on, or the guard trips; what else goes wrong here costs the arm its second opinion, and is told.
-    pub fn second_opinions(&mut self) -> anyhow::Result<()> {
+    pub fn cross_check_artifacts(&mut self) -> anyhow::Result<()> {
         let asked = self.plan.arms.iter().filter(|arm| self.env.wants_cross_check(arm));
         let asked: Vec<_> = asked.cloned().collect();
         if asked.is_empty() {
