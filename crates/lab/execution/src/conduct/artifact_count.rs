@@ -1,6 +1,6 @@
-//! What did a trial's treatment leave behind, and how many queries are in it?
+//! Count of the queries in the artefact of a trial.
 //!
-//! Asked once the window is closed and the treatment off, when nothing is being measured.
+//! Made once the window is closed and the treatment off, when nothing is being measured.
 
 use super::cross_check::{CUT_BYTES, Cut, Stretch};
 use super::host_env::HostEnv;

@@ -1,4 +1,4 @@
-//! What must be known before the first trial: what does a closed loop attain, does a command end by itself?
+//! Calibration before the first trial: the capacity of closed loops, and dry runs of commands that may end.
 //!
 //! By trials like any other, of which nothing reaches the run. How noisy the host is and what switching takes is for
 //! `pilot.rs` to find.

@@ -1,4 +1,4 @@
-//! How many queries does pt-query-digest find in what an arm writes, and how many does toll find there?
+//! Cross-check of the counted queries with pt-query-digest.
 //!
 //! pt-query-digest reads a few megabytes a second, and knows neither sessions nor prepared statements that began
 //! before a capture did. So each arm is on once more after the last window, unmeasured: the load connects once the

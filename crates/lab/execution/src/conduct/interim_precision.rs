@@ -1,6 +1,6 @@
-//! How small an effect does the run find by now?
+//! Interim precision: the smallest effect that the rounds so far detect.
 //!
-//! For whoever watches it and wonders whether to wait. Verdicts, and what the run finds in the end, are the analysis's,
+//! For users who watch the run. Verdicts, and what the run finds in the end, are the analysis's,
 //! which takes the host's drift out first.
 
 use super::trial::Closed;

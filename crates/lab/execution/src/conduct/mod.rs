@@ -1,7 +1,8 @@
-//! In what order do load, treatments and windows follow each other?
+//! Trial loop: the order of load, treatments and windows, for all scenarios.
 //!
-//! One conductor for all scenarios. It never looks into an artefact while a window is open, and
-//! whatever it switches on is off again when it returns, however it returns.
+//! # Invariants
+//! Never reads an artefact while a window is open. What it switches on is off again when it returns, however it
+//! returns.
 
 mod artifact_count;
 mod calibration;

@@ -1,4 +1,4 @@
-//! How noisy is this host, and what does it take to switch each arm on and off?
+//! Pilot: the noise of this host, and the time that switching each arm on and off takes.
 //!
 //! The baseline alone, then each arm for a few seconds in random order, by trials like any other of which nothing
 //! reaches the run. What is made of it is for the plan to say.

@@ -1,4 +1,4 @@
-//! A host, a load and a treatment that are not there, on a clock that moves only when somebody waits.
+//! Simulated environment: host, load and treatments on a clock that moves only when somebody waits.
 
 use super::StaysOn;
 use super::clock::Clock;
@@ -41,7 +41,7 @@ pub enum Fault {
     Restart(u32),
 }
 
-/// Simulated environment: time passes only when somebody waits.
+/// Environment in which time passes only when somebody waits.
 pub struct SimEnv {
     pub now_us: Cell<u64>,
     fault: Fault,

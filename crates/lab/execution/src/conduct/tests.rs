@@ -1,4 +1,4 @@
-//! Does the conductor keep its order, whatever goes wrong?
+//! Tests of the trial loop on the simulated environment, with faults.
 
 mod guard;
 mod writeback;

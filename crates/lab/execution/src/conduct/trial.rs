@@ -1,4 +1,4 @@
-//! What happens in one trial, from waiting for writeback to counting the artefact?
+//! One trial, from the wait for writeback to the count of its artefact.
 //!
 //! One for all arms, whatever their windows end by and whether or not a load runs beside them. A treatment
 //! whose end closes the window is started with the window; any other has settled before it.
