@@ -12,7 +12,7 @@ pub mod scale;
 mod zone;
 
 pub use opened::Opened;
-pub use progress::Progress;
+pub use progress::{Progress, ProgressDisplay, bytes_of};
 pub use pump::{Pumped, Take, pump};
 pub use scale::magnitude;
 pub use zone::Here;

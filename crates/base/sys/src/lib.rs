@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod cancel;
 pub mod capability;
 pub mod cgroup;
 pub mod child;
@@ -14,17 +15,16 @@ pub mod cpu;
 pub mod device;
 pub mod disk;
 pub mod figures;
-pub mod interrupt;
 pub mod memory;
 pub mod named;
 pub mod places;
 pub mod private;
 pub mod process;
 pub mod program;
-pub mod say;
 pub mod secrets;
 pub mod server_process;
 pub mod signals;
+pub mod slow;
 pub mod sysctl;
 pub mod units;
 

@@ -2,66 +2,24 @@
 //!
 //! HUP (a closed terminal) and QUIT (the quit key) count like INT and TERM.
 
-use crate::tell;
-use anyhow::{Context, bail};
+use crate::cancel::Cancel;
+use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
-use std::time::Duration;
 
-/// True from the first signal on.
-pub static RAISED: AtomicBool = AtomicBool::new(false);
-
-/// Returns an error after a shutdown signal arrived. For use in wait loops.
-pub fn check() -> anyhow::Result<()> {
-    if RAISED.load(Ordering::Relaxed) {
-        bail!("interrupted");
-    }
-    Ok(())
-}
-
-/// Sets [`RAISED`] at the first shutdown signal. No such signal ends the process by itself. A second signal
-/// does not interrupt the restoring of settings: toll prints what is still in progress.
-pub fn listen() -> anyhow::Result<()> {
+/// Cancels at the first shutdown signal. No such signal ends the process by itself. A second signal does not
+/// interrupt the restoring of settings: `again` is called for it, and can print what is still in progress.
+pub fn listen(cancel: &Cancel, again: impl Fn() + Send + 'static) -> anyhow::Result<()> {
     let mut signals = Signals::new(that_end()).context("cannot listen to signals")?;
+    let cancel = cancel.clone();
     std::thread::spawn(move || {
         for _ in &mut signals {
-            if RAISED.swap(true, Ordering::Relaxed) {
-                tell!(
-                    "toll: still putting things back; if that hangs, kill -9 {} and run `toll clean`",
-                    std::process::id()
-                );
+            if cancel.cancel() {
+                again();
             }
         }
     });
     Ok(())
-}
-
-/// Runs `work` and calls `end` at the first signal in the meantime. For work that waits for another process,
-/// which `end` terminates.
-pub fn ended_by<T>(end: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
-    const LOOK: Duration = Duration::from_millis(50);
-    struct Over<'a>(&'a AtomicBool, &'a Thread);
-    impl Drop for Over<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-            self.1.unpark();
-        }
-    }
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let watch = scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                if RAISED.load(Ordering::Relaxed) {
-                    return end();
-                }
-                std::thread::park_timeout(LOOK);
-            }
-        });
-        let _over = Over(&over, watch.thread());
-        work()
-    })
 }
 
 /// Shutdown signals of this process. HUP is not one of them if it was ignored at the start (nohup): such a

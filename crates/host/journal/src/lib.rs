@@ -37,7 +37,6 @@ use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use toll_sys::process::{self, MARKER, ProcessId};
-use toll_sys::tell;
 
 /// Names one change within its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -285,7 +284,7 @@ impl Drop for Journal {
             return;
         }
         for failure in self.undo_all().failures {
-            tell!("toll: could not put back: {failure}; `toll clean` tries again");
+            tracing::warn!("could not put back: {failure}; `toll clean` tries again");
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use toll_mysql::{Address, Connection, NO_BINLOG, Secret, Target, Tls};
-use toll_sys::say::TellIfSlow;
+use toll_sys::slow::WarnIfSlow;
 
 /// A server as a journal line names it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -116,13 +116,13 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const GREET_WITHIN: Duration = Duration::from_secs(5);
 
 /// A session for putting things back.
-fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection, TellIfSlow)> {
+fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection, WarnIfSlow)> {
     let advice = || {
         format!("cannot put the server at {server} back: toll clean --server FILE.cnf (or MYSQL_PWD) logs in")
     };
-    let slow = TellIfSlow::after(
+    let slow = WarnIfSlow::after(
         SILENCE,
-        format!("toll: the server at {server} does not answer; waiting; `toll clean` puts it right later"),
+        format!("the server at {server} does not answer; waiting; `toll clean` puts it right later"),
     );
     let target = server.target(credentials).with_context(advice)?;
     let target = Target { connect_timeout: GREET_WITHIN.min(target.connect_timeout), ..target };

@@ -10,13 +10,19 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toll_journal::Journal;
-use toll_sys::{child, signals};
+use toll_sys::cancel::Cancel;
+use toll_sys::child;
 
 /// MySQL writes and syncs some 150 MB; a slow disk takes a minute.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Makes `home/data` (which must not exist); what the program says goes to `home/init.log`.
-pub(super) fn initialise(program: &ServerProgram, home: &Path, journal: &Journal) -> Result<()> {
+pub(super) fn initialise(
+    program: &ServerProgram,
+    home: &Path,
+    journal: &Journal,
+    cancel: &Cancel,
+) -> Result<()> {
     let (datadir, log) = (&home.join("data"), &home.join("init.log"));
     std::fs::create_dir(datadir).with_context(|| format!("cannot make {}", datadir.display()))?;
     let mut command = match program.flavour {
@@ -53,7 +59,7 @@ pub(super) fn initialise(program: &ServerProgram, home: &Path, journal: &Journal
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if let Err(interrupted) = signals::check() {
+        if let Err(interrupted) = cancel.check() {
             journal.undo(id)?;
             child.wait()?;
             return Err(interrupted);

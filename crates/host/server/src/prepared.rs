@@ -14,7 +14,8 @@ use std::process::Stdio;
 use std::time::Duration;
 use toll_journal::{Journal, Undo, quoted_name};
 use toll_mysql::{Connection, Target};
-use toll_sys::{child, signals};
+use toll_sys::cancel::Cancel;
+use toll_sys::child;
 
 /// Data to load into a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +86,7 @@ pub(super) fn start(
         }
     }
     let sandbox = Sandbox::start_with(&spec, program, journal, |_, home| {
-        clone(&entry, &home.join("data"), &home.join("clone.log"), journal)
+        clone(&entry, &home.join("data"), &home.join("clone.log"), journal, &spec.cancel)
     });
     drop(lock);
     sandbox
@@ -181,7 +182,7 @@ fn make(
     // Nothing is left to purge or merge in the windows of a run.
     loading.settings.push("innodb_fast_shutdown=0".into());
     let sandbox = Sandbox::start_with(&loading, program.clone(), journal, |program, home| {
-        datadir::initialise(program, home, journal)
+        datadir::initialise(program, home, journal, &loading.cancel)
     })?;
     let loaded = load(&sandbox.unix_target()).and_then(|()| count_rows(&sandbox.unix_target()));
     if let Err(error) = loaded {
@@ -224,7 +225,7 @@ fn count_rows(target: &Target) -> Result<()> {
 
 /// Copies the entry, sharing blocks where the file system can, and waits until the copy has reached
 /// the disk: written back later, it would be a stall in somebody's window.
-fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal) -> Result<()> {
+fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal, cancel: &Cancel) -> Result<()> {
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = child::command("cp");
     command.args(["--recursive", "--reflink=auto", "--sparse=auto", "--preserve=mode", "--"]);
@@ -234,7 +235,7 @@ fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal) -> Result<
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if let Err(interrupted) = signals::check() {
+        if let Err(interrupted) = cancel.check() {
             child.kill()?;
             child.wait()?;
             journal.done(id)?;

@@ -20,8 +20,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, Undo, UndoId};
 use toll_mysql::{Address, Secret, Target};
+use toll_sys::cancel::Cancel;
 use toll_sys::process::{self, Ending, ProcessId};
-use toll_sys::{child, private, signals};
+use toll_sys::{child, private};
 
 /// Options of a sandbox.
 #[derive(Debug, Clone)]
@@ -48,6 +49,8 @@ pub struct SandboxSpec {
     /// Further server settings, `name=value`.
     pub settings: Vec<String>,
     pub start_timeout: Duration,
+    /// Ends whatever its start waits for.
+    pub cancel: Cancel,
 }
 
 /// Addresses of a link's two ends.
@@ -72,6 +75,7 @@ impl Default for SandboxSpec {
             link: None,
             settings: Vec::new(),
             start_timeout: Duration::from_secs(60),
+            cancel: Cancel::new(),
         }
     }
 }
@@ -110,7 +114,9 @@ impl Sandbox {
     /// error log.
     pub fn start(spec: &SandboxSpec, journal: &Journal) -> Result<Self> {
         let program = ServerProgram::find(spec.program.as_deref())?;
-        Self::start_with(spec, program, journal, |program, home| datadir::initialise(program, home, journal))
+        Self::start_with(spec, program, journal, |program, home| {
+            datadir::initialise(program, home, journal, &spec.cancel)
+        })
     }
 
     /// Starts a server that holds `data`: a clone from the cache, or filled by `load` the first time. `tell`
@@ -377,7 +383,7 @@ fn launch(
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let what = format!("sandbox server on port {port}");
         let (mut child, leader, server) = journal.spawn_sandbox(&mut command, &what)?;
-        let Err(reason) = wait_ready(&mut child, socket, spec.start_timeout) else {
+        let Err(reason) = wait_ready(&mut child, socket, spec) else {
             return Ok(Launched { child, leader, server, port, password: Secret::new(password) });
         };
         process::end_group(leader, journal.run_id(), Signal::SIGKILL, Duration::from_secs(1));
@@ -397,7 +403,7 @@ fn launch(
 }
 
 /// Ready means that the socket greets: packet header, then protocol version 10.
-fn wait_ready(child: &mut Child, socket: &Path, timeout: Duration) -> Result<()> {
+fn wait_ready(child: &mut Child, socket: &Path, spec: &SandboxSpec) -> Result<()> {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
@@ -406,9 +412,9 @@ fn wait_ready(child: &mut Child, socket: &Path, timeout: Duration) -> Result<()>
         if greets(socket) {
             return Ok(());
         }
-        signals::check()?;
-        if begun.elapsed() > timeout {
-            bail!("it did not answer within {} s", timeout.as_secs());
+        spec.cancel.check()?;
+        if begun.elapsed() > spec.start_timeout {
+            bail!("it did not answer within {} s", spec.start_timeout.as_secs());
         }
         std::thread::sleep(Duration::from_millis(10));
     }

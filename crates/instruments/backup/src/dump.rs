@@ -13,13 +13,14 @@ use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use toll_journal::{Journal, UndoId};
-use toll_sys::signals;
+use toll_sys::cancel::Cancel;
 
 /// A dump that goes on.
 pub struct Dump<'j> {
     child: Child,
     id: UndoId,
     journal: &'j Journal,
+    cancel: Cancel,
     complaints: JoinHandle<String>,
     watch: Watch,
     what: &'static str,
@@ -37,6 +38,7 @@ impl<'j> Dump<'j> {
         schemas: &[String],
         what: &'static str,
         journal: &'j Journal,
+        cancel: &Cancel,
     ) -> Result<(Self, Stream)> {
         let mut command = program.command(options, server);
         // Behind `--`, a schema whose name begins with a dash is no option.
@@ -48,7 +50,8 @@ impl<'j> Dump<'j> {
         };
         let watch = Watch::of(child.id());
         let complaints = std::thread::spawn(move || complaints(stderr));
-        Ok((Self { child, id, journal, complaints, watch, what }, Stream { from: stdout }))
+        let stream = Stream { from: stdout, cancel: cancel.clone() };
+        Ok((Self { child, id, journal, cancel: cancel.clone(), complaints, watch, what }, stream))
     }
 
     /// To be called once its output has ended, whether that was `read` well or not. The answer is what it has used; an
@@ -61,7 +64,7 @@ impl<'j> Dump<'j> {
         let (status, used) = self.watch.wait(&mut self.child)?;
         self.journal.done(self.id)?;
         let said = self.complaints.join().unwrap_or_default();
-        signals::check()?;
+        self.cancel.check()?;
         match read {
             // Its own words say more than where its output broke off.
             Err(toll_store::Error::Incomplete(_)) if !status.success() => {}
@@ -80,13 +83,14 @@ impl<'j> Dump<'j> {
 /// What a dump writes. Whatever is to slow it down stands between it and its reader.
 pub struct Stream {
     from: ChildStdout,
+    cancel: Cancel,
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         const LOOK_MS: u8 = 100;
         loop {
-            signals::check().map_err(io::Error::other)?;
+            self.cancel.check().map_err(io::Error::other)?;
             let mut ready = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
             match poll(&mut ready, PollTimeout::from(LOOK_MS)) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}

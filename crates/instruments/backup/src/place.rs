@@ -5,13 +5,13 @@ use crate::archive::{Backups, Name, Opening, Owner, Running, Sealing};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use toll_mysql::{Address, Target};
 use toll_store::{Destination, Patience, Store};
+use toll_sys::cancel::Cancel;
+use toll_sys::clock;
 use toll_sys::counted::counted;
 use toll_sys::process::{self, ProcessId};
-use toll_sys::{clock, signals, tell};
 
 /// A store as it was asked for.
 #[derive(Debug, Clone)]
@@ -71,14 +71,10 @@ fn passphrase(file: &Path) -> Result<String> {
 }
 
 /// Opens the store; `make`: a folder that is not there is made.
-pub fn opened(place: &Place, make: bool) -> Result<Arc<Store>> {
-    let failing = |why: &str| tell!("toll: {why}");
-    let patience = Patience { retry_for: place.retry_for, stop: stopped, failing };
+pub fn opened(place: &Place, make: bool, cancel: &Cancel) -> Result<Arc<Store>> {
+    let failing = |why: &str| tracing::warn!("{why}");
+    let patience = Patience { retry_for: place.retry_for, stop: cancel.shared_flag(), failing };
     Ok(Arc::new(Store::open(place.destination.clone(), make, patience)?))
-}
-
-pub fn stopped() -> bool {
-    signals::RAISED.load(Ordering::Relaxed)
 }
 
 /// This process, for a marker in a store.

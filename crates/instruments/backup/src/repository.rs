@@ -17,7 +17,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use toll_journal::{Journal, Undo, UndoId};
 use toll_store::Result as BackupResult;
-use toll_sys::{child, signals};
+use toll_sys::cancel::Cancel;
+use toll_sys::child;
 
 /// A branch in a repository.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct Import<'j> {
     /// What a git that breaks off writes beside the repository's files.
     crash_report: UndoId,
     journal: &'j Journal,
+    cancel: Cancel,
     watch: Watch,
     complaints: std::thread::JoinHandle<String>,
     bytes_before: u64,
@@ -132,7 +134,11 @@ impl Repository {
     }
 
     /// Begins a dump.
-    pub fn import(self, journal: &Journal) -> Result<(Import<'_>, FastImport<BufWriter<ChildStdin>>)> {
+    pub fn import<'j>(
+        self,
+        journal: &'j Journal,
+        cancel: &Cancel,
+    ) -> Result<(Import<'j>, FastImport<BufWriter<ChildStdin>>)> {
         let folder = File::open(&self.dir).with_context(|| format!("cannot open {}", self.dir.display()))?;
         let Ok(alone) = Flock::lock(folder, FlockArg::LockExclusiveNonblock) else {
             bail!("another backup writes to {}: wait for it", self.dir.display());
@@ -174,6 +180,7 @@ impl Repository {
             child,
             id,
             journal,
+            cancel: cancel.clone(),
             watch,
             complaints,
             bytes_before,
@@ -182,15 +189,16 @@ impl Repository {
     }
 
     /// Puts the new pack and the old ones together, so that what is alike is stored once.
-    fn repack(&self, journal: &Journal) -> Result<Used> {
+    fn repack(&self, journal: &Journal, cancel: &Cancel) -> Result<Used> {
         let mut command = self.git(&REPACK);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut child, id) = journal.spawn(&mut command, "git repack", None, GRACE)?;
         let watch = Watch::of(child.id());
-        let (status, used) = signals::ended_by(|| drop(journal.undo(id)), || watch.wait(&mut child))?;
+        let (status, used) = cancel.ended_by(|| drop(journal.undo(id)), || watch.wait(&mut child))?;
         journal.done(id)?;
         if !status.success() {
-            signals::check()
+            cancel
+                .check()
                 .context("git repack was broken off; the backup is committed, and the next one repacks")?;
             bail!(
                 "git repack failed ({status}); the backup is committed: run git repack -a -d by hand to see why"
@@ -294,7 +302,7 @@ impl Import<'_> {
                 .context("the branch was moved by somebody else meanwhile: run the backup again")?;
         }
         repository.ask(&["update-ref", "-d", INCOMING])?;
-        used = used.and(repository.repack(self.journal)?);
+        used = used.and(repository.repack(self.journal, &self.cancel)?);
         Ok((
             Committed {
                 commit: if unchanged { parent.unwrap_or(incoming) } else { incoming },

@@ -18,7 +18,7 @@ use toll_journal::Journal;
 use toll_mysql::{Connection, Target};
 use toll_server::{External, Flavour};
 use toll_store::Store;
-use toll_sys::signals;
+use toll_sys::cancel::Cancel;
 
 /// A backup that was found.
 pub enum Origin {
@@ -126,15 +126,19 @@ impl Origin {
 }
 
 /// Restores it. `seen` is told how many bytes have gone, of how many.
-pub fn restore(origin: &Origin, onto: Onto<'_>, seen: &dyn Fn(u64, u64)) -> Result<Restored> {
+pub fn restore(
+    origin: &Origin,
+    onto: Onto<'_>,
+    cancel: &Cancel,
+    seen: &dyn Fn(u64, u64),
+) -> Result<Restored> {
     let begun = Instant::now();
-    signals::listen()?;
     match onto {
         Onto::Output(output) => {
-            copy(origin, output, seen, &mut |_, _| {})?;
+            copy(origin, output, cancel, seen, &mut |_, _| {})?;
             output.flush().context("cannot write the dump")?;
         }
-        Onto::Server { target, overwrite } => onto_server(origin, target, overwrite, seen)?,
+        Onto::Server { target, overwrite } => onto_server(origin, target, overwrite, cancel, seen)?,
     }
     Ok(Restored {
         backup: origin.name().to_owned(),
@@ -145,7 +149,13 @@ pub fn restore(origin: &Origin, onto: Onto<'_>, seen: &dyn Fn(u64, u64)) -> Resu
     })
 }
 
-fn onto_server(origin: &Origin, target: &Target, overwrite: bool, seen: &dyn Fn(u64, u64)) -> Result<()> {
+fn onto_server(
+    origin: &Origin,
+    target: &Target,
+    overwrite: bool,
+    cancel: &Cancel,
+    seen: &dyn Fn(u64, u64),
+) -> Result<()> {
     let server = External::connect(target, None)?;
     check_packet(origin, &server)?;
     if !overwrite {
@@ -172,7 +182,7 @@ fn onto_server(origin: &Origin, target: &Target, overwrite: bool, seen: &dyn Fn(
         Journal::begin(&format!("restore-{}", super::place::id())).context("nothing was changed")?;
     let program = Program::for_restores(server.flavour())?;
     let options = OptionFile::write(target, &program, &journal)?;
-    let fed = feed(origin, &program, &options, &journal, seen, &mut |_, _| {});
+    let fed = feed(origin, &program, &options, &journal, cancel, seen, &mut |_, _| {});
     let undone = journal.undo_all();
     fed.with_context(|| format!("the server at {} holds a part of the backup", target.address))?;
     match undone.failures.as_slice() {
@@ -219,6 +229,7 @@ pub(super) fn feed(
     program: &Program,
     options: &OptionFile,
     journal: &Journal,
+    cancel: &Cancel,
     seen: &dyn Fn(u64, u64),
     tap: &mut dyn FnMut(&FileSeen, &[u8]),
 ) -> Result<()> {
@@ -237,8 +248,8 @@ pub(super) fn feed(
     });
     // A client that waits for a lock reads nothing, and whoever writes to it waits with it.
     let end = || drop(journal.undo(id));
-    let (fed, ended) = signals::ended_by(end, || {
-        let fed = copy(origin, &mut stdin, seen, tap);
+    let (fed, ended) = cancel.ended_by(end, || {
+        let fed = copy(origin, &mut stdin, cancel, seen, tap);
         drop(stdin);
         (fed, child.wait())
     });
@@ -249,7 +260,7 @@ pub(super) fn feed(
         // A signal that came after the last byte has broken nothing off.
         return Ok(());
     }
-    signals::check()?;
+    cancel.check()?;
     // A client that has ended early reads no more: why is in its own words.
     if !status.success() {
         let said: String = said.trim().chars().take(1000).collect();
@@ -261,13 +272,14 @@ pub(super) fn feed(
 fn copy(
     origin: &Origin,
     to: &mut dyn Write,
+    cancel: &Cancel,
     seen: &dyn Fn(u64, u64),
     tap: &mut dyn FnMut(&FileSeen, &[u8]),
 ) -> Result<()> {
     let whole = origin.bytes();
     let mut so_far = 0;
     origin.read(|file, bytes| {
-        if signals::check().is_err() {
+        if cancel.is_cancelled() {
             return Err(toll_store::Error::Interrupted);
         }
         to.write_all(bytes).map_err(|cause| toll_store::Error::Write { what: "the dump", cause })?;

@@ -5,7 +5,7 @@
 
 use super::cost::{self, Cost, Stage, Used, since};
 use super::dump::Dump;
-use super::place::{self, Keys, Place, dated_ahead, is_alive, stopped};
+use super::place::{self, Keys, Place, dated_ahead, is_alive};
 use super::program::{OptionFile, Program};
 use super::repository::{Committed, Import, Repository};
 use super::source::Source;
@@ -25,8 +25,9 @@ use std::time::{Duration, Instant};
 use toll_journal::Journal;
 use toll_mysql::Target;
 use toll_store::Store;
+use toll_sys::cancel::Cancel;
+use toll_sys::clock;
 use toll_sys::figures::megabytes;
-use toll_sys::{clock, signals};
 use toll_throttle::{Throttle, Throttled};
 
 /// A backup as it was asked for.
@@ -67,11 +68,10 @@ pub struct Taken {
 }
 
 /// Takes a backup. `seen` is told how many bytes were dumped, of about how many.
-pub fn take(asked: &Asked, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
-    signals::listen()?;
+pub fn take(asked: &Asked, cancel: &Cancel, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
     let id = place::backup_id(&asked.server, &asked.schemas);
     let journal = Journal::begin(&format!("backup-{id}")).context("nothing was changed")?;
-    let taken = with_journal(asked, &id, &journal, seen);
+    let taken = with_journal(asked, &id, &journal, cancel, seen);
     let undone = journal.undo_all();
     match (taken, undone.failures.as_slice()) {
         (taken, []) => taken,
@@ -82,7 +82,13 @@ pub fn take(asked: &Asked, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
     }
 }
 
-fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
+fn with_journal(
+    asked: &Asked,
+    id: &str,
+    journal: &Journal,
+    cancel: &Cancel,
+    seen: &dyn Fn(u64, u64),
+) -> Result<Taken> {
     let begun = Instant::now();
     let begun_unix_ms = clock::wall_us() / 1000;
     let mut source = Source::look(&asked.server, &asked.schemas)?;
@@ -91,16 +97,17 @@ fn with_journal(asked: &Asked, id: &str, journal: &Journal, seen: &dyn Fn(u64, u
     source.equip(&mut program);
     let options = OptionFile::write(&asked.server, &program, journal)?;
     let mut going = match &asked.to {
-        Some(place) => Some(ToStore::begin(place, &asked.keys, id)?),
+        Some(place) => Some(ToStore::begin(place, &asked.keys, id, cancel)?),
         None => None,
     };
     let mut commit = match &asked.git {
-        Some((dir, branch)) => Some(Repository::open_or_make(dir, branch)?.import(journal)?),
+        Some((dir, branch)) => Some(Repository::open_or_make(dir, branch)?.import(journal, cancel)?),
         None => None,
     };
 
     let promise = asked.promise.as_ref();
-    let read = Reading { program: &program, options: &options, source: &source, promise, journal, seen };
+    let read =
+        Reading { program: &program, options: &options, source: &source, promise, journal, cancel, seen };
     let mut keeps: Vec<&mut dyn Keep> = Vec::new();
     keeps.extend(going.as_mut().map(|going| &mut going.upload as &mut dyn Keep));
     keeps.extend(commit.as_mut().map(|(_, stream)| stream as &mut dyn Keep));
@@ -196,6 +203,7 @@ struct Reading<'a> {
     source: &'a Source,
     promise: Option<&'a toll_throttle::Asked>,
     journal: &'a Journal,
+    cancel: &'a Cancel,
     seen: &'a dyn Fn(u64, u64),
 }
 
@@ -219,7 +227,15 @@ impl Reading<'_> {
             Ok(())
         };
         let start = |options: &[String], what| {
-            Dump::start(self.program, options, self.options, &self.source.schemas, what, self.journal)
+            Dump::start(
+                self.program,
+                options,
+                self.options,
+                &self.source.schemas,
+                what,
+                self.journal,
+                self.cancel,
+            )
         };
         let asked = self.promise.cloned();
         let throttle = asked.map(|asked| Throttle::begin(asked, self.journal)).transpose()?;
@@ -293,6 +309,7 @@ struct ToStore {
     opening: crate::archive::Opening,
     running: Running,
     upload: Upload,
+    cancel: Cancel,
     /// For how long a prune that stands in the way is waited for.
     wait: Duration,
     begun: Instant,
@@ -308,25 +325,26 @@ struct Kept {
 }
 
 impl ToStore {
-    fn begin(place: &Place, keys: &Keys, id: &str) -> Result<Self> {
+    fn begin(place: &Place, keys: &Keys, id: &str, cancel: &Cancel) -> Result<Self> {
         let begun = Instant::now();
         let cpu_before_s = cost::own_cpu_s()?;
-        let store = place::opened(place, true)?;
+        let store = place::opened(place, true, cancel)?;
         let (sealing, opening) = keys.for_writing(&store)?;
         let owner = place::owner()?;
-        let running = Running::backup(store.clone(), id, &owner, is_alive, place.retry_for, stopped)?;
+        let running = Running::backup(store.clone(), id, &owner, is_alive, place.retry_for, cancel)?;
         let named: Option<HashSet<_>> =
             if running.trusts() { None } else { Some(prune::named(&store, &opening)?) };
         let trusted = |name: &crate::archive::Name| named.as_ref().is_none_or(|named| named.contains(name));
         let upload = Upload::begin(store.clone(), sealing.clone(), trusted, Arc::new(Progress::default()))?;
         let wait = place.retry_for;
-        Ok(Self { store, sealing, opening, running, upload, wait, begun, cpu_before_s })
+        let cancel = cancel.clone();
+        Ok(Self { store, sealing, opening, running, upload, cancel, wait, begun, cpu_before_s })
     }
 
     fn finish(self, taken: &Taken, program: &Program, kept: Kept) -> Result<(Totals, Stage)> {
-        let Self { store, sealing, mut running, upload, wait, begun, cpu_before_s, .. } = self;
+        let Self { store, sealing, mut running, upload, cancel, wait, begun, cpu_before_s, .. } = self;
         let Kept { files, longest_row_bytes, begun_unix_ms, cpu_of_others_s } = kept;
-        running.outlast_prunes(wait, stopped)?;
+        running.outlast_prunes(wait, &cancel)?;
         let uploaded: Uploaded = upload.finish(files)?;
         let totals = Totals {
             bytes: taken.bytes,
@@ -353,7 +371,7 @@ impl ToStore {
         };
         prune::put_index(&store, &sealing, &manifest.id, manifest.pieces().map(|piece| piece.name()))?;
         // After a signal there is to be no backup that the user thinks broken off.
-        signals::check()?;
+        cancel.check()?;
         sealing.check_key(&store)?;
         running.still_believed()?;
         let listed = manifest.put(&store, &sealing)?;

@@ -21,7 +21,8 @@ use std::time::Instant;
 use toll_journal::{Journal, Undo, quoted_name};
 use toll_mysql::Connection;
 use toll_server::{Sandbox, SandboxSpec};
-use toll_sys::{private, signals};
+use toll_sys::cancel::Cancel;
+use toll_sys::private;
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
@@ -44,10 +45,14 @@ pub struct Verified {
 
 /// Loads a backup into a scratch server and looks at what is there then. `seen` is told how many bytes have gone
 /// in, of how many.
-pub fn verify(origin: &Origin, server_bin: Option<PathBuf>, seen: &dyn Fn(u64, u64)) -> Result<Verified> {
-    signals::listen()?;
+pub fn verify(
+    origin: &Origin,
+    server_bin: Option<PathBuf>,
+    cancel: &Cancel,
+    seen: &dyn Fn(u64, u64),
+) -> Result<Verified> {
     let journal = Journal::begin(&format!("verify-{}", super::place::id())).context("nothing was changed")?;
-    let verified = in_sandbox(origin, server_bin, &journal, seen);
+    let verified = in_sandbox(origin, server_bin, &journal, cancel, seen);
     let undone = journal.undo_all();
     let verified = verified?;
     match undone.failures.as_slice() {
@@ -57,8 +62,7 @@ pub fn verify(origin: &Origin, server_bin: Option<PathBuf>, seen: &dyn Fn(u64, u
 }
 
 /// Reads all that is stored of a backup, and checks it against its manifest; needs no server.
-pub fn check_stored(origin: &Origin, seen: &dyn Fn(u64, u64)) -> Result<()> {
-    signals::listen()?;
+pub fn check_stored(origin: &Origin, cancel: &Cancel, seen: &dyn Fn(u64, u64)) -> Result<()> {
     let Origin::Store { store, opening, manifest } = origin else {
         anyhow::bail!("git checks what it holds by itself: git fsck");
     };
@@ -66,7 +70,7 @@ pub fn check_stored(origin: &Origin, seen: &dyn Fn(u64, u64)) -> Result<()> {
     crate::archive::restore::check(store, opening, manifest, |bytes| {
         so_far += bytes as u64;
         seen(so_far, whole);
-        if signals::check().is_err() { Err(toll_store::Error::Interrupted) } else { Ok(()) }
+        if cancel.is_cancelled() { Err(toll_store::Error::Interrupted) } else { Ok(()) }
     })?;
     Ok(())
 }
@@ -75,6 +79,7 @@ fn in_sandbox(
     origin: &Origin,
     program: Option<PathBuf>,
     journal: &Journal,
+    cancel: &Cancel,
     seen: &dyn Fn(u64, u64),
 ) -> Result<Verified> {
     let begun = Instant::now();
@@ -93,6 +98,7 @@ fn in_sandbox(
             "event_scheduler=OFF".into(),
             format!("secure_file_priv={}", files.display()),
         ],
+        cancel: cancel.clone(),
         ..SandboxSpec::default()
     };
     let sandbox = Sandbox::start(&spec, journal)?;
@@ -107,17 +113,17 @@ fn in_sandbox(
             bodies.take(bytes);
         }
     };
-    feed(origin, &Program::for_restores(flavour)?, &options, journal, seen, &mut tap)
+    feed(origin, &Program::for_restores(flavour)?, &options, journal, cancel, seen, &mut tap)
         .context("the scratch server does not take the backup")?;
     let restore_s = since(loading);
 
     let definitions_compared = origin.server() == (flavour, sandbox.version().to_string().as_str());
-    let mut differences = counted(origin, &sandbox)?;
+    let mut differences = counted(origin, &sandbox, cancel)?;
     let mut program = Program::for_dumps(flavour, None)?;
     if origin.options().iter().any(|option| option == HISTORY) {
         program.with_history(sandbox.version());
     }
-    let (found, found_bodies) = dumped_again(origin, &program, &options, journal)?;
+    let (found, found_bodies) = dumped_again(origin, &program, &options, journal, cancel)?;
     differences.extend(compared(&origin.files(), &found, definitions_compared));
     if definitions_compared && bodies.digest() != found_bodies.digest() {
         differences.push("triggers, routines or events are not what was dumped".into());
@@ -154,14 +160,14 @@ fn make_definers(origin: &Origin, sandbox: &Sandbox) -> Result<()> {
 }
 
 /// Rows of each table, as the scratch server counts them.
-fn counted(origin: &Origin, sandbox: &Sandbox) -> Result<Vec<String>> {
+fn counted(origin: &Origin, sandbox: &Sandbox, cancel: &Cancel) -> Result<Vec<String>> {
     let mut connection = Connection::connect(&sandbox.target())?;
     let versioned = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
                      WHERE table_type = 'SYSTEM VERSIONED'";
     let versioned = column(&mut connection, versioned)?;
     let mut differences = Vec::new();
     for file in origin.files().into_iter().filter(|file| file.file.kind == Kind::Table) {
-        signals::check()?;
+        cancel.check()?;
         let table = format!("{}.{}", quoted_name(&file.file.schema), quoted_name(&file.file.name));
         let own = format!("{}.{}", file.file.schema, file.file.name);
         let all = if versioned.contains(&own) { " FOR SYSTEM_TIME ALL" } else { "" };
@@ -179,14 +185,15 @@ fn dumped_again(
     program: &Program,
     options: &OptionFile,
     journal: &Journal,
+    cancel: &Cancel,
 ) -> Result<(Vec<FileSeen>, Bodies)> {
     let mut content = Content::new(Vec::new());
     let schemas = origin.schemas();
     let what = "the dump of the scratch server";
-    let (dump, stream) = Dump::start(program, &program.options(), options, schemas, what, journal)?;
+    let (dump, stream) = Dump::start(program, &program.options(), options, schemas, what, journal, cancel)?;
     dump.finish(content.read(stream, |_| Ok(())))?;
     let (dump, stream) =
-        Dump::start(program, &program.options_for_bodies(), options, schemas, what, journal)?;
+        Dump::start(program, &program.options_for_bodies(), options, schemas, what, journal, cancel)?;
     let mut bodies = Bodies::default();
     dump.finish(content.read_bodies(Tapped { from: stream, bodies: &mut bodies }, |_| Ok(())))?;
     Ok((content.finish()?, bodies))

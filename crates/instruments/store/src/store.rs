@@ -9,18 +9,18 @@ use futures::StreamExt;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::path::Path as ObjectPath;
 use object_store::{ClientOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// Retry policy of a store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Patience {
     /// From the first failure of a request on.
     pub retry_for: Duration,
     /// True once the user wants an end.
-    pub stop: fn() -> bool,
+    pub stop: Arc<AtomicBool>,
     /// Callback with the reason of repeated retries, at most once a minute.
     pub failing: fn(&str),
 }
@@ -282,7 +282,7 @@ impl Store {
             let attempted = self.runtime.block_on(async {
                 tokio::select! {
                     done = attempt() => Some(done),
-                    () = stopped(self.patience.stop) => None,
+                    () = stopped(&self.patience.stop) => None,
                 }
             });
             let error = match attempted {
@@ -301,7 +301,7 @@ impl Store {
             self.runtime.block_on(async {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = stopped(self.patience.stop) => {}
+                    () = stopped(&self.patience.stop) => {}
                 }
             });
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -335,8 +335,8 @@ async fn next<T>(stream: &mut (impl futures::Stream<Item = T> + Unpin)) -> objec
     Ok(stream.next().await)
 }
 
-async fn stopped(stop: fn() -> bool) {
-    while !stop() {
+async fn stopped(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -10,11 +10,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
-use toll_sys::{child, secrets, signals, tell};
+use toll_sys::cancel::Cancel;
+use toll_sys::{child, secrets};
 
 /// A small pipe lets the dump feel its reader soon; half of the kernel's default costs nothing at full
 /// speed (`bench/throttle.sh`).
@@ -36,7 +36,7 @@ pub struct Ended {
 }
 
 /// Runs the command to its end. `env` names the variables that it inherits from toll's environment.
-pub fn run(asked: Asked, words: &[String], env: &[String]) -> Result<Ended> {
+pub fn run(asked: Asked, words: &[String], env: &[String], to: impl Write + Send + 'static) -> Result<Ended> {
     let Some(name) = words.first() else { bail!("name a command after --") };
     if let Some(why) = toll_sys::program::no_program(name) {
         bail!("{why}");
@@ -44,18 +44,25 @@ pub fn run(asked: Asked, words: &[String], env: &[String]) -> Result<Ended> {
     if let Some(name) = env.iter().find(|name| std::env::var_os(name).is_none()) {
         bail!("{}", toll_sys::program::no_variable(name));
     }
-    signals::listen()?;
     let run_id = format!("throttle-{}-{}", std::process::id(), toll_sys::clock::wall_us());
     let journal = Journal::begin(&run_id)?;
-    let ended = behind(Throttle::begin(asked, &journal)?, &journal, words, env);
+    let cancel = asked.cancel.clone();
+    let ended = behind(Throttle::begin(asked, &journal)?, &journal, cancel, words, env, to);
     let undone = journal.undo_all();
     for failure in &undone.failures {
-        tell!("toll: could not put back: {failure}; `toll clean` tries again");
+        tracing::warn!("could not put back: {failure}; `toll clean` tries again");
     }
     ended
 }
 
-fn behind(throttle: Throttle, journal: &Journal, words: &[String], env: &[String]) -> Result<Ended> {
+fn behind(
+    throttle: Throttle,
+    journal: &Journal,
+    cancel: Cancel,
+    words: &[String],
+    env: &[String],
+    to: impl Write + Send + 'static,
+) -> Result<Ended> {
     let mut command = child::command(&words[0]);
     command.args(&words[1..]).stdout(Stdio::piped());
     command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
@@ -67,14 +74,14 @@ fn behind(throttle: Throttle, journal: &Journal, words: &[String], env: &[String
     let gate = Arc::clone(throttle.gate());
     let pump = std::thread::Builder::new()
         .name("pump".into())
-        .spawn(move || pump(Throttled::new(output, gate), io::stdout()))
+        .spawn(move || pump(Throttled::new(output, gate), to))
         .context("cannot start a thread")?;
-    let dump = Dump { journal, undo, child, what };
+    let dump = Dump { journal, cancel, undo, child, what };
     dump.watch(throttle, pump)
 }
 
 /// Copies from the dump to its consumer, with one buffer.
-fn pump(mut dump: Throttled<ChildStdout>, mut taker: io::Stdout) -> Passed {
+fn pump(mut dump: Throttled<ChildStdout>, mut taker: impl Write) -> Passed {
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let read = match dump.read(&mut buffer) {
@@ -103,6 +110,7 @@ enum Passed {
 
 struct Dump<'a> {
     journal: &'a Journal,
+    cancel: Cancel,
     undo: UndoId,
     child: Child,
     what: String,
@@ -126,7 +134,7 @@ impl Dump<'_> {
         let status = match &passed {
             Passed::All => self.wait(None)?,
             Passed::NobodyReads => {
-                tell!("toll: nobody reads the dump any more: {} is ended", self.what);
+                tracing::warn!("nobody reads the dump any more: {} is ended", self.what);
                 self.wait(Some(PIPE_BROKEN_GRACE))?
             }
             Passed::CannotWrite(_) | Passed::Stopped(_) => self.end()?,
@@ -150,7 +158,7 @@ impl Dump<'_> {
                 self.journal.undo(self.undo)?;
                 return Ok(status);
             }
-            if signals::RAISED.load(Ordering::Relaxed) {
+            if self.cancel.is_cancelled() {
                 self.end()?;
                 bail!("interrupted; the dump is not whole");
             }

@@ -32,6 +32,8 @@ pub struct Gate {
 
 #[derive(Debug)]
 struct State {
+    /// When somebody first asked: the bucket counts its time from then on.
+    begun: Option<Instant>,
     allow: Allow,
     bucket: Bucket,
     ended: Option<String>,
@@ -102,6 +104,7 @@ impl Default for Gate {
     /// Closed until [`Gate::allow`] is called.
     fn default() -> Self {
         let state = State {
+            begun: None,
             allow: Allow::Still,
             bucket: Bucket::default(),
             ended: None,
@@ -158,10 +161,12 @@ impl Gate {
             if let Some(why) = &state.ended {
                 return Err(io::Error::other(why.clone()));
             }
+            let begun = *state.begun.get_or_insert(now);
+            let now_s = now.saturating_duration_since(begun).as_secs_f64();
             let (still, wait) = match state.allow {
                 Allow::Open => return Ok(wanted),
                 Allow::Still => (true, None),
-                Allow::Rate(rate) => match state.bucket.take(seconds(now), rate, wanted) {
+                Allow::Rate(rate) => match state.bucket.take(now_s, rate, wanted) {
                     Ok(taken) => return Ok(taken),
                     Err(wait_s) => (false, Some(Duration::from_secs_f64(wait_s.min(1.0)))),
                 },
@@ -206,12 +211,6 @@ impl State {
             self.times.free_bytes += self.stretch.bytes;
         }
     }
-}
-
-/// For the bucket, which only needs differences.
-fn seconds(now: Instant) -> f64 {
-    static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    now.saturating_duration_since(*FIRST.get_or_init(|| now)).as_secs_f64()
 }
 
 /// Reader of a dump that is limited by its gate.

@@ -11,7 +11,7 @@ use super::decision::{Allow, Decision, Meanwhile, Why};
 use super::gate::Gate;
 use super::history::History;
 use super::orders::{Wishes, pct};
-use super::progress::{Now, Progress};
+use super::progress::Now;
 use super::promise::Promise;
 use super::sketch::Sketch;
 use super::steering::{PROMISED, Steering};
@@ -24,7 +24,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toll_sys::{figures, signals};
+use toll_sys::figures;
 
 const BEAT: Duration = Duration::from_millis(100);
 /// The rate that is shown is the mean of so many beats.
@@ -73,7 +73,6 @@ pub struct Keeper {
     last: Option<Decision>,
     recent: VecDeque<(f64, u64)>,
     log: Option<File>,
-    progress: Progress,
 }
 
 /// A log line, for each change of the permission.
@@ -119,7 +118,6 @@ impl Keeper {
             was_blind: false,
             last: None,
             recent: VecDeque::new(),
-            progress: Progress::new(),
             given,
             shared,
             canary,
@@ -135,13 +133,13 @@ impl Keeper {
             std::thread::sleep(BEAT);
         }
         self.hear();
-        self.progress.finish();
+        self.given.asked.progress.finish();
         self.account()
     }
 
     fn beat(&mut self) {
         // Whoever waits at the gate looks at nothing else.
-        if signals::RAISED.load(Ordering::Relaxed) {
+        if self.given.asked.cancel.is_cancelled() {
             self.shared.gate.end("interrupted");
         }
         self.hear();
@@ -165,7 +163,7 @@ impl Keeper {
         }
         let now = self.now(decision);
         self.shared.desk.tell(self.status(&now));
-        self.progress.show(&now);
+        self.given.asked.progress.show(&now);
     }
 
     fn hear(&mut self) {
@@ -193,7 +191,7 @@ impl Keeper {
         if wishes != self.wishes {
             self.steering.set_max_toll(wishes.max_toll);
             self.steering.set_ceiling(wishes.ceiling);
-            self.progress.say(&format!("on the control socket: {wishes}"));
+            self.given.asked.progress.say(&format!("on the control socket: {wishes}"));
             self.wishes = wishes;
         }
         if wishes.panic {
@@ -203,7 +201,7 @@ impl Keeper {
         let flagged = flag_file.is_some_and(std::path::Path::exists);
         if let Some(file) = flag_file.filter(|_| flagged != self.flagged) {
             let what = if flagged { "is there: paused" } else { "is gone" };
-            self.progress.say(&format!("{} {what}", file.display()));
+            self.given.asked.progress.say(&format!("{} {what}", file.display()));
         }
         self.flagged = flagged;
     }
@@ -226,7 +224,9 @@ impl Keeper {
         };
         match asked.past_limit {
             PastLimit::Open => {
-                self.progress
+                self.given
+                    .asked
+                    .progress
                     .say(&format!("{what}: the promise is given up, the dump goes as fast as it can"));
                 self.steering.free();
             }
@@ -242,7 +242,7 @@ impl Keeper {
                 Some(_) => "the dump goes on at --min-rate",
                 None => "the dump goes on at that rate, with pauses as long as the server bears",
             };
-            self.progress.say(&format!(
+            self.given.asked.progress.say(&format!(
                 "the promise cannot be kept even at the slowest rate: the host itself has become slow, or the \
                  promise is smaller than what chance moves the p99 by; {goes_on}"
             ));
@@ -250,7 +250,9 @@ impl Keeper {
         if why == Why::Blind && !self.was_blind {
             self.was_blind = true;
             let reason = self.last_refusal.as_deref().unwrap_or("no answer in time");
-            self.progress
+            self.given
+                .asked
+                .progress
                 .say(&format!("the canary is not answered ({reason}): the slowest rate until it is"));
         }
     }

@@ -43,6 +43,7 @@ mod tuning;
 
 pub use account::Account;
 pub use gate::{Gate, Throttled};
+pub use progress::{Now, Progress};
 
 use anyhow::{Context, Result, bail};
 use baseline::Answer;
@@ -63,9 +64,10 @@ use std::time::{Duration, Instant};
 use steering::{PROMISED, Steering};
 use toll_journal::Journal;
 use toll_mysql::Target;
+use toll_sys::cancel::Cancel;
 use toll_sys::clock::now_ns;
+use toll_sys::figures;
 use toll_sys::named::Named;
-use toll_sys::{figures, signals, tell};
 use tuning::Tuning;
 
 /// Options of a throttle.
@@ -92,6 +94,9 @@ pub struct Asked {
     pub past_limit: PastLimit,
     /// A JSON line for each decision.
     pub log: Option<PathBuf>,
+    /// Ends the dump, or the wait for the canary before it.
+    pub cancel: Cancel,
+    pub progress: Arc<dyn Progress>,
 }
 
 /// Action when the dump's snapshot is too old, or the history list too long.
@@ -168,8 +173,8 @@ impl Throttle {
         let canary =
             Canary::start(&asked.target, question, per_s, SEED).context("cannot start the canary")?;
         let history = History::watch(&asked.target).context("cannot start a thread")?;
-        tell!("toll: canary, {per_s:.0}/s: {described}");
-        let before = listen(&canary, asked.before, &desk)?;
+        tracing::info!("canary, {per_s:.0}/s: {described}");
+        let before = listen(&canary, asked.before, &desk, &asked.cancel)?;
         let steering = Steering::begin(Tuning::default(), limits, asked.max_toll, &before, now_s());
         tell_of_baseline(&steering, &limits, asked.max_toll);
         let gate = Arc::new(Gate::default());
@@ -227,8 +232,8 @@ fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
         );
     }
     if trickle > asked.min_rate.unwrap_or(MIN_RATE) {
-        tell!(
-            "toll: never slower than {} MB/s: net_write_timeout is {net_write_timeout_s:.0} s there, and the \
+        tracing::warn!(
+            "never slower than {} MB/s: net_write_timeout is {net_write_timeout_s:.0} s there, and the \
              server gives up a reader that takes less; SET GLOBAL net_write_timeout = 600 makes room",
             figures::megabytes(trickle)
         );
@@ -238,12 +243,12 @@ fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
 }
 
 /// Collects probe answers before the dump starts.
-fn listen(canary: &Canary, long: Duration, desk: &Desk) -> Result<Vec<Answer>> {
+fn listen(canary: &Canary, long: Duration, desk: &Desk, cancel: &Cancel) -> Result<Vec<Answer>> {
     let begun = Instant::now();
     let (mut answers, mut refused) = (Vec::new(), None);
     while begun.elapsed() < long || answers.len() < BEFORE_LEAST {
         std::thread::sleep(Duration::from_millis(50));
-        signals::check()?;
+        cancel.check()?;
         if desk.wishes().panic {
             bail!("panic was said on the control socket");
         }
@@ -275,8 +280,8 @@ fn answer(sent_ns: u64, latency_ns: u64) -> Answer {
 fn tell_of_baseline(steering: &Steering, limits: &Limits, max_toll: f64) {
     let baseline = steering.baseline();
     let (Some(p50), Some(p99)) = (baseline.estimate(0.5), baseline.estimate(PROMISED)) else { return };
-    tell!(
-        "toll: undisturbed p50 {}, p99 {} (give or take {:.0}%); the dump begins, never slower than {} MB/s",
+    tracing::info!(
+        "undisturbed p50 {}, p99 {} (give or take {:.0}%); the dump begins, never slower than {} MB/s",
         figures::duration_us(p50.ln.exp()),
         figures::duration_us(p99.ln.exp()),
         100.0 * p99.error,
@@ -284,8 +289,8 @@ fn tell_of_baseline(steering: &Steering, limits: &Limits, max_toll: f64) {
     );
     let wobble = baseline.wobble();
     if wobble > max_toll.ln_1p() {
-        tell!(
-            "toll: without any dump the canary differs by {:.0}% from one second to the next: a promise of {}% is \
+        tracing::warn!(
+            "without any dump the canary differs by {:.0}% from one second to the next: a promise of {}% is \
              lost in that, and the dump goes slowly; a larger promise, more of --canary-rate, or a quieter hour helps",
             100.0 * wobble.exp_m1(),
             orders::pct(max_toll)

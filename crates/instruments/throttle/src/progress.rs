@@ -1,20 +1,18 @@
 //! Progress display of a throttled dump.
 
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
-use toll_sys::{figures, tell};
+use std::fmt::Debug;
+use toll_sys::figures;
 
-/// Without a terminal: a line so often.
-const LINE_EVERY: Duration = Duration::from_secs(30);
-/// On a terminal.
-const REDRAWN_EVERY: Duration = Duration::from_millis(500);
+/// Where progress is shown.
+pub trait Progress: Debug + Send + Sync {
+    /// Called ten times a second.
+    fn show(&self, now: &Now);
 
-/// A line on a terminal, written anew; a line every half minute elsewhere. Both on standard error.
-#[derive(Debug)]
-pub struct Progress {
-    bar: Option<ProgressBar>,
-    shown: Instant,
+    /// A line that stays.
+    fn say(&self, text: &str);
+
+    /// Leaves the terminal as it was.
+    fn finish(&self);
 }
 
 /// What is known at a moment.
@@ -29,46 +27,6 @@ pub struct Now {
     pub max_toll_pct: f64,
     pub kept: u32,
     pub judged: u32,
-}
-
-impl Progress {
-    pub fn new() -> Self {
-        let style = ProgressStyle::with_template("{spinner} {msg}").ok();
-        let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
-        if let (Some(bar), Some(style)) = (&bar, style) {
-            bar.set_style(style);
-        }
-        Self { bar, shown: Instant::now() }
-    }
-
-    pub fn show(&mut self, now: &Now) {
-        let every = if self.bar.is_some() { REDRAWN_EVERY } else { LINE_EVERY };
-        if self.shown.elapsed() < every {
-            return;
-        }
-        self.shown = Instant::now();
-        match &self.bar {
-            Some(bar) => {
-                bar.set_message(now.line());
-                bar.tick();
-            }
-            None => tell!("toll: {}", now.line()),
-        }
-    }
-
-    /// A line that stays.
-    pub fn say(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.println(format!("toll: {text}")),
-            None => tell!("toll: {text}"),
-        }
-    }
-
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 impl Now {

@@ -16,3 +16,5 @@ pub mod run;
 pub mod stage;
 mod treatment;
 mod workload;
+
+pub use workload::Live;

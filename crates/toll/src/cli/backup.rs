@@ -2,6 +2,8 @@
 
 mod told;
 
+use super::console::{show, tell};
+use super::interrupt::cancelled_by_signals;
 use super::load::units;
 use super::login::Login;
 use super::throttle::Steering;
@@ -10,14 +12,13 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use toll_backup::archive::Backups;
 use toll_backup::archive::prune::Stay;
 use toll_backup::{Asked, Keys, NewFile, Onto, Origin, Place, Repository};
 use toll_mysql::Target;
 use toll_store::Destination;
-use toll_sys::{show, signals, tell};
+use toll_sys::cancel::Cancel;
 use toll_throttle::orders;
 
 #[derive(Debug, Args)]
@@ -193,8 +194,9 @@ struct Prune {
 }
 
 pub fn run(arguments: Backup) -> Result<ExitCode> {
-    match dispatch(arguments) {
-        Err(error) if signals::RAISED.load(Ordering::Relaxed) => {
+    let cancel = Cancel::new();
+    match dispatch(arguments, &cancel) {
+        Err(error) if cancel.is_cancelled() => {
             tell!("toll: {error:#}");
             Ok(ExitCode::from(130))
         }
@@ -202,13 +204,13 @@ pub fn run(arguments: Backup) -> Result<ExitCode> {
     }
 }
 
-fn dispatch(arguments: Backup) -> Result<ExitCode> {
+fn dispatch(arguments: Backup, cancel: &Cancel) -> Result<ExitCode> {
     match arguments.verb {
-        None => take(arguments.take),
-        Some(Verb::List(list)) => list_backups(list),
-        Some(Verb::Verify(verify)) => verify_one(verify),
-        Some(Verb::Restore(restore)) => restore_one(restore),
-        Some(Verb::Prune(prune)) => prune_store(prune),
+        None => take(arguments.take, cancel),
+        Some(Verb::List(list)) => list_backups(list, cancel),
+        Some(Verb::Verify(verify)) => verify_one(verify, cancel),
+        Some(Verb::Restore(restore)) => restore_one(restore, cancel),
+        Some(Verb::Prune(prune)) => prune_store(prune, cancel),
     }
 }
 
@@ -218,7 +220,7 @@ fn wrong(what: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn take(arguments: Take) -> Result<ExitCode> {
+fn take(arguments: Take, cancel: &Cancel) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
         return Ok(wrong("which server? --server DSN or option file"));
     };
@@ -229,7 +231,7 @@ fn take(arguments: Take) -> Result<ExitCode> {
     if arguments.max_p99_toll.is_none() && arguments.steering.is_said() {
         bail!("what is promised? --max-p99-toll 10%; the other options say how it is kept");
     }
-    let promise = arguments.max_p99_toll.map(|max| arguments.steering.asked(server.clone(), max));
+    let promise = arguments.max_p99_toll.map(|max| arguments.steering.asked(server.clone(), max, cancel));
     let asked = Asked {
         server,
         promise,
@@ -246,7 +248,8 @@ fn take(arguments: Take) -> Result<ExitCode> {
     };
     // A throttle shows how far it is by itself.
     let bar = if asked.promise.is_some() { ProgressBar::hidden() } else { bar()? };
-    let taken = toll_backup::take(&asked, &|bytes, estimated| {
+    cancelled_by_signals(cancel)?;
+    let taken = toll_backup::take(&asked, cancel, &|bytes, estimated| {
         // What the server estimates may be less than what comes.
         bar.set_length(estimated.max(bytes));
         bar.set_position(bytes);
@@ -261,8 +264,8 @@ fn take(arguments: Take) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list_backups(arguments: List) -> Result<ExitCode> {
-    let (store, opening) = arguments.from.open()?;
+fn list_backups(arguments: List, cancel: &Cancel) -> Result<ExitCode> {
+    let (store, opening) = arguments.from.open(cancel)?;
     let backups = Backups::list(&store)?;
     let read = backups.whole.iter().map(|listed| (listed, listed.read(&store, &opening)));
     let mut lines = Vec::new();
@@ -280,21 +283,22 @@ fn list_backups(arguments: List) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify_one(arguments: Verify) -> Result<ExitCode> {
-    let origin = arguments.from.find()?;
+fn verify_one(arguments: Verify, cancel: &Cancel) -> Result<ExitCode> {
+    let origin = arguments.from.find(cancel)?;
     let bar = bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
         bar.set_position(bytes);
     };
+    cancelled_by_signals(cancel)?;
     if arguments.stored_only {
-        let checked = toll_backup::check_stored(&origin, &seen);
+        let checked = toll_backup::check_stored(&origin, cancel, &seen);
         bar.finish_and_clear();
         checked?;
         show!("{}: every piece is what was stored, and every file what was dumped", origin.name());
         return Ok(ExitCode::SUCCESS);
     }
-    let verified = toll_backup::verify(&origin, arguments.server_bin, &seen);
+    let verified = toll_backup::verify(&origin, arguments.server_bin, cancel, &seen);
     bar.finish_and_clear();
     let verified = verified?;
     if arguments.json {
@@ -305,28 +309,30 @@ fn verify_one(arguments: Verify) -> Result<ExitCode> {
     Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn restore_one(arguments: Restore) -> Result<ExitCode> {
-    let origin = arguments.from.find()?;
+fn restore_one(arguments: Restore, cancel: &Cancel) -> Result<ExitCode> {
+    let origin = arguments.from.find(cancel)?;
     let bar = bar()?;
     let seen = |bytes, whole| {
         bar.set_length(whole);
         bar.set_position(bytes);
     };
+    cancelled_by_signals(cancel)?;
     let restored = match (&arguments.server, &arguments.output) {
         (Some(server), _) => {
             let target = target(server)?;
             toll_backup::restore(
                 &origin,
                 Onto::Server { target: &target, overwrite: arguments.overwrite },
+                cancel,
                 &seen,
             )
         }
         (None, Some(path)) if path.as_os_str() == "-" => {
-            toll_backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), &seen)
+            toll_backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), cancel, &seen)
         }
         (None, Some(path)) => {
             let mut file = NewFile::begin(path)?;
-            toll_backup::restore(&origin, Onto::Output(&mut file), &seen)
+            toll_backup::restore(&origin, Onto::Output(&mut file), cancel, &seen)
                 .and_then(|restored| file.finish().map(|()| restored))
         }
         (None, None) => bail!("where to? --server or --output"),
@@ -336,9 +342,9 @@ fn restore_one(arguments: Restore) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn prune_store(arguments: Prune) -> Result<ExitCode> {
-    signals::listen()?;
-    let (store, opening) = arguments.from.open()?;
+fn prune_store(arguments: Prune, cancel: &Cancel) -> Result<ExitCode> {
+    cancelled_by_signals(cancel)?;
+    let (store, opening) = arguments.from.open(cancel)?;
     if let Some(doubt) = toll_backup::dated_ahead(&Backups::list(&store)?) {
         tell!("toll: {doubt}");
     }
@@ -363,15 +369,18 @@ impl KeyArgs {
 }
 
 impl From {
-    fn open(&self) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::Opening)> {
-        let store = toll_backup::opened(&place(&self.from, self.retry_for)?, false)?;
+    fn open(
+        &self,
+        cancel: &Cancel,
+    ) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::Opening)> {
+        let store = toll_backup::opened(&place(&self.from, self.retry_for)?, false, cancel)?;
         let opening = self.keys.keys().for_reading(&store)?;
         Ok((store, opening))
     }
 }
 
 impl FromEither {
-    fn find(&self) -> Result<Origin> {
+    fn find(&self, cancel: &Cancel) -> Result<Origin> {
         if let Some(dir) = &self.git {
             let repository = Repository::open(dir, &self.git_branch)?;
             let revision = (self.backup != "latest").then_some(self.backup.as_str());
@@ -379,7 +388,7 @@ impl FromEither {
             return Ok(Origin::Git { repository, commit, tree: Box::new(tree) });
         }
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
-        let store = toll_backup::opened(&place(from, self.retry_for)?, false)?;
+        let store = toll_backup::opened(&place(from, self.retry_for)?, false, cancel)?;
         let opening = self.keys.keys().for_reading(&store)?;
         let backups = Backups::list(&store)?;
         if let Some(doubt) = toll_backup::dated_ahead(&backups).filter(|_| self.backup == "latest") {

@@ -1,13 +1,19 @@
 //! Command `toll capture`: options only.
 
+use super::console::{InBackground, show, tell};
 use super::load::units;
 use super::named::named;
+use anyhow::Context;
 use clap::{ArgGroup, Args};
+use signal_hook::consts::SIGUSR1;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use toll_agent::capture::files::Rotate;
-use toll_agent::capture::{self, Goal, Options, Source};
+use toll_agent::capture::{self, Front, Goal, Ledger, Options, Signals, Source};
+use toll_sys::signals;
 use toll_sys::units::Bytes;
 
 /// Collect the queries of a busy host at the least cost: packets cut to what matters, past the page cache
@@ -141,8 +147,49 @@ pub fn run(arguments: Capture) -> anyhow::Result<ExitCode> {
     if arguments.json && to_stdout {
         anyhow::bail!("standard output takes what is captured: name a file, or leave --json away");
     }
-    capture::capture(&options(arguments))?;
+    let mut front = Console { json: arguments.json, saying: None };
+    capture::capture(&options(arguments), &mut front)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The terminal or the pipes of a capture.
+struct Console {
+    json: bool,
+    /// While the capture goes on: whoever does not read what is said must not hold up the ring.
+    saying: Option<InBackground>,
+}
+
+impl Front for Console {
+    /// The first of the signals that ask to end does so in good order, a second at once; USR1 asks how far it is.
+    fn begin(&mut self) -> anyhow::Result<Signals> {
+        self.saying = Some(InBackground::start().context("cannot start a thread to speak with")?);
+        let asked = Signals::default();
+        let cannot = "cannot listen to signals";
+        for signal in signals::that_end() {
+            signal_hook::flag::register_conditional_default(signal, asked.end.shared_flag())
+                .context(cannot)?;
+            signal_hook::flag::register(signal, asked.end.shared_flag()).context(cannot)?;
+        }
+        signal_hook::flag::register(SIGUSR1, Arc::clone(&asked.status)).context(cannot)?;
+        Ok(asked)
+    }
+
+    fn show(&mut self, ledger: &Ledger, ended: bool) {
+        if ended {
+            // All before it is said, and the last line waits for its reader.
+            self.saying = None;
+        }
+        if self.json {
+            // It has no map with keys that are no text, and so cannot fail.
+            show!("{}", serde_json::to_string(ledger).unwrap_or_default());
+        } else {
+            tell!("toll: {}", ledger.text());
+        }
+    }
+
+    fn digests(&mut self) -> Box<dyn Write + Send> {
+        Box::new(std::io::stdout())
+    }
 }
 
 fn options(arguments: Capture) -> Options {

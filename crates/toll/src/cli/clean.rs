@@ -1,11 +1,12 @@
 //! Command `toll clean`: undoes changes that killed runs left behind.
 
+use super::console::{show, tell};
 use super::login::{self, Login};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
 use toll_journal::{Cleaned, Credentials, State};
-use toll_sys::{places, show, tell};
+use toll_sys::places;
 
 #[derive(Debug, Args)]
 pub struct Clean {

@@ -2,6 +2,7 @@
 
 use super::report::Format;
 use super::server_choice::ServerArgs;
+use super::{interrupt, progress};
 use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -118,7 +119,11 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         keep_artefacts: false,
         command: std::env::args().collect(),
     };
-    super::run::finish(run::run(asked)?, arguments.format, &[])
+    super::run::finish(
+        run::run(asked, &progress::Run::on_stderr(), &interrupt::listen()?)?,
+        arguments.format,
+        &[],
+    )
 }
 
 fn load(name: &str) -> Result<String, String> {

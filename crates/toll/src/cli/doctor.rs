@@ -1,5 +1,6 @@
 //! Command `toll doctor`: abilities of this host, missing requirements, and noise.
 
+use super::console::{show, tell};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use toll_execution::host::{facts, readiness};
 use toll_record::Host;
 use toll_sys::capability::Capability;
 use toll_sys::program::on_path;
-use toll_sys::{disk, memory, places, show, tell};
+use toll_sys::{disk, memory, places};
 
 #[derive(Debug, Args)]
 pub struct Doctor {

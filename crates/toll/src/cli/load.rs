@@ -4,6 +4,7 @@ mod end;
 mod output;
 pub(super) mod units;
 
+use super::console::{show, tell};
 use super::target::TargetArgs;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -19,7 +20,7 @@ use toll_load::tables::{self, Layout, Progress};
 use toll_mysql::{NO_BINLOG, Target};
 use toll_stats::schedule::{Arrivals, Pace};
 use toll_sys::counted::counted;
-use toll_sys::{show, signals, tell};
+use toll_sys::signals;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \

@@ -7,15 +7,18 @@ mod backup;
 mod burn;
 mod capture;
 mod clean;
+mod console;
 mod cost;
 mod digest;
 mod doctor;
 mod enter;
+mod interrupt;
 mod list;
 mod load;
 mod login;
 mod named;
 mod pcap;
+mod progress;
 mod receive;
 mod replay;
 pub mod report;
@@ -26,8 +29,9 @@ mod target;
 mod throttle;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use console::{Events, tell};
 use std::process::ExitCode;
-use toll_sys::{places, tell};
+use toll_sys::places;
 
 #[derive(Debug, Parser)]
 #[command(name = "toll", version, about, arg_required_else_help = true, propagate_version = true)]
@@ -81,6 +85,7 @@ enum Verb {
 
 /// Runs the requested subcommand. Every error ends here, as one line with the next step.
 pub fn main() -> ExitCode {
+    Events::print();
     let verb = Cli::parse().verb;
     if verb.is_for_people() {
         tell_of_waiting_journals();

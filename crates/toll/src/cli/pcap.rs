@@ -1,6 +1,8 @@
 //! Command `toll pcap`: options only.
 
+use super::console::tell;
 use super::named::named;
+use super::progress;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::io::{BufWriter, Write};
@@ -8,12 +10,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use toll_input::Progress;
 use toll_net::pcap::make::{self, Set};
 use toll_net::pcap::output::FileFormat;
 use toll_net::pcap::{merge, profile};
 use toll_report::html;
-use toll_sys::{signals, tell};
+use toll_sys::signals;
 
 /// Profile, merge and make packet captures
 #[derive(Debug, Subcommand)]
@@ -135,7 +136,7 @@ fn failed(error: anyhow::Error, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
 impl Profile {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         once_from_stdin(&self.files)?;
-        let progress = Progress::over(&self.files);
+        let progress = progress::over(&self.files);
         let read = profile::read(&self.files, self.together, &progress, stop);
         progress.finish();
         let document = profile::json::document(&read.profiles);
@@ -194,7 +195,7 @@ impl Merge {
         once_from_stdin(&self.files)?;
         let format = self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcapng));
         let request = merge::Request { files: self.files, out: self.out, format };
-        let progress = Progress::over(&request.files);
+        let progress = progress::over(&request.files);
         let merged = merge::merge(&request, &progress, stop);
         progress.finish();
         match merged {

@@ -1,6 +1,8 @@
 //! Command `toll receive`: the receiving end of `toll capture --stream`.
 
 use super::capture::rotate;
+use super::console::{show, tell};
+use super::interrupt;
 use super::load::units;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
@@ -9,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use toll_agent::capture::files::Rotate;
 use toll_agent::receive::{self, Asked, Key, Place, Rotation};
-use toll_sys::{show, signals};
+use toll_sys::cancel::Cancel;
 
 /// Receive what `toll capture --stream` sends, from many hosts at once
 #[derive(Debug, Args)]
@@ -68,10 +70,18 @@ pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
         show!("{}: a new key, {fingerprint}. Copy it to the senders, and to nobody else.", path.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let asked = asked(arguments)?;
+    let json = arguments.json;
+    let mut asked = asked(arguments)?;
     asked.place.prepare()?;
-    signals::listen()?;
-    receive::receive(asked)?;
+    asked.cancel = interrupt::listen()?;
+    receive::receive(asked, &mut |account| {
+        if json {
+            show!("{}", serde_json::to_string(account).context("cannot write JSON")?);
+        } else {
+            tell!("toll: {}", account.text());
+        }
+        Ok(())
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -106,6 +116,6 @@ fn asked(arguments: Receive) -> anyhow::Result<Asked> {
         streams: arguments.streams as usize,
         once: arguments.once,
         duration: arguments.duration,
-        json: arguments.json,
+        cancel: Cancel::new(),
     })
 }

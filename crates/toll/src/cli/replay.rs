@@ -1,14 +1,16 @@
 //! Command `toll replay`: sends captures on a network device, at a fixed rate.
 
+use super::console::{show, tell};
+use super::interrupt;
 use super::load::units;
 use super::named::named;
+use super::progress;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_net::replay::{self, Asked, Choice, Snapped};
-use toll_sys::{show, signals, tell};
 use toll_taps::Rate;
 
 /// Put the packets of captures on a network device, at their deadlines
@@ -87,9 +89,10 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
     if arguments.rounds == 0 && arguments.duration.is_none() && arguments.limit.is_none() {
         anyhow::bail!("--loop 0 never ends by itself: say --duration or --limit too");
     }
-    signals::listen()?;
+    let cancel = interrupt::listen()?;
     let (is_json, may_be_slower) = (arguments.json, arguments.allow_slower);
-    let report = replay::replay(&asked(arguments))?;
+    let asked = asked(arguments);
+    let report = replay::replay(&asked, &progress::over(&asked.files), &cancel)?;
     if is_json {
         show!("{}", serde_json::to_string(&report).context("cannot write JSON")?);
     } else {

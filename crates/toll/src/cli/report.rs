@@ -1,5 +1,6 @@
 //! Command `toll report`: prints results of runs as text, JSON, Markdown or HTML.
 
+use super::console::tell;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use std::io::{IsTerminal, Write};
@@ -10,7 +11,6 @@ use toll_record::{Plan, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::text::{self, Ink};
 use toll_report::{html, json, markdown, names, overlay};
-use toll_sys::tell;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

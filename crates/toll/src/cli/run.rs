@@ -1,5 +1,8 @@
 //! Command `toll run`: measures the overhead of a scenario's arms.
 
+use super::console::tell;
+use super::interrupt;
+use super::progress;
 use super::report::Format;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -15,7 +18,6 @@ use toll_model::scenario::{MOST_ROUNDS, Scenario, Subject, sweep_percents};
 use toll_record::{Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
-use toll_sys::tell;
 use toll_sys::units::Seconds;
 
 #[derive(Debug, Args)]
@@ -160,7 +162,11 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         keep_artefacts: arguments.keep_artefacts,
         command: std::env::args().collect(),
     };
-    finish(run::run(asked)?, arguments.format, &arguments.fail_if)
+    finish(
+        run::run(asked, &progress::Run::on_stderr(), &interrupt::listen()?)?,
+        arguments.format,
+        &arguments.fail_if,
+    )
 }
 
 /// Repeats a plan. A scenario file beside it is copied too.
@@ -198,7 +204,11 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
         keep_artefacts: arguments.keep_artefacts,
         command: std::env::args().collect(),
     };
-    finish(run::run(asked)?, arguments.format, &arguments.fail_if)
+    finish(
+        run::run(asked, &progress::Run::on_stderr(), &interrupt::listen()?)?,
+        arguments.format,
+        &arguments.fail_if,
+    )
 }
 
 /// Writes the page of a run, readable for the users that the umask allows.

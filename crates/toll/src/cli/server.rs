@@ -1,5 +1,7 @@
 //! Command `toll server`: a private server for experiments.
 
+use super::console::{show, tell};
+use super::progress::LoadingBar;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -8,7 +10,6 @@ use toll_execution::stage::data;
 use toll_record::DataSetup;
 use toll_server::background::Background;
 use toll_server::{Sandbox, SandboxSpec};
-use toll_sys::{show, tell};
 
 #[derive(Debug, Subcommand)]
 pub enum Server {
@@ -83,7 +84,9 @@ fn start(arguments: Start) -> Result<ExitCode> {
         if wanted.rows == 0 {
             return Sandbox::start(spec, journal);
         }
-        Sandbox::start_prepared(spec, &data_spec, journal, &tell, |target| data::load(target, &wanted))
+        Sandbox::start_prepared(spec, &data_spec, journal, &tell, |target| {
+            data::load(target, &wanted, &LoadingBar::default(), &spec.cancel)
+        })
     })?;
     for warning in warnings {
         tell!("toll: warning: {warning}");

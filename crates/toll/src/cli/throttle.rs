@@ -1,16 +1,19 @@
 //! Command `toll throttle -- COMMAND`: a dump with a limit on its latency overhead.
 
+use super::console::{show, tell};
+use super::interrupt;
 use super::load::units;
 use super::named::named;
+use super::progress::Dump;
 use super::target::TargetArgs;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::Duration;
 use toll_mysql::Target;
-use toll_sys::{show, signals, tell};
+use toll_sys::cancel::Cancel;
 use toll_throttle::{Asked, PastLimit, command, control, orders};
 
 #[derive(Debug, Args)]
@@ -88,7 +91,7 @@ pub struct Steering {
 
 impl Steering {
     /// Resolves the options with the probed server and the latency limit.
-    pub fn asked(self, target: Target, max_toll: f64) -> Asked {
+    pub fn asked(self, target: Target, max_toll: f64, cancel: &Cancel) -> Asked {
         Asked {
             target,
             max_toll,
@@ -103,6 +106,8 @@ impl Steering {
             max_history: self.max_history,
             past_limit: self.past_limit,
             log: self.log,
+            cancel: cancel.clone(),
+            progress: Arc::new(Dump::default()),
         }
     }
 
@@ -133,10 +138,11 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
     }
     let mut target = arguments.target.resolve()?;
     target.db = arguments.db.or(target.db);
-    let asked = arguments.steering.asked(target, arguments.max_p99_toll);
-    let ended = match command::run(asked, &arguments.command, &arguments.env) {
+    let cancel = interrupt::listen()?;
+    let asked = arguments.steering.asked(target, arguments.max_p99_toll, &cancel);
+    let ended = match command::run(asked, &arguments.command, &arguments.env, std::io::stdout()) {
         Ok(ended) => ended,
-        Err(error) if signals::RAISED.load(Ordering::Relaxed) => {
+        Err(error) if cancel.is_cancelled() => {
             tell!("toll: {error:#}");
             return Ok(ExitCode::from(130));
         }

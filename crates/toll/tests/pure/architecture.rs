@@ -15,7 +15,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stats", &[]),
     ("wire", &[]),
     ("record", &[]),
-    ("input", &["sys", "wire"]),
+    ("input", &["wire"]),
     ("mysql", &["sys", "wire"]),
     // host: change or watch a host
     ("taps", &[]),
@@ -52,7 +52,12 @@ const NEVER_BELOW: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Dependencies of the program alone: no library has a command line or draws on a terminal.
-const FOR_THE_PROGRAM: [&str; 3] = ["clap", "clap_complete", "clap_mangen"];
+const FOR_THE_PROGRAM: [&str; 4] = ["clap", "clap_complete", "clap_mangen", "indicatif"];
+
+/// Types whose values change: a `static` of one is state of the whole process, which two users of a library share.
+const CHANGING: [&str; 6] = ["Mutex", "RwLock", "Atomic", "OnceLock", "OnceCell", "Cell<"];
+/// What writes to the terminal of whoever runs a library.
+const PRINTING: [&str; 6] = ["println!", "eprintln!", "print!", "eprint!", "tell!", "show!"];
 
 /// Most lines of source in a crate, unit tests included.
 const MOST_LINES: usize = 15_000;
@@ -116,6 +121,85 @@ fn sources(below: &Path) -> String {
         }
         _ => text,
     })
+}
+
+/// The lines of all Rust below a directory that is in what is built, each with its place: tests beside it left out.
+fn built_lines(below: &Path) -> Vec<(String, String)> {
+    let is_of_tests = |path: &Path| {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+        sources(below).contains(&format!("#[cfg(test)]\nmod {stem};"))
+    };
+    let (mut files, mut open) = (Vec::new(), vec![below.to_owned()]);
+    while let Some(dir) = open.pop() {
+        let entries = std::fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path());
+        let (dirs, others): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
+        open.extend(dirs);
+        files.extend(others.into_iter().filter(|path| path.extension().is_some_and(|e| e == "rs")));
+    }
+    files.retain(|path| !is_of_tests(path));
+    let lines = files.iter().flat_map(|path| {
+        let text = std::fs::read_to_string(path).expect("a source");
+        let built = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+        let place = |number| format!("{}:{}", path.display(), number + 1);
+        built
+            .lines()
+            .enumerate()
+            .map(|(number, line)| (place(number), line.trim().to_owned()))
+            .collect::<Vec<_>>()
+    });
+    lines.collect()
+}
+
+/// `static NAME: TYPE`, whose value changes.
+fn is_global_state(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "static").filter(|at| *at <= 1);
+    let Some((_, r#type)) =
+        at.and_then(|at| line.split_once(words[at])).and_then(|(_, of)| of.split_once(':'))
+    else {
+        return line.starts_with("thread_local!");
+    };
+    let r#type = r#type.split('=').next().unwrap_or_default();
+    CHANGING.iter().any(|changing| r#type.contains(changing)) || words.get(1) == Some(&"mut")
+}
+
+/// A call, not a mention in a comment or within another word.
+fn prints(line: &str) -> bool {
+    let is_call = |(at, _): (usize, &str)| {
+        !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == '`')
+    };
+    !line.starts_with("//") && PRINTING.iter().any(|printing| line.match_indices(printing).any(is_call))
+}
+
+#[test]
+fn libraries_hold_no_state_of_the_process_and_print_nothing() {
+    let found = |line: &str| (is_global_state(line), prints(line));
+    for line in [
+        "static A: AtomicBool = x;",
+        "pub static B: Mutex<u8>",
+        "static C: LazyLock<Mutex<u8>>",
+        "static mut D: u8",
+    ] {
+        assert_eq!(found(line), (true, false), "{line}");
+    }
+    for line in [
+        "static A: LazyLock<Catalogue> =",
+        "a: &'static AtomicBool,",
+        "fn a() -> &'static str {",
+        "//! tell! me",
+    ] {
+        assert_eq!(found(line), (false, false), "{line}");
+    }
+    assert_eq!(found("None => tell!(\"x\"),"), (false, true));
+    let packages = packages();
+    for (name, package) in products(&packages) {
+        let lines = built_lines(&package.dir.join("src"));
+        assert!(!lines.is_empty(), "toll-{name} is read");
+        let state: Vec<_> = lines.iter().filter(|(_, line)| is_global_state(line)).collect();
+        assert!(state.is_empty(), "toll-{name} has state of the whole process: pass it instead: {state:#?}");
+        let printing: Vec<_> = lines.iter().filter(|(_, line)| prints(line)).collect();
+        assert!(printing.is_empty(), "toll-{name} prints: emit an event of tracing: {printing:#?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use super::output::{Account, Class, Output};
 use super::tap::Seen;
 use std::collections::VecDeque;
-use toll_sys::{clock, tell};
+use toll_sys::clock;
 use toll_wire::decoder::{Said, Spoken};
 use toll_wire::event::{Asked, Share};
 use toll_wire::frame::{self, spread};
@@ -85,8 +85,8 @@ impl Budgeted {
         }
         if self.controller.is_hopeless() && !self.is_hopeless {
             self.is_hopeless = true;
-            tell!(
-                "toll: the budget cannot be kept: to look at one connection in {:.0} takes more CPU than that; \
+            tracing::warn!(
+                "the budget cannot be kept: to look at one connection in {:.0} takes more CPU than that; \
                  give it more, or narrow the capture with --port",
                 1.0 / kept
             );

@@ -12,7 +12,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use toll_sys::tell;
 use toll_taps::{DiskFile, Way};
 
 /// Nobody but its owner reads what people's queries hold.
@@ -172,7 +171,7 @@ impl Files {
             if std::fs::symlink_metadata(&path).is_ok_and(is_it)
                 && let Err(error) = std::fs::remove_file(&path)
             {
-                tell!("toll: cannot remove {}, which --keep no longer keeps: {error}", path.display());
+                tracing::warn!("cannot remove {}, which --keep no longer keeps: {error}", path.display());
             }
         }
     }
@@ -183,7 +182,7 @@ impl Destination for Files {
         self.header = header.to_vec();
         self.begin_file()?;
         if let Some(open) = &self.open {
-            tell!("toll: writing {}{}", open.name, in_words(open.disk.way()));
+            tracing::info!("writing {}{}", open.name, in_words(open.disk.way()));
         }
         Ok(())
     }

@@ -18,27 +18,28 @@ mod spoken;
 pub mod stream;
 pub mod tap;
 
+pub use ledger::Ledger;
+
 use anyhow::{Context, bail};
 use budget::Budgeted;
 use chunks::{Chunks, Destination};
 use decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
 use files::{Asked, Files, Rotate};
-use ledger::Ledger;
 use metrics::{Metrics, Offer};
 use output::Output;
 use packets::{Packets, Statistics};
 use printing::How;
-use signal_hook::consts::SIGUSR1;
 use sockets::{SocketOptions, Sockets};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{Fill, Key, Stream};
 use tap::{Seen, Tap};
+use toll_sys::cancel::Cancel;
+use toll_sys::clock;
 use toll_sys::named::Named;
-use toll_sys::say::InBackground;
-use toll_sys::{clock, show, signals, tell};
 use toll_taps::{Answers, Filter, WHOLE, drop_privileges};
 use toll_wire::decoder::Config;
 
@@ -115,11 +116,27 @@ pub enum Goal {
     Stream(String),
 }
 
+/// The program around a capture: signals, and whoever reads what is found.
+pub trait Front {
+    /// Called once, when the tap is open and the rights to open it are given up. What it returns is looked at from then on.
+    ///
+    /// # Errors
+    /// There are no signals, or no threads, to be had: the capture ends.
+    fn begin(&mut self) -> anyhow::Result<Signals>;
+
+    /// The counters so far; `ended`: those of the whole capture, which nothing follows. Must not block before that: the
+    /// kernel's ring is not read meanwhile.
+    fn show(&mut self, ledger: &Ledger, ended: bool);
+
+    /// Where digests are printed, by a thread of their own.
+    fn digests(&mut self) -> Box<dyn Write + Send>;
+}
+
 /// Captures until a signal, the end of its time, or a failure. Then prints the accounting.
 ///
 /// # Errors
 /// The capture could not start, or lost data for a reason that the user must know.
-pub fn capture(options: &Options) -> anyhow::Result<()> {
+pub fn capture(options: &Options, front: &mut dyn Front) -> anyhow::Result<()> {
     refuse_what_is_not_here(options)?;
     let offer = options.metrics.as_deref().map(Offer::at).transpose()?;
     // The user who goes on may have no right to read it.
@@ -131,27 +148,24 @@ pub fn capture(options: &Options) -> anyhow::Result<()> {
     };
     let (mut tap, link_number) = open_tap(options)?;
     drop_privileges(options.user.as_deref())?;
-    // Whoever does not read what is said must not hold up the ring.
-    let saying = InBackground::start().context("cannot start a thread to speak with")?;
+    let asked = front.begin()?;
     let metrics = offer.map(Metrics::answer).transpose()?;
-    let (output, fill) = open_output(options, link_number, stream)?;
+    let (output, fill) = open_output(options, link_number, stream, front)?;
     let mut output = match options.cpu_share {
         Some(share) => Box::new(Budgeted::new(output, share, &options.ports)),
         None => output,
     };
-    let asked = Signals::listen()?;
     if let Some(metrics) = &metrics {
-        tell!("toll: metrics at {}", metrics.address());
+        tracing::info!("metrics at {}", metrics.address());
     }
-    tell!("toll: listening on {}", listening(options));
+    tracing::info!("listening on {}", listening(options));
     let begun = Instant::now();
     let (tap, output) = (&mut *tap, &mut *output);
-    let mut capture = Capture { tap, output, options, metrics, fill, begun, seen: Seen::default() };
+    let mut capture = Capture { tap, output, front, options, metrics, fill, begun, seen: Seen::default() };
     let ended = capture.go_on_until(&asked);
     let drained = capture.drain();
     let finished = capture.output.finish(wall_ns());
-    drop(saying);
-    capture.say(true);
+    capture.show(true);
     ended.and(drained).and(finished)
 }
 
@@ -182,7 +196,7 @@ fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
                 keep_server: options.snap_server.unwrap_or(HEAD_OF_ANSWER) as usize,
                 buffer_bytes: options.buffer_bytes,
             })?;
-            tell!("toll: {}", tap.describe());
+            tracing::info!("{}", tap.describe());
             Ok((Box::new(tap), 0))
         }
     }
@@ -213,6 +227,7 @@ fn open_output(
     options: &Options,
     link_number: u16,
     stream: Option<Stream>,
+    front: &mut dyn Front,
 ) -> anyhow::Result<(Box<dyn Output>, Option<Fill>)> {
     match &options.goal {
         Goal::Packets(path) => {
@@ -228,7 +243,7 @@ fn open_output(
             Ok((queries(options, Box::new(files))?, None))
         }
         Goal::Digest => {
-            let how = How::usual(options.json, listening(options));
+            let how = How::usual(options.json, listening(options), front.digests());
             Ok((Box::new(Digesting::new(&decoding(options), options.every, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.
@@ -279,6 +294,7 @@ fn wall_ns() -> u64 {
 struct Capture<'a> {
     tap: &'a mut dyn Tap,
     output: &'a mut dyn Output,
+    front: &'a mut dyn Front,
     options: &'a Options,
     metrics: Option<Metrics>,
     /// Of a stream.
@@ -298,12 +314,12 @@ impl Capture<'_> {
                 counted = Instant::now();
                 self.count()?;
                 if self.options.status {
-                    self.say(false);
+                    self.show(false);
                 }
             }
             if asked.to_tell() {
                 self.count()?;
-                tell!("toll: {}", self.ledger(false).text());
+                tracing::info!("{}", self.ledger(false).text());
             }
         }
         Ok(())
@@ -360,41 +376,26 @@ impl Capture<'_> {
         Ledger::new(&self.seen, &account, self.tap.lost_between(), of, elapsed_s, ended)
     }
 
-    fn say(&self, ended: bool) {
+    fn show(&mut self, ended: bool) {
         let ledger = self.ledger(ended);
-        if self.options.json {
-            // It has no map with keys that are no text, and so cannot fail.
-            show!("{}", serde_json::to_string(&ledger).unwrap_or_default());
-        } else {
-            tell!("toll: {}", ledger.text());
-        }
+        self.front.show(&ledger, ended);
     }
 }
 
 /// What signals have asked.
-struct Signals {
-    end: Arc<AtomicBool>,
-    tell: Arc<AtomicBool>,
+#[derive(Debug, Default)]
+pub struct Signals {
+    pub end: Cancel,
+    /// How far it is; taken back once that is said.
+    pub status: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// The first of those that ask to end does so in good order, a second at once; USR1 asks how far it is.
-    fn listen() -> anyhow::Result<Self> {
-        let (end, tell) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let cannot = "cannot listen to signals";
-        for signal in signals::that_end() {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&end)).context(cannot)?;
-            signal_hook::flag::register(signal, Arc::clone(&end)).context(cannot)?;
-        }
-        signal_hook::flag::register(SIGUSR1, Arc::clone(&tell)).context(cannot)?;
-        Ok(Self { end, tell })
-    }
-
     fn to_end(&self) -> bool {
-        self.end.load(Ordering::Relaxed)
+        self.end.is_cancelled()
     }
 
     fn to_tell(&self) -> bool {
-        self.tell.swap(false, Ordering::Relaxed)
+        self.status.swap(false, Ordering::Relaxed)
     }
 }

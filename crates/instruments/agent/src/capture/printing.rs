@@ -27,15 +27,15 @@ pub struct How {
 }
 
 impl How {
-    /// For people, or as JSON, to standard output.
-    pub fn usual(is_json: bool, source: String) -> Self {
+    /// For people, or as JSON.
+    pub fn usual(is_json: bool, source: String, out: Box<dyn Write + Send>) -> Self {
         Self {
             settings: Settings::default(),
             limit: Limit::default(),
             format: if is_json { Format::Json } else { Format::Report },
             literals: false,
             source,
-            out: Box::new(std::io::stdout()),
+            out,
         }
     }
 }

@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use toll_sys::counted::counted;
-use toll_sys::say::TellIfSlow;
-use toll_sys::{clock, figures, tell};
+use toll_sys::slow::WarnIfSlow;
+use toll_sys::{clock, figures};
 use toll_wire::streamed::{self, Chunk, Holds, LONGEST_CHUNK, LONGEST_EDGE, StreamId};
 use zstd::bulk::Compressor;
 
@@ -105,8 +105,8 @@ impl Stream {
         let link = match sending::reach(host_port, key) {
             Ok(link) => Some(link),
             Err(Unreached::Absent(why)) => {
-                tell!(
-                    "toll: nobody receives at {host_port} yet ({why}): up to {} MB wait for somebody who does",
+                tracing::warn!(
+                    "nobody receives at {host_port} yet ({why}): up to {} MB wait for somebody who does",
                     figures::megabytes(ROOM as f64)
                 );
                 None
@@ -225,13 +225,13 @@ impl Destination for Stream {
         state.took = begun;
         shared.changed.notify_all();
         let waiting = format!(
-            "toll: waiting for {} to take the last {} MB: {} s without an answer, {} s at most; a second signal ends it",
+            "waiting for {} to take the last {} MB: {} s without an answer, {} s at most; a second signal ends it",
             shared.target,
             figures::megabytes(state.kept.bytes() as f64),
             QUIET.as_secs(),
             FAREWELL.as_secs()
         );
-        let _told = TellIfSlow::after(Duration::from_secs(1), waiting);
+        let _told = WarnIfSlow::after(Duration::from_secs(1), waiting);
         while state.stage == Stage::Running {
             let quiet = QUIET.saturating_sub(state.took.elapsed());
             let left = quiet.min(FAREWELL.saturating_sub(begun.elapsed()));

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use streams::Streams;
-use toll_sys::{show, signals, tell};
+use toll_sys::cancel::Cancel;
 use toll_wire::streamed::Holds;
 
 /// Connections that may stand beside those of streams: of peers that have not said yet what they want.
@@ -46,8 +46,7 @@ pub struct Asked {
     /// Ends with the first stream.
     pub once: bool,
     pub duration: Option<Duration>,
-    /// An object a stream on standard output, instead of a line on standard error.
-    pub json: bool,
+    pub cancel: Cancel,
 }
 
 /// What all threads know.
@@ -63,7 +62,7 @@ struct Receiver {
 ///
 /// # Errors
 /// It cannot listen there; with [`Asked::once`], the stream did not come whole.
-pub fn receive(asked: Asked) -> Result<Vec<Account>> {
+pub fn receive(asked: Asked, ended: &mut dyn FnMut(&Account) -> Result<()>) -> Result<Vec<Account>> {
     let listener = TcpListener::bind(&asked.listen)
         .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", asked.listen))?;
     let address = listener.local_addr()?;
@@ -76,8 +75,8 @@ pub fn receive(asked: Asked) -> Result<Vec<Account>> {
         stops: AtomicBool::new(false),
     });
     match receiver.key.fingerprint() {
-        Some(fingerprint) => tell!("toll: receiving at {address}, from holders of the key {fingerprint}"),
-        None => tell!("toll: receiving at {address}, from anybody, and readable on the network (--plain)"),
+        Some(fingerprint) => tracing::info!("receiving at {address}, from holders of the key {fingerprint}"),
+        None => tracing::warn!("receiving at {address}, from anybody, and readable on the network (--plain)"),
     }
     let accepting = Arc::clone(&receiver);
     std::thread::Builder::new()
@@ -89,12 +88,12 @@ pub fn receive(asked: Asked) -> Result<Vec<Account>> {
     let (mut accounts, mut asked_to_end) = (Vec::new(), None);
     loop {
         receiver.streams.end_abandoned();
-        say_ended(&receiver, &mut accounts, asked.json)?;
+        take_ended(&receiver, &mut accounts, ended)?;
         let is_late = asked.duration.is_some_and(|duration| begun.elapsed() >= duration);
-        if asked_to_end.is_none() && (is_late || signals::RAISED.load(Ordering::Relaxed)) {
+        if asked_to_end.is_none() && (is_late || asked.cancel.is_cancelled()) {
             asked_to_end = Some(Instant::now());
             if asked.once && receiver.streams.is_any_coming() {
-                tell!("toll: the stream has {} s to come to its end", FOR_ITS_END.as_secs());
+                tracing::info!("the stream has {} s to come to its end", FOR_ITS_END.as_secs());
             }
         }
         // Whoever ends both ends of one stream at the same time wants all of it.
@@ -112,7 +111,7 @@ pub fn receive(asked: Asked) -> Result<Vec<Account>> {
         std::thread::sleep(LOOK / 10);
     }
     receiver.streams.end_all();
-    say_ended(&receiver, &mut accounts, asked.json)?;
+    take_ended(&receiver, &mut accounts, ended)?;
     match accounts.as_slice() {
         [only] if asked.once && !only.whole => bail!("the stream did not come whole"),
         [] if asked.once => bail!("no stream came"),
@@ -120,13 +119,13 @@ pub fn receive(asked: Asked) -> Result<Vec<Account>> {
     }
 }
 
-fn say_ended(receiver: &Receiver, accounts: &mut Vec<Account>, json: bool) -> Result<()> {
+fn take_ended(
+    receiver: &Receiver,
+    accounts: &mut Vec<Account>,
+    ended: &mut dyn FnMut(&Account) -> Result<()>,
+) -> Result<()> {
     for account in receiver.streams.take_ended() {
-        if json {
-            show!("{}", serde_json::to_string(&account).context("cannot write JSON")?);
-        } else {
-            tell!("toll: {}", account.text());
-        }
+        ended(&account)?;
         accounts.push(account);
     }
     Ok(())
@@ -156,7 +155,7 @@ fn serve(tcp: TcpStream, receiver: &Arc<Receiver>) {
     let started = std::thread::Builder::new().name("toll-receive".into()).spawn(move || {
         let peer = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |peer| peer.to_string());
         if let Err(error) = peer::serve(tcp, &serving) {
-            tell!("toll: {peer}: {error:#}");
+            tracing::warn!("{peer}: {error:#}");
         }
         serving.connections.fetch_sub(1, Ordering::AcqRel);
     });

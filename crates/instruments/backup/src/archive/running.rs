@@ -9,6 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use toll_store::{Error, Object, Result, Store};
+use toll_sys::cancel::Cancel;
 
 const FOLDER: &str = "running";
 /// A marker is put anew this often,
@@ -90,16 +91,16 @@ impl Running {
         owner: &Owner,
         is_alive: fn(&Owner) -> Option<bool>,
         wait: Duration,
-        stop: fn() -> bool,
+        cancel: &Cancel,
     ) -> Result<Self> {
         let mut running = Self::begin(store, id, Work::Backup, owner, is_alive)?;
-        running.outlast_prunes(wait, stop)?;
+        running.outlast_prunes(wait, cancel)?;
         Ok(running)
     }
 
     /// Waits until no prune is at work. To be called again before a look at what was put: a prune that took this
     /// backup for dead has removed some of it, or is about to.
-    pub fn outlast_prunes(&mut self, wait: Duration, stop: fn() -> bool) -> Result<()> {
+    pub fn outlast_prunes(&mut self, wait: Duration, cancel: &Cancel) -> Result<()> {
         let begun = Instant::now();
         loop {
             let others = self.others()?;
@@ -107,7 +108,7 @@ impl Running {
             if others.prunes == 0 {
                 return Ok(());
             }
-            if stop() {
+            if cancel.is_cancelled() {
                 return Err(Error::Interrupted);
             }
             if begun.elapsed() > wait {

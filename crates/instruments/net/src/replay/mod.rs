@@ -12,10 +12,10 @@ use anyhow::{Context, bail, ensure};
 use packets::Loaded;
 use report::Report;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use toll_input::Progress as Reading;
-use toll_sys::{figures, signals, tell};
+use toll_input::Progress;
+use toll_sys::cancel::Cancel;
+use toll_sys::figures;
 use toll_taps::{Device, Pace, Rate, Sender};
 
 /// A device that takes nothing for so long takes nothing any more.
@@ -51,7 +51,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// No such device, or not one to send on without being told so; captures that cannot be sent; no packet socket.
-pub fn replay(asked: &Asked) -> anyhow::Result<Report> {
+pub fn replay(asked: &Asked, reading: &Progress, cancel: &Cancel) -> anyhow::Result<Report> {
     let device = Device::named(&asked.device)?;
     ensure!(device.is_up, "{0} is down: ip link set {0} up", device.name);
     ensure!(device.is_ethernet, "{} does not carry Ethernet frames", device.name);
@@ -65,16 +65,15 @@ pub fn replay(asked: &Asked) -> anyhow::Result<Report> {
     let receiver = asked.receive_on.as_deref().map(Device::named).transpose()?;
     let pace = Pace::new(asked.rate).context("a rate of 0 sends nothing: give one above 0")?;
     let mut sender = Sender::open(&device)?;
-    let reading = Reading::over(&asked.files);
-    let loaded = packets::load(&asked.files, &device, asked.choice, &reading);
+    let loaded = packets::load(&asked.files, &device, asked.choice, reading, cancel);
     reading.finish();
     let Loaded { mut packets, snapped, skipped, cut_short, .. } = loaded?;
     for line in cut_short {
-        tell!("toll: {line}");
+        tracing::warn!("{line}");
     }
     if !sender.bypasses_qdisc {
-        tell!(
-            "toll: this kernel has no way past the queue discipline of {}: what it holds back is not seen",
+        tracing::warn!(
+            "this kernel has no way past the queue discipline of {}: what it holds back is not seen",
             device.name
         );
     }
@@ -91,9 +90,9 @@ pub fn replay(asked: &Asked) -> anyhow::Result<Report> {
     let go_on = |progress: toll_taps::Progress| {
         if progress.elapsed >= told + TOLD_EVERY {
             told = progress.elapsed;
-            tell!("toll: {}", so_far(&progress, asked.duration));
+            tracing::info!("{}", so_far(&progress, asked.duration));
         }
-        !signals::RAISED.load(Ordering::Relaxed)
+        !cancel.is_cancelled()
     };
     let (unique, stamps) = (asked.unique_ip, asked.stamps);
     let before = |frame: &mut [u8], number: u64| {

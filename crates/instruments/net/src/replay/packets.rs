@@ -4,9 +4,10 @@ use crate::pcap::source::Source;
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use toll_input::Progress;
+use toll_sys::cancel::Cancel;
 use toll_sys::counted::counted;
+use toll_sys::memory;
 use toll_sys::named::Named;
-use toll_sys::{memory, signals};
 use toll_taps::{Device, Packets};
 use toll_wire::pcap::{Frame, Link};
 
@@ -69,11 +70,12 @@ pub fn load(
     device: &Device,
     choice: Choice,
     progress: &Progress,
+    cancel: &Cancel,
 ) -> anyhow::Result<Loaded> {
     let mut loaded = Loaded::default();
     let room = usize::try_from(memory::available_bytes() / 2).unwrap_or(usize::MAX);
     for file in files {
-        load_one(file, device, choice, progress, room, &mut loaded)
+        load_one(file, device, choice, (progress, cancel), room, &mut loaded)
             .with_context(|| format!("cannot replay {}", file.display()))?;
     }
     let held = loaded.packets.len() as u64 + loaded.skipped;
@@ -107,7 +109,7 @@ fn load_one(
     file: &Path,
     device: &Device,
     choice: Choice,
-    progress: &Progress,
+    (progress, cancel): (&Progress, &Cancel),
     room: usize,
     loaded: &mut Loaded,
 ) -> anyhow::Result<()> {
@@ -120,7 +122,7 @@ fn load_one(
         loaded,
     };
     while source.advance()?.is_some() {
-        signals::check()?;
+        cancel.check()?;
         source.take(|frame| taker.take(frame))?;
         let held = &taker.loaded.packets;
         ensure!(

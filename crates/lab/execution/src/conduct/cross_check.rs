@@ -20,8 +20,9 @@ use toll_journal::Journal;
 use toll_model::artefacts;
 use toll_net::pcap;
 use toll_record::{Artefact, ArtefactKind, QueryCount, Window};
+use toll_sys::cancel::Cancel;
+use toll_sys::child;
 use toll_sys::program::no_program;
-use toll_sys::{child, signals};
 
 /// Who gives the second opinion.
 const COUNTER: &str = "pt-query-digest";
@@ -142,9 +143,9 @@ impl Cut {
     }
 
     /// Counts; the cut is gone afterwards.
-    pub fn count(self, journal: &Journal) -> Artefact {
+    pub fn count(self, journal: &Journal, cancel: &Cancel) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
-        let counted = pt_query_digest(&self, journal);
+        let counted = pt_query_digest(&self, journal, cancel);
         let by_toll = self.by_toll();
         // The directory goes after the run; a file left in it goes with it.
         let _ = std::fs::remove_file(&self.file);
@@ -239,7 +240,7 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
     Ok(true)
 }
 
-fn pt_query_digest(cut: &Cut, journal: &Journal) -> anyhow::Result<u64> {
+fn pt_query_digest(cut: &Cut, journal: &Journal, cancel: &Cancel) -> anyhow::Result<u64> {
     let Cut { file, stretch, line: Artefact { kind, .. }, port, .. } = cut;
     let kind = *kind;
     let server = format!("127.0.0.1:{port}");
@@ -266,7 +267,7 @@ fn pt_query_digest(cut: &Cut, journal: &Journal) -> anyhow::Result<u64> {
     } else {
         command.stdin(File::open(file)?);
     }
-    let output = bounded_output(&mut command, journal);
+    let output = bounded_output(&mut command, journal, cancel);
     if let Some((mut decoder, undo)) = decoder {
         // It has ended, or has lost its reader: either way it is reaped here.
         let _ = decoder.kill();
@@ -289,7 +290,7 @@ fn pt_query_digest(cut: &Cut, journal: &Journal) -> anyhow::Result<u64> {
 }
 
 /// Standard output of a command that is ended when it takes too long.
-fn bounded_output(command: &mut Command, journal: &Journal) -> anyhow::Result<Vec<u8>> {
+fn bounded_output(command: &mut Command, journal: &Journal, cancel: &Cancel) -> anyhow::Result<Vec<u8>> {
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let (mut child, undo) =
         journal.spawn(command, COUNTER, None, STOP_WITHIN).context("it cannot be started")?;
@@ -300,7 +301,7 @@ fn bounded_output(command: &mut Command, journal: &Journal) -> anyhow::Result<Ve
     });
     let begun = Instant::now();
     while !reader.is_finished() {
-        let interrupted = signals::check();
+        let interrupted = cancel.check();
         if interrupted.is_err() || begun.elapsed() > PATIENCE {
             child.kill()?;
             child.wait()?;

@@ -28,15 +28,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_model::artefacts;
 use toll_record::{Arm, Artefact, Bin, Cpu, ProcessEnd, Sample, TrialLine};
-use toll_sys::interrupt::Interrupt;
+use toll_sys::cancel::Cancel;
 use toll_sys::{clock, memory};
 
 /// The stage of a run with what plays on it now.
 pub struct HostEnv<'a> {
     pub(super) stage: &'a mut Stage,
     pub(super) recorder: &'a Recorder,
-    interrupt: &'a Interrupt,
-    pub(super) progress: &'a Progress,
+    interrupt: &'a Cancel,
+    pub(super) progress: &'a dyn Progress,
     /// All randomness of the load comes from it.
     seed: u64,
     pub(super) keep_artefacts: bool,
@@ -73,8 +73,8 @@ impl<'a> HostEnv<'a> {
         stage: &'a mut Stage,
         recorder: &'a Recorder,
         dir: &Path,
-        interrupt: &'a Interrupt,
-        progress: &'a Progress,
+        interrupt: &'a Cancel,
+        progress: &'a dyn Progress,
         seed: u64,
         keep_artefacts: bool,
     ) -> Self {
@@ -107,10 +107,10 @@ impl<'a> HostEnv<'a> {
         }
         self.progress.say("pt-query-digest counts a stretch of each artefact");
         for cut in std::mem::take(&mut self.cuts) {
-            if self.interrupt.raised() {
+            if self.interrupt.is_cancelled() {
                 return;
             }
-            self.recorder.artefact(cut.count(&self.stage.journal));
+            self.recorder.artefact(cut.count(&self.stage.journal, self.interrupt));
         }
     }
 
@@ -179,7 +179,7 @@ impl Clock for HostEnv<'_> {
     }
 
     fn is_interrupted(&self) -> bool {
-        self.interrupt.raised()
+        self.interrupt.is_cancelled()
     }
 
     fn sleep_until(&self, moment_us: u64) -> bool {
@@ -199,6 +199,7 @@ impl Load for HostEnv<'_> {
                     let ground = Ground {
                         journal: &self.stage.journal,
                         recorder: self.recorder,
+                        cancel: self.interrupt,
                         dir: self.stage.work_dir.clone(),
                         seed: self.seed,
                     };

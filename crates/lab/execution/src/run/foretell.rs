@@ -22,7 +22,7 @@ pub fn chosen(
     plan: &Plan,
     times: &Times,
     spent_s: f64,
-    progress: &Progress,
+    progress: &dyn Progress,
 ) -> anyhow::Result<(Choice, f64)> {
     let question = plan::question(plan, times);
     let left_s = times.time_s.map(|time_s| (time_s - spent_s).max(0.0));
@@ -91,7 +91,7 @@ fn too_short(plan: &Plan, times: &Times, least: &TooShort, spent_s: f64) -> anyh
     )
 }
 
-fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &Progress) -> anyhow::Result<f64> {
+fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &dyn Progress) -> anyhow::Result<f64> {
     let effect = toll_stats::log_of_toll(pct);
     if let Some(time_s) = question.time_to_find(effect, LONGEST_CHOSEN_S - spent_s) {
         progress.say(&format!("effects of {pct}% take {} here", lasting(time_s + spent_s)));
@@ -112,7 +112,7 @@ fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &Progress
 }
 
 /// Prints the predicted minimum detectable effect of fixed rounds and windows, before the run.
-pub fn tell_given(plan: &Plan, progress: &Progress) {
+pub fn tell_given(plan: &Plan, progress: &dyn Progress) {
     let need = toll_stats::rounds_for_interval(plan.alpha);
     let text = if (plan.rounds as usize) < need {
         let rounds = counted(plan.rounds.into(), "round");

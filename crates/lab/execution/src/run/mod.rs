@@ -10,7 +10,7 @@ mod name;
 mod trials;
 
 use crate::collector::{Collectors, ServerCounters};
-use crate::conduct::Ending;
+use crate::conduct::{Ending, Progress};
 use crate::recorder::Recorder;
 use crate::stage::{self, Opened, ServerChoice};
 use anyhow::{Context, bail};
@@ -23,8 +23,8 @@ use toll_model::scenario::Scenario;
 use toll_net::pcap::profile::json::Document;
 use toll_record::{CAPTURES, Plan, RunDir, RunResult, RunWriter, Setup};
 use toll_server::lock::HostLock;
-use toll_sys::interrupt::Interrupt;
-use toll_sys::{private, secrets, tell};
+use toll_sys::cancel::Cancel;
+use toll_sys::{private, secrets};
 
 /// Files that are written before the first trial, and removed if there is none.
 const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES];
@@ -50,6 +50,13 @@ pub enum What {
     Scenario(Box<Scenario>, Box<Wishes>),
     /// An earlier plan, to be repeated exactly.
     Plan(Box<Plan>),
+}
+
+/// Whoever runs it: where progress is shown, and what ends the run early.
+#[derive(Clone, Copy)]
+struct Caller<'a> {
+    progress: &'a dyn Progress,
+    cancel: &'a Cancel,
 }
 
 /// The source of the run after everything is resolved that needs no server.
@@ -103,9 +110,8 @@ pub struct Finished {
 ///
 /// # Errors
 /// The run cannot begin, or the host or server could not be restored.
-pub fn run(asked: Asked) -> anyhow::Result<Finished> {
+pub fn run(asked: Asked, progress: &dyn Progress, cancel: &Cancel) -> anyhow::Result<Finished> {
     let mut work = Work::of(&asked.what)?;
-    let interrupt = Interrupt::listen()?;
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
     let run_id = name::run_id(&dir);
     let _alone = HostLock::take(&run_id)?;
@@ -126,7 +132,7 @@ pub fn run(asked: Asked) -> anyhow::Result<Finished> {
         let path = std::path::absolute(toll_record::unfinished(&dir, name))?;
         journal.record(Undo::Path { path })?;
     }
-    let conducted = conduct(&asked, &mut work, &dir, writer, journal, &interrupt);
+    let conducted = conduct(&asked, &mut work, &dir, writer, journal, Caller { progress, cancel });
     let ending = match conducted {
         Ok(ending) => ending,
         Err(error) => {
@@ -164,12 +170,14 @@ fn conduct(
     dir: &Path,
     writer: RunWriter,
     journal: Journal,
-    interrupt: &Interrupt,
+    caller: Caller<'_>,
 ) -> anyhow::Result<Ending> {
+    let Caller { progress, cancel } = caller;
     let setup = work.setup(&asked.server)?;
-    let Opened { mut stage, facts, host } = stage::open(&asked.server, &setup, dir, journal, interrupt)?;
+    let Opened { mut stage, facts, host } =
+        stage::open(&asked.server, &setup, dir, journal, progress, cancel)?;
     let conducted = (|| {
-        if interrupt.raised() {
+        if cancel.is_cancelled() {
             bail!("interrupted before the first trial");
         }
         writer.write_json("host.json", &host).context("cannot write host.json")?;
@@ -178,13 +186,13 @@ fn conduct(
             writer.write_json(CAPTURES, &document).with_context(|| format!("cannot write {CAPTURES}"))?;
         }
         for line in &stage.rig.told {
-            tell!("toll: {line}");
+            tracing::info!("{line}");
         }
         let counters = stage.servers.iter().map(|s| ServerCounters::new(s.admin.sibling(), s.number));
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
-        let ending = trials::trials(asked, work, &facts, &mut stage, &recorder, dir, interrupt);
+        let ending = trials::trials(asked, work, &facts, &mut stage, &recorder, dir, caller);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))
@@ -201,7 +209,7 @@ fn conduct(
 /// Removes the directory of a run that ended before its first trial.
 fn forget_unmeasured(dir: &Path) {
     if std::fs::metadata(dir.join("trials.ndjson")).is_ok_and(|trials| trials.len() > 0) {
-        tell!("toll: what was measured until then is in {}", dir.display());
+        tracing::info!("what was measured until then is in {}", dir.display());
         return;
     }
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path());

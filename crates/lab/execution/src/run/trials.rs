@@ -3,7 +3,7 @@
 //! Unknown values are measured first: capacity of closed loops, noise of the host, commands that end by
 //! themselves. The plan is then complete, is written once, and is carried out as written.
 
-use super::{Asked, Work, foretell};
+use super::{Asked, Caller, Work, foretell};
 
 use crate::conduct::{Conductor, Ending, HostEnv, Load, PilotTime, Progress, Timeouts};
 use crate::recorder::Recorder;
@@ -17,9 +17,9 @@ use toll_model::plan::noise::Outcome;
 use toll_model::plan::{self, Facts, Settled, Times, Wishes};
 use toll_model::scenario::Ends;
 use toll_record::{Plan, RunDir};
+use toll_sys::cancel::Cancel;
+use toll_sys::clock;
 use toll_sys::counted::counted;
-use toll_sys::interrupt::Interrupt;
-use toll_sys::{clock, tell};
 
 pub(super) fn trials(
     asked: &Asked,
@@ -28,8 +28,9 @@ pub(super) fn trials(
     stage: &mut Stage,
     recorder: &Recorder,
     dir: &Path,
-    interrupt: &Interrupt,
+    caller: Caller<'_>,
 ) -> anyhow::Result<Ending> {
+    let Caller { progress, cancel } = caller;
     let fill_of = fills(work, stage);
     let fill_of = |arm: &str| fill_of.get(arm).cloned().unwrap_or_default();
     // Rates that are shares of a capacity are not known yet, everything else is.
@@ -37,9 +38,8 @@ pub(super) fn trials(
         Work::Settled(settled, _) => settled.plan(facts, &fill_of, asked.command.clone())?,
         Work::Plan(plan) => repeated(plan, facts, &fill_of, &asked.command)?,
     };
-    let progress = Progress::on_stderr();
     let begun = Instant::now();
-    let mut env = HostEnv::new(stage, recorder, dir, interrupt, &progress, draft.seed, asked.keep_artefacts);
+    let mut env = HostEnv::new(stage, recorder, dir, cancel, progress, draft.seed, asked.keep_artefacts);
     let ending = (|| {
         let plan = match work {
             Work::Settled(settled, wishes) => {
@@ -48,9 +48,9 @@ pub(super) fn trials(
                 let draft = settled.plan(facts, &fill_of, asked.command.clone())?;
                 announce(&draft, settled, dir);
                 foretell::check_time(&draft, &settled.times)?;
-                let mut plan = piloted(draft, settled, &mut env, interrupt)?;
-                if !interrupt.raised() {
-                    settle_lengths(&mut plan, &settled.times, begun, &progress)?;
+                let mut plan = piloted(draft, settled, &mut env, cancel)?;
+                if !cancel.is_cancelled() {
+                    settle_lengths(&mut plan, &settled.times, begun, progress)?;
                     if let Some(over) = wishes.spread {
                         plan::spread(&mut plan, over.0)?;
                     }
@@ -136,7 +136,7 @@ fn piloted(
     mut plan: Plan,
     settled: &Settled,
     env: &mut HostEnv<'_>,
-    interrupt: &Interrupt,
+    cancel: &Cancel,
 ) -> anyhow::Result<Plan> {
     let times = &settled.times;
     let (baseline_s, arms_s) = match times.is_open() {
@@ -160,7 +160,7 @@ fn piloted(
         pilot.noise = None;
     }
     for arm in plan.arms.iter_mut().filter(|arm| ending.contains(&arm.name.as_str())) {
-        if arm.unavailable.is_some() || interrupt.raised() {
+        if arm.unavailable.is_some() || cancel.is_cancelled() {
             continue;
         }
         let timeouts = timeouts(times, arm);
@@ -194,7 +194,12 @@ fn timeouts(times: &Times, arm: &toll_record::Arm) -> Timeouts {
 }
 
 /// Chooses windows and rounds if they are open. Prints the forecast in any case.
-fn settle_lengths(plan: &mut Plan, times: &Times, begun: Instant, progress: &Progress) -> anyhow::Result<()> {
+fn settle_lengths(
+    plan: &mut Plan,
+    times: &Times,
+    begun: Instant,
+    progress: &dyn Progress,
+) -> anyhow::Result<()> {
     if times.is_open() {
         let (choice, time_s) = foretell::chosen(plan, times, begun.elapsed().as_secs_f64(), progress)?;
         plan::apply(plan, &choice, times.rounds.is_none().then_some(time_s));
@@ -224,7 +229,7 @@ fn capacities(
     for name in settled.capacities_wanted() {
         let mut conductor = Conductor { plan: draft, env, enough: &mut never };
         let per_s = conductor.capacity(settled.resolved(&name, facts)?)?;
-        tell!("toll: {name} attains {per_s:.0} events/s here");
+        tracing::info!("{name} attains {per_s:.0} events/s here");
         found.insert(name, per_s);
     }
     Ok(found)
@@ -243,7 +248,7 @@ fn announce(plan: &Plan, settled: &Settled, dir: &Path) {
     say_what(plan, &lengths, dir);
     for arm in &plan.arms {
         if let Some(reason) = &arm.unavailable {
-            tell!("toll: arm {} is not available: {reason}", arm.name);
+            tracing::warn!("arm {} is not available: {reason}", arm.name);
         }
     }
 }
@@ -254,8 +259,8 @@ fn announce_again(plan: &Plan, dir: &Path) {
 
 fn say_what(plan: &Plan, lengths: &str, dir: &Path) {
     let arms = plan.order.first().map_or(0, Vec::len) as u64;
-    tell!(
-        "toll: {} ({}): {}, {lengths}; seed {}; {}",
+    tracing::info!(
+        "{} ({}): {}, {lengths}; seed {}; {}",
         plan.scenario,
         plan.profile,
         counted(arms, "arm"),

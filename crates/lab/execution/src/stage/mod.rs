@@ -25,12 +25,15 @@ use toll_mysql::Target;
 use toll_record::Setup;
 use toll_server::Sandbox;
 use toll_server::lock::ServerLock;
+use toll_sys::cancel::Cancel;
 use toll_sys::private;
 
 /// The test setup.
 #[derive(Debug)]
 pub struct Stage {
     pub journal: Journal,
+    /// Ends whatever is waited for here.
+    pub cancel: Cancel,
     /// The requested setup, which also assigns arms to servers.
     pub setup: Setup,
     /// The servers that arms are measured on. Empty if there is no server.
@@ -110,6 +113,7 @@ impl Stage {
         Bench {
             admin,
             journal: &self.journal,
+            cancel: &self.cancel,
             far_end: self.rig.far_end.as_ref(),
             load: None,
             logs,

@@ -1,5 +1,6 @@
 //! Opening and closing of the test setup, in order.
 
+use super::data::Loading;
 use super::rig::{self, Rig, Turn};
 use super::{Stage, limits, sandbox, there};
 use crate::host;
@@ -12,7 +13,7 @@ use toll_model::plan::Facts;
 use toll_mysql::Target;
 use toll_record::{HeldIn, Host, Setup};
 use toll_server::Agreed;
-use toll_sys::interrupt::Interrupt;
+use toll_sys::cancel::Cancel;
 use toll_sys::{cgroup, private};
 
 /// Choice of the server for a run.
@@ -48,7 +49,8 @@ pub fn open(
     setup: &Setup,
     dir: &Path,
     journal: Journal,
-    interrupt: &Interrupt,
+    loading: &dyn Loading,
+    cancel: &Cancel,
 ) -> anyhow::Result<Opened> {
     let dir = std::path::absolute(dir).context("cannot tell where the run directory is")?;
     let work_dir = dir.join("private");
@@ -63,6 +65,7 @@ pub fn open(
         },
         limited,
         journal,
+        cancel: cancel.clone(),
         setup: setup.clone(),
         servers: Vec::new(),
         rig: Rig::default(),
@@ -82,16 +85,16 @@ pub fn open(
     rig::open(&setup.rig, Turn::BeforeServers, &mut stage)?;
     match choice {
         ServerChoice::None => {}
-        ServerChoice::Sandbox { .. } => sandbox::open(&mut stage, &mut facts)?,
+        ServerChoice::Sandbox { .. } => sandbox::open(&mut stage, loading, &mut facts)?,
         ServerChoice::External { target, defaults_file, agreed } => {
-            there::open(target, defaults_file.clone(), agreed, &mut stage, &mut facts)?;
+            there::open(target, defaults_file.clone(), agreed, loading, &mut stage, &mut facts)?;
         }
     }
     rig::open(&setup.rig, Turn::AfterServers, &mut stage)?;
     facts.rig_missing.clone_from(&stage.rig.missing);
     let variables = facts.first().map(|server| server.variables.clone()).unwrap_or_default();
     let host = host::facts(&dir, &variables);
-    if interrupt.raised() {
+    if cancel.is_cancelled() {
         close(stage)?;
         bail!("interrupted before the first trial");
     }

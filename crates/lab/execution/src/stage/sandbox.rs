@@ -2,7 +2,7 @@
 //!
 //! There is one for each distinct set of options that arms need, side by side, with the same data.
 
-use super::data::{self, SCHEMA};
+use super::data::{self, Loading, SCHEMA};
 use super::rig::FarEnd;
 use super::{Stage, Standing, client_defaults};
 use crate::stage::watched::Watched;
@@ -14,19 +14,18 @@ use toll_model::plan::{Facts, ServerFacts};
 use toll_mysql::Target;
 use toll_record::{DataSetup, SandboxServer, SandboxSetup};
 use toll_server::{Sandbox, SandboxSpec};
-use toll_sys::{signals, tell};
 
 /// Starts all servers. If one fails, only its arms are unavailable, unless the baseline is among them.
-pub fn open(stage: &mut Stage, facts: &mut Facts) -> anyhow::Result<()> {
+pub fn open(stage: &mut Stage, loading: &dyn Loading, facts: &mut Facts) -> anyhow::Result<()> {
     let setup = stage.setup.sandbox.clone().context("the plan says nothing of the sandbox server")?;
     for (number, server) in setup.servers.iter().enumerate() {
-        match start(number, server, &setup, stage) {
+        match start(number, server, &setup, loading, stage) {
             Ok((standing, found)) => {
                 stage.servers.push(standing);
                 facts.servers.push(Ok(found));
             }
             Err(error) => {
-                signals::check()?;
+                stage.cancel.check()?;
                 if number == 0 {
                     return Err(error);
                 }
@@ -41,6 +40,7 @@ fn start(
     number: usize,
     server: &SandboxServer,
     setup: &SandboxSetup,
+    loading: &dyn Loading,
     stage: &Stage,
 ) -> anyhow::Result<(Standing, ServerFacts)> {
     let mut spec = SandboxSpec {
@@ -52,10 +52,11 @@ fn start(
         tls: setup.tls,
         link: stage.rig.far_end.as_ref().filter(|_| setup.from_far_end).and_then(FarEnd::ends),
         settings: server.options.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+        cancel: stage.cancel.clone(),
         ..SandboxSpec::default()
     };
     let sandbox = match &stage.setup.data {
-        Some(data) => filled(&mut spec, data, stage)?,
+        Some(data) => filled(&mut spec, data, loading, stage)?,
         None => Sandbox::start(&spec, &stage.journal)?,
     };
     let db = stage.setup.data.as_ref().map(|_| SCHEMA.to_owned());
@@ -101,11 +102,18 @@ fn start(
     Ok((standing, found))
 }
 
-fn filled(spec: &mut SandboxSpec, data: &DataSetup, stage: &Stage) -> anyhow::Result<Sandbox> {
+fn filled(
+    spec: &mut SandboxSpec,
+    data: &DataSetup,
+    loading: &dyn Loading,
+    stage: &Stage,
+) -> anyhow::Result<Sandbox> {
     let data_spec = data::spec(data)?;
     spec.data_bytes = data_spec.bytes;
-    let tell = |text: &str| tell!("toll: {text}");
-    Sandbox::start_prepared(spec, &data_spec, &stage.journal, &tell, |target| data::load(target, data))
+    let tell = |text: &str| tracing::info!("{text}");
+    Sandbox::start_prepared(spec, &data_spec, &stage.journal, &tell, |target| {
+        data::load(target, data, loading, &stage.cancel)
+    })
 }
 
 /// The lines of a server's last messages that state the reason.

@@ -10,7 +10,7 @@ use toll_model::rig::Kind;
 use toll_model::scenario::{Arm, Subject};
 use toll_record::{DataSetup, Limits, SandboxServer, SandboxSetup, Setup};
 use toll_server::{ServerProgram, config};
-use toll_sys::{memory, tell};
+use toll_sys::memory;
 
 /// Resolves the setup: finds a sandbox's program and checks memory for its servers. Starts and changes
 /// nothing.
@@ -99,7 +99,7 @@ fn sandbox(
     let (buffer_pool_bytes, warning) =
         config::buffer_pool_bytes(wanted, needed, memory::available_bytes(), servers.len() as u64);
     if let Some(warning) = warning {
-        tell!("toll: {warning}");
+        tracing::warn!("{warning}");
     }
     Ok(SandboxSetup {
         program: program.path.display().to_string(),

@@ -3,7 +3,7 @@
 //! # Invariants
 //! Never creates anything on it that the run does not need and the user has not agreed to.
 
-use super::data::{self, SCHEMA};
+use super::data::{self, Loading, SCHEMA};
 use super::{Stage, Standing, client_defaults};
 use crate::stage::watched::Watched;
 use crate::treatment::{Admin, LogPlace};
@@ -16,12 +16,13 @@ use toll_mysql::{Address, Target};
 use toll_record::DataSetup;
 use toll_server::lock::ServerLock;
 use toll_server::{Agreed, External};
-use toll_sys::{places, tell};
+use toll_sys::places;
 
 pub fn open(
     target: &Target,
     defaults_file: Option<PathBuf>,
     agreed: &Agreed,
+    loading: &dyn Loading,
     stage: &mut Stage,
     facts: &mut Facts,
 ) -> anyhow::Result<()> {
@@ -30,7 +31,7 @@ pub fn open(
     let lock = ServerLock::take(server.target())?;
     let mut admin = Admin::new(server.target().clone(), Some(server.server().clone()));
     let within = match &stage.setup.data {
-        Some(data) => with_data(&server, &mut admin, agreed, data, stage)?,
+        Some(data) => with_data(&server, &mut admin, agreed, data, loading, stage)?,
         None => without_data(&server, agreed)?,
     };
     let local = server.local();
@@ -129,6 +130,7 @@ fn with_data(
     admin: &mut Admin,
     agreed: &Agreed,
     data: &DataSetup,
+    loading: &dyn Loading,
     stage: &Stage,
 ) -> anyhow::Result<Target> {
     let Some(name) = &agreed.schema else {
@@ -151,13 +153,13 @@ fn with_data(
             );
         }
         let target = Target { db: Some(name.clone()), ..made };
-        data::load(&target, data)?;
+        data::load(&target, data, loading, &stage.cancel)?;
         return Ok(target);
     }
     data::check(admin, name, data)?;
     if writes && server.variables().get("log_bin").is_some_and(|on| on == "ON") {
-        tell!(
-            "toll: what the load writes to {name} goes to the binary log and the replicas, as any client's writes"
+        tracing::warn!(
+            "what the load writes to {name} goes to the binary log and the replicas, as any client's writes"
         );
     }
     Ok(Target { db: Some(name.clone()), ..server.target().clone() })

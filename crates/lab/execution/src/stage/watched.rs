@@ -5,10 +5,10 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use toll_mysql::Target;
 use toll_server::find_local;
-use toll_sys::interrupt::Interrupt;
+use toll_sys::cancel::Cancel;
+use toll_sys::clock;
 use toll_sys::process::ProcessId;
 use toll_sys::server_process::Local;
-use toll_sys::{clock, tell};
 
 /// The server process of a run.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Watched {
     ///
     /// # Errors
     /// The server does not come back in time.
-    pub fn restarted(&mut self, admin: &mut Admin, interrupt: &Interrupt) -> anyhow::Result<bool> {
-        let uptime_s = self.wait_for_answer(admin, interrupt)?;
+    pub fn restarted(&mut self, admin: &mut Admin, cancel: &Cancel) -> anyhow::Result<bool> {
+        let uptime_s = self.wait_for_answer(admin, cancel)?;
         let started_s = clock::mono_us() as f64 / 1e6 - uptime_s as f64;
         let before = self.started_s.replace(started_s);
         let restarted = before.is_some_and(|before| started_s > before + SAME_START_S)
@@ -56,7 +56,7 @@ impl Watched {
         Ok(restarted)
     }
 
-    fn wait_for_answer(&self, admin: &mut Admin, interrupt: &Interrupt) -> anyhow::Result<u64> {
+    fn wait_for_answer(&self, admin: &mut Admin, cancel: &Cancel) -> anyhow::Result<u64> {
         const UPTIME: &str = "SHOW GLOBAL STATUS LIKE 'Uptime'";
         let asked_us = clock::mono_us();
         let mut told = false;
@@ -73,11 +73,11 @@ impl Watched {
                 return Err(error).context("the server does not answer");
             }
             if !std::mem::replace(&mut told, true) {
-                tell!(
-                    "toll: the server does not answer: waiting up to {BACK_WITHIN_S:.0} s for it to come back"
+                tracing::warn!(
+                    "the server does not answer: waiting up to {BACK_WITHIN_S:.0} s for it to come back"
                 );
             }
-            if !interrupt.sleep(LOOK_EVERY_S) {
+            if !cancel.sleep(LOOK_EVERY_S) {
                 bail!("interrupted while the server did not answer");
             }
         }

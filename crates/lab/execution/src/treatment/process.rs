@@ -16,9 +16,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_record::{PacketCounts, ProcessEnd};
+use toll_sys::cancel::Cancel;
 use toll_sys::process::{self, MARKER};
 use toll_sys::program::on_path;
-use toll_sys::{cgroup, clock, secrets, signals};
+use toll_sys::{cgroup, clock, secrets};
 
 /// One or more processes joined by pipes, in a process group of their own.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub struct Group {
     stdout: Option<PathBuf>,
     stop: Signal,
     undo: Option<UndoId>,
+    cancel: Cancel,
     begun_us: u64,
     /// Time at which its last process was found to have ended, microseconds.
     ended_us: Option<u64>,
@@ -121,6 +123,7 @@ impl Group {
             stdout: stdout.map(Path::to_owned),
             stop,
             undo: None,
+            cancel: bench.cancel.clone(),
             begun_us: clock::mono_us(),
             ended_us: None,
             usage: Usage::default(),
@@ -221,7 +224,7 @@ impl Group {
                 return Ok(());
             }
             self.check_alive()?;
-            signals::check()?;
+            self.cancel.check()?;
             std::thread::sleep(Duration::from_millis(3));
         }
         bail!("{} did not say `{text}` within {} s; it said: {}", self.name, within.as_secs(), self.tail())
@@ -298,7 +301,7 @@ impl Group {
         let (begun, last) = (Instant::now(), self.children.len().saturating_sub(1));
         let (mut written, mut since) = (None, begun);
         while since.elapsed() < quiet && begun.elapsed() < DRAINS_WITHIN {
-            if self.status_of(last).is_some() || self.children.is_empty() || signals::check().is_err() {
+            if self.status_of(last).is_some() || self.children.is_empty() || self.cancel.is_cancelled() {
                 return;
             }
             std::thread::sleep(LOOK_EVERY);

@@ -10,7 +10,7 @@ use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use toll_model::fill::Fill;
 use toll_mysql::{Connection, Error, Target};
 use toll_record::{Arm, RowUpdate};
-use toll_sys::say::TellIfSlow;
+use toll_sys::slow::WarnIfSlow;
 
 /// toll's own session with the server, for settings and counters. Reconnects if the session was lost.
 #[derive(Debug)]
@@ -220,10 +220,10 @@ impl Admin {
 
     /// Restores the old values. Continues after a failure and returns the first.
     pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> Result<(), NotPutBack> {
-        let _slow = TellIfSlow::after(
+        let _slow = WarnIfSlow::after(
             SILENCE,
             format!(
-                "toll: the server at {} does not answer; waiting; `toll clean` puts its settings right \
+                "the server at {} does not answer; waiting; `toll clean` puts its settings right \
                  if it does not come back",
                 self.target.address
             ),

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::Workload;
+use toll_sys::cancel::Cancel;
 use toll_sys::process::escalate;
-use toll_sys::signals;
 
 /// Transports that arms can name wherever there is a server. Rig steps add others.
 pub const TRANSPORTS: [&str; 6] = ["tcp", "unix", "tls", "compress", "localhost", "ipv6"];
@@ -71,6 +71,7 @@ impl Endpoints {
 pub struct Ground<'a> {
     pub journal: &'a Journal,
     pub recorder: &'a Recorder,
+    pub cancel: &'a Cancel,
     /// Directory of the driver's output and settings.
     pub dir: PathBuf,
     pub seed: u64,
@@ -126,7 +127,7 @@ impl Driver {
                 let said = said.into_iter().rev().collect::<Vec<_>>().join(" / ");
                 bail!("the load driver {} delivers nothing; it said: {said}", workload.driver);
             }
-            if let Err(interrupted) = signals::check() {
+            if let Err(interrupted) = ground.cancel.check() {
                 driver.stop(ground.journal)?;
                 return Err(interrupted);
             }

@@ -1,5 +1,6 @@
 //! Output of `toll backup`, as text and JSON.
 
+use super::super::console::{show, tell};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::json;
@@ -9,7 +10,6 @@ use toll_backup::{Restored, Stage, Taken, Verified};
 use toll_store::Error;
 use toll_sys::counted::counted;
 use toll_sys::figures::{duration_s, grouped, megabytes};
-use toll_sys::{show, tell};
 
 /// A taken backup as JSON.
 pub fn json(taken: &Taken) -> Result<String> {

@@ -2,12 +2,12 @@
 //!
 //! It exits without cleanup: there is nothing on the host to restore.
 
+use super::super::console::tell;
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use toll_sys::tell;
 
 /// Interval at which a signal is checked.
 const LOOK: Duration = Duration::from_millis(100);

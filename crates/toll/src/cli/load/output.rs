@@ -1,5 +1,6 @@
 //! Output of `toll load`: text, JSON lines, or bins for a program.
 
+use super::super::console::tell;
 use super::Load;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -12,7 +13,6 @@ use std::time::Duration;
 use toll_load::bins::BinLine;
 use toll_load::engine::{Bin, Totals};
 use toll_load::summary::Summary;
-use toll_sys::tell;
 
 pub struct Output {
     form: Form,

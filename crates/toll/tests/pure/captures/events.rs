@@ -123,7 +123,7 @@ fn a_share_of_the_connections_is_told_with_totals_that_it_stands_for() {
 /// Lines that a digest of a capture prints while it runs; `every` of packet time.
 fn digested(capture: &[u8], every: Option<Duration>) -> Vec<Value> {
     let out = Shared::default();
-    let how = How { out: Box::new(out.clone()), ..How::usual(true, "test".to_owned()) };
+    let how = How::usual(true, "test".to_owned(), Box::new(out.clone()));
     let mut digesting = Digesting::new(&config(3306), every, how).unwrap();
     let mut last_ns = 0;
     each_frame(capture, |frame| {

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use toll_sys::tell;
 use toll_wire::streamed::{End, Hello, Holds, LONGEST_GREETING, Message, StreamId};
 
 /// A host that is there answers within this time; so does a receiver that is asked something.
@@ -61,7 +60,7 @@ pub(super) fn run(shared: &Arc<Shared>, holds: Holds, opening: &[u8], mut link: 
             let told = trouble.is_some();
             let (ended, took) = converse(shared, holds, opening, Arc::new(link), || {
                 if told {
-                    tell!("toll: the stream to {} goes on", shared.target);
+                    tracing::info!("the stream to {} goes on", shared.target);
                 }
             });
             // One that welcomes and then takes nothing (its disk may be full) is asked less and less often.
@@ -74,7 +73,7 @@ pub(super) fn run(shared: &Arc<Shared>, holds: Holds, opening: &[u8], mut link: 
         let Err(error) = ended else { return };
         let said = format!("{error:#}");
         if trouble.as_ref() != Some(&said) && !shared.is_over() {
-            tell!("toll: the stream to {} is interrupted: {said}; it is tried again", shared.target);
+            tracing::warn!("the stream to {} is interrupted: {said}; it is tried again", shared.target);
             trouble = Some(said);
         }
         shared.detach(error);

@@ -9,6 +9,16 @@ use toll_model::data::{DEFAULT, Recipe};
 use toll_mysql::Target;
 use toll_record::DataSetup;
 use toll_server::DataSpec;
+use toll_sys::cancel::Cancel;
+
+/// Where it is shown how far the loading of data has come; one kind of data after the other.
+pub trait Loading: Sync {
+    /// So many rows are loaded, of so many. Threads that load call it.
+    fn rows(&self, loaded: u64, whole: u64);
+
+    /// All are loaded, or no more will be.
+    fn rows_end(&self);
+}
 
 /// Generator of one kind of data.
 #[derive(Debug)]
@@ -18,7 +28,7 @@ struct Maker {
     /// Specification for a sandbox, so that data is generated once and cloned.
     spec: fn(&DataSetup) -> DataSpec,
     /// Fills the target's existing schema.
-    load: fn(&Target, &DataSetup) -> anyhow::Result<()>,
+    load: fn(&Target, &DataSetup, &dyn Loading, &Cancel) -> anyhow::Result<()>,
     /// Fails if an existing schema does not hold the data.
     check: fn(&mut Admin, &str, &DataSetup) -> anyhow::Result<()>,
 }
@@ -57,11 +67,11 @@ pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
 }
 
 /// Creates the schema if missing, and fills it.
-pub fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
+pub fn load(target: &Target, data: &DataSetup, loading: &dyn Loading, cancel: &Cancel) -> anyhow::Result<()> {
     let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
     let target = Target { db, ..target.clone() };
     toll_load::tables::ensure_schema(&target).context("cannot make the schema of the data")?;
-    makers(data)?.into_iter().try_for_each(|maker| (maker.load)(&target, data))
+    makers(data)?.into_iter().try_for_each(|maker| (maker.load)(&target, data, loading, cancel))
 }
 
 /// Fails if an existing schema does not hold all of the data.

@@ -1,6 +1,6 @@
 //! Data recipe `sbtest`: the tables of sysbench.
 
-use super::Maker;
+use super::{Loading, Maker};
 use crate::treatment::Admin;
 use anyhow::{Context, bail};
 use toll_journal::quoted_name;
@@ -9,8 +9,8 @@ use toll_load::tables::{self, Layout, Progress};
 use toll_mysql::Target;
 use toll_record::DataSetup;
 use toll_server::DataSpec;
+use toll_sys::cancel::Cancel;
 use toll_sys::counted::counted;
-use toll_sys::signals;
 
 pub(super) const MAKER: Maker = Maker { recipe: "sbtest", spec, load, check };
 
@@ -32,22 +32,22 @@ fn bytes(tables: u32, rows: u64) -> u64 {
 }
 
 /// Loads the tables, and prints the progress now and then.
-fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
+fn load(target: &Target, data: &DataSetup, loading: &dyn Loading, cancel: &Cancel) -> anyhow::Result<()> {
     let layout = Layout {
         table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
         seed: data.seed,
         threads: std::thread::available_parallelism().map_or(2, usize::from),
     };
-    let bar = indicatif::ProgressBar::new(data.rows * u64::from(data.tables));
-    let loaded = tables::prepare(target, &layout, &signals::RAISED, |progress| {
+    let whole = data.rows * u64::from(data.tables);
+    let loaded = tables::prepare(target, &layout, cancel.flag(), |progress| {
         if let Progress::Rows(rows) = progress {
-            bar.set_position(rows);
+            loading.rows(rows, whole);
         }
     });
-    bar.finish_and_clear();
+    loading.rows_end();
     loaded.context("cannot fill the load's tables")?;
     // Stopped in the middle, it has filled some of them only.
-    signals::check()
+    cancel.check()
 }
 
 fn check(admin: &mut Admin, schema: &str, data: &DataSetup) -> anyhow::Result<()> {

@@ -18,8 +18,8 @@ use std::process::Stdio;
 use toll_model::rig::Kind;
 use toll_net::pcap::profile::json::One;
 use toll_record::RigStep;
+use toll_sys::child;
 use toll_sys::program::no_program;
-use toll_sys::{child, signals};
 
 /// Implementation of one kind of step.
 pub struct Maker {
@@ -79,7 +79,7 @@ pub fn open(steps: &[RigStep], turn: Turn, stage: &mut Stage) -> anyhow::Result<
             Some(why) => Err(anyhow::anyhow!(why)),
             None => (maker.open)(step, stage),
         };
-        signals::check()?;
+        stage.cancel.check()?;
         match made {
             Ok(told) => stage.rig.told.push(told),
             Err(why) => {

@@ -13,9 +13,9 @@ use toll_net::pcap::output::FileFormat;
 use toll_net::pcap::profile;
 use toll_net::pcap::profile::json::{self, One};
 use toll_record::RigStep;
+use toll_sys::cancel::Cancel;
 use toll_sys::counted::counted;
 use toll_sys::named::Named;
-use toll_sys::signals;
 
 pub const MAKER: Maker = Maker { kind: "packets", programs: || &[], open };
 
@@ -38,9 +38,9 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
         let (set, size) = set_of(name)?;
         let out = dir.join(format!("{name}.pcap"));
         let request = Request { set, seconds, seed, size, mbps, out, format: FileFormat::Pcap };
-        let made = make(&request, &signals::RAISED)?;
+        let made = make(&request, stage.cancel.flag())?;
         told.push(format!("{name} of {}", counted(made.packets, "packet")));
-        captures.extend(profiled(name, request.out)?);
+        captures.extend(profiled(name, request.out, &stage.cancel)?);
     }
     ensure!(!told.is_empty(), "the rig's step packets names no set: {}", known());
     let path = dir.to_str().context("the working directory's name is not UTF-8")?;
@@ -67,8 +67,8 @@ fn set_of(name: &str) -> anyhow::Result<(Set, u16)> {
 }
 
 /// Profile of a set. It is stored because the file is removed after the run.
-fn profiled(name: &str, file: PathBuf) -> anyhow::Result<Option<One>> {
-    let read = profile::read(&[file], false, &Progress::none(), &signals::RAISED);
+fn profiled(name: &str, file: PathBuf, cancel: &Cancel) -> anyhow::Result<Option<One>> {
+    let read = profile::read(&[file], false, &Progress::none(), cancel.flag());
     if let Some(error) = read.refused.into_iter().next() {
         return Err(error);
     }

@@ -20,8 +20,9 @@ use toll_journal::{Journal, Undo, held};
 use toll_model::rig::{SSH_COMPRESSED_PORT, SSH_PORT, SSH_TO_TCP, SSH_TO_UNIX};
 use toll_mysql::Address;
 use toll_record::RigStep;
+use toll_sys::cancel::Cancel;
+use toll_sys::child;
 use toll_sys::program::on_path;
-use toll_sys::{child, signals};
 
 pub const MAKER: Maker = Maker { kind: "ssh", programs: || &["ssh", "sshd", "ssh-keygen"], open };
 
@@ -35,7 +36,7 @@ const TRIES: u32 = 5;
 
 /// Returns once all ports answer as the servers do. The journal ends sshd and ssh with the run.
 fn open(_: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
-    let Stage { journal, servers, work_dir, .. } = stage;
+    let Stage { journal, cancel, servers, work_dir, .. } = stage;
     ensure!(
         servers.iter().all(|server| server.watched.pid().is_some()),
         "a tunnel by SSH needs a server on this host"
@@ -45,17 +46,25 @@ fn open(_: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     for key in ["host_key", "client_key"] {
         make_key(&dir.join(key))?;
     }
-    let [ssh_port] = on_free_ports(&free_ports, |ports: &[u16; 1]| start_sshd(journal, &dir, ports[0]))?;
+    let [ssh_port] =
+        on_free_ports(&free_ports, |ports: &[u16; 1]| start_sshd(journal, cancel, &dir, ports[0]))?;
     let host_key = std::fs::read_to_string(dir.join("host_key.pub"))?;
     std::fs::write(dir.join("known_hosts"), format!("[127.0.0.1]:{ssh_port} {host_key}"))?;
     for server in servers {
         let [to_tcp, to_unix] = on_free_ports(&free_ports, |ports: &[u16; 2]| {
             let [to_tcp, to_unix] = ports;
             let ends = [(*to_tcp, format!("127.0.0.1:{}", server.port)), (*to_unix, server.socket.clone())];
-            start_ssh(journal, &dir, ssh_port, &[], &ends)
+            start_ssh(journal, cancel, &dir, ssh_port, &[], &ends)
         })?;
         let [compressed] = on_free_ports(&free_ports, |ports: &[u16; 1]| {
-            start_ssh(journal, &dir, ssh_port, &["-C"], &[(ports[0], format!("127.0.0.1:{}", server.port))])
+            start_ssh(
+                journal,
+                cancel,
+                &dir,
+                ssh_port,
+                &["-C"],
+                &[(ports[0], format!("127.0.0.1:{}", server.port))],
+            )
         })?;
         server.fill.set(SSH_PORT, to_tcp.to_string());
         server.fill.set(SSH_COMPRESSED_PORT, compressed.to_string());
@@ -87,6 +96,7 @@ fn on_free_ports<const N: usize>(
 /// Starts `ssh -L` with these options, from local ports to a server's endpoints.
 fn start_ssh(
     journal: &Journal,
+    cancel: &Cancel,
     dir: &Path,
     ssh_port: u16,
     options: &[&str],
@@ -109,7 +119,7 @@ fn start_ssh(
     log_to(&mut command, &log)?;
     command.stdin(Stdio::null());
     let (mut ssh, _) = journal.spawn(&mut command, "ssh -L", None, STOP_WITHIN)?;
-    wait(&mut ssh, &log, "ssh -L", || ends.iter().all(|(port, _)| greets(*port)))
+    wait(&mut ssh, cancel, &log, "ssh -L", || ends.iter().all(|(port, _)| greets(*port)))
 }
 
 fn make_key(path: &Path) -> anyhow::Result<()> {
@@ -125,7 +135,7 @@ fn make_key(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<()> {
+fn start_sshd(journal: &Journal, cancel: &Cancel, dir: &Path, port: u16) -> anyhow::Result<()> {
     if nix::unistd::geteuid().is_root() && !Path::new(EMPTY_DIR).exists() {
         journal.record(Undo::Path { path: PathBuf::from(EMPTY_DIR) })?;
         std::fs::create_dir_all(EMPTY_DIR).with_context(|| format!("cannot make {EMPTY_DIR}"))?;
@@ -156,7 +166,7 @@ fn start_sshd(journal: &Journal, dir: &Path, port: u16) -> anyhow::Result<()> {
     let log = dir.join("sshd.log");
     log_to(&mut command, &log)?;
     let (mut sshd, _) = journal.spawn_held(&mut command, "sshd", None, STOP_WITHIN)?;
-    wait(&mut sshd, &log, "sshd", || answers(port, b"SSH-"))
+    wait(&mut sshd, cancel, &log, "sshd", || answers(port, b"SSH-"))
 }
 
 /// A path with OpenSSH's tokens (`%h` and the like) escaped.
@@ -175,7 +185,13 @@ fn log_to(command: &mut Command, log: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn wait(child: &mut Child, log: &Path, what: &str, mut ready: impl FnMut() -> bool) -> anyhow::Result<()> {
+fn wait(
+    child: &mut Child,
+    cancel: &Cancel,
+    log: &Path,
+    what: &str,
+    mut ready: impl FnMut() -> bool,
+) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !ready() {
         let ended = child.try_wait()?;
@@ -187,7 +203,7 @@ fn wait(child: &mut Child, log: &Path, what: &str, mut ready: impl FnMut() -> bo
                 said.trim()
             );
         }
-        signals::check()?;
+        cancel.check()?;
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -242,7 +258,8 @@ mod tests {
         let taken = theirs.local_addr().unwrap().port();
         let first = Cell::new(true);
         let pick = || if first.take() { Ok([taken]) } else { free_ports() };
-        let [port] = on_free_ports(&pick, |[port]| start_sshd(&journal, dir.path(), *port)).unwrap();
+        let [port] =
+            on_free_ports(&pick, |[port]| start_sshd(&journal, &Cancel::new(), dir.path(), *port)).unwrap();
         assert_ne!(port, taken);
         assert!(journal.undo_all().failures.is_empty());
     }

@@ -10,12 +10,12 @@ mod rows;
 mod tables;
 mod text;
 
-use super::Maker;
+use super::{Loading, Maker};
 use crate::treatment::Admin;
 use anyhow::{Context, bail};
 use rows::Writer;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 use tables::TABLES;
 use text::Lexicon;
@@ -23,8 +23,8 @@ use toll_journal::quoted_name;
 use toll_mysql::{Connection, Target};
 use toll_record::DataSetup;
 use toll_server::DataSpec;
+use toll_sys::cancel::Cancel;
 use toll_sys::counted::counted;
-use toll_sys::signals;
 
 pub(super) const MAKER: Maker = Maker { recipe: "website", spec, load, check };
 
@@ -54,7 +54,7 @@ fn all_rows(scale: f64) -> u64 {
 }
 
 /// Creates tables first, then rows: several tables at a time, the slowest first.
-fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
+fn load(target: &Target, data: &DataSetup, loading: &dyn Loading, cancel: &Cancel) -> anyhow::Result<()> {
     let mut connection = connect(target)?;
     for table in &TABLES {
         let create = table.create();
@@ -62,7 +62,8 @@ fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
     }
     let scale = scale(data);
     let lexicon = Lexicon::of(data.seed);
-    let bar = indicatif::ProgressBar::new(all_rows(scale));
+    let (whole, loaded) = (all_rows(scale), AtomicU64::new(0));
+    let count = |rows: u64| loading.rows(loaded.fetch_add(rows, Relaxed) + rows, whole);
     let mut largest_first: Vec<usize> = (0..TABLES.len()).collect();
     largest_first.sort_by_key(|&i| std::cmp::Reverse(TABLES[i].bytes()));
     let next = AtomicUsize::new(0);
@@ -73,7 +74,8 @@ fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(&number) = largest_first.get(next.fetch_add(1, Relaxed)) {
-                    let filled = fill(target, Writer::new(&lexicon, data.seed, scale, number), &stop, &bar);
+                    let filled =
+                        fill(target, Writer::new(&lexicon, data.seed, scale, number), &stop, cancel, &count);
                     if let Err(error) = filled {
                         stop.store(true, Relaxed);
                         failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -82,12 +84,12 @@ fn load(target: &Target, data: &DataSetup) -> anyhow::Result<()> {
             });
         }
     });
-    bar.finish_and_clear();
+    loading.rows_end();
     if let Some(error) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
     // Stopped in the middle, it has filled some tables only.
-    signals::check()
+    cancel.check()
 }
 
 /// Connects with default escapes, whatever the server's own mode.
@@ -102,7 +104,8 @@ fn fill(
     target: &Target,
     mut writer: Writer<'_>,
     stop: &AtomicBool,
-    bar: &indicatif::ProgressBar,
+    cancel: &Cancel,
+    count: &dyn Fn(u64),
 ) -> anyhow::Result<()> {
     let table = writer.table;
     let failed = || format!("cannot fill the table {}", table.name);
@@ -110,19 +113,19 @@ fn fill(
     let head = table.insert();
     let mut sql = Vec::with_capacity(INSERT_BYTES + (256 << 10));
     let mut statements = 0;
-    while !writer.is_done() && !stop.load(Relaxed) && signals::check().is_ok() {
+    while !writer.is_done() && !stop.load(Relaxed) && !cancel.is_cancelled() {
         sql.clear();
         sql.extend_from_slice(head.as_bytes());
-        let mut count = 0;
+        let mut rows = 0;
         while sql.len() < INSERT_BYTES && !writer.is_done() {
-            if count > 0 {
+            if rows > 0 {
                 sql.push(b',');
             }
             writer.put(&mut sql);
-            count += 1;
+            rows += 1;
         }
         connection.exec_bytes(&sql).with_context(failed)?;
-        bar.inc(count);
+        count(rows);
         statements += 1;
         if statements % COMMIT_EVERY == 0 {
             connection.exec_drop("COMMIT").with_context(failed)?;

@@ -3,12 +3,15 @@
 //! `eprintln!` and `println!` panic when the reader is gone (a lost SSH connection, `2>&1 | head`). A panic
 //! in the middle of a run would lose control of it, so a lint forbids them.
 
-use std::fmt::Arguments;
+use std::fmt::{Arguments, Debug, Write as _};
 use std::io::Write;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Maximum number of queued lines.
 const WAITING: usize = 64;
@@ -17,17 +20,17 @@ const WAITING: usize = 64;
 static BACKGROUND: Mutex<Option<SyncSender<Line>>> = Mutex::new(None);
 
 /// A line to standard error.
-#[macro_export]
 macro_rules! tell {
-    ($($text:tt)*) => { $crate::say::to_stderr(format_args!($($text)*)) };
+    ($($text:tt)*) => { $crate::cli::console::to_stderr(format_args!($($text)*)) };
 }
 
 /// A line to standard output.
-#[macro_export]
 macro_rules! show {
-    () => { $crate::say::to_stdout(format_args!("")) };
-    ($($text:tt)*) => { $crate::say::to_stdout(format_args!($($text)*)) };
+    () => { $crate::cli::console::to_stdout(format_args!("")) };
+    ($($text:tt)*) => { $crate::cli::console::to_stdout(format_args!($($text)*)) };
 }
+
+pub(crate) use {show, tell};
 
 pub fn to_stderr(text: Arguments<'_>) {
     Line::Err(text.to_string()).say();
@@ -97,18 +100,69 @@ impl Drop for InBackground {
 
 /// A line that is printed if an operation takes longer than expected. Drop it when the operation is complete.
 #[derive(Debug)]
-pub struct TellIfSlow {
-    _done: Sender<()>,
+pub struct Events;
+
+impl Events {
+    /// From now on until the process ends.
+    pub fn print() {
+        // An error says that there is a subscriber already, and there is one caller.
+        let _ = tracing::subscriber::set_global_default(Self);
+    }
 }
 
-impl TellIfSlow {
-    pub fn after(patience: Duration, line: String) -> Self {
-        let (done, wait) = channel::<()>();
-        std::thread::spawn(move || {
-            if wait.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-                tell!("{line}");
-            }
+impl Subscriber for Events {
+    /// Other people's libraries report for developers, not for users.
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        !metadata.is_span() && *metadata.level() <= Level::INFO && metadata.target().starts_with("toll")
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::INFO)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        tell!("toll: {}", message.0);
+    }
+
+    // None is enabled.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The text of an event.
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            // A string cannot refuse it.
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_tolls_own_libraries_have_to_say_to_users_is_printed() {
+        tracing::subscriber::with_default(Events, || {
+            assert!(tracing::enabled!(target: "toll_agent::capture", Level::WARN));
+            assert!(tracing::enabled!(target: "toll_agent::capture", Level::INFO));
+            assert!(!tracing::enabled!(target: "toll_agent::capture", Level::DEBUG));
+            assert!(!tracing::enabled!(target: "hyper_util::client", Level::WARN));
         });
-        Self { _done: done }
     }
 }

@@ -1,0 +1,11 @@
+//! Progress displays: bars on a terminal, lines elsewhere, for what the libraries report while they work.
+
+mod dump;
+mod loading;
+mod reading;
+mod run;
+
+pub use dump::Dump;
+pub use loading::LoadingBar;
+pub use reading::over;
+pub use run::Run;
