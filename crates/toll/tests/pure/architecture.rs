@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("record", &[]),
     ("input", &["wire"]),
-    ("mysql", &["sys", "wire"]),
+    ("mysql", &["wire"]),
     // host: change or watch a host
     ("taps", &[]),
     ("journal", &["mysql", "sys"]),
