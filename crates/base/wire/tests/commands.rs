@@ -244,6 +244,27 @@ fn query_attributes_stand_before_the_text() {
     assert_eq!(events.texts()[1..], ["select 1", "select 2"]);
 }
 
+/// MySQL reads the count wherever there are parameters; the flag tells of it where there are none.
+#[test]
+fn a_count_and_names_stand_among_the_parameters_of_a_client_with_query_attributes() {
+    let mut talk = session(QUERY_ATTRIBUTES);
+    talk.client(&prepare("select ?, ?"));
+    talk.server(&prepared(7, 2, 0));
+    // Connector/Python without attributes: count, bitmap, new types, type and empty name each, values.
+    talk.client(&execute(b"\x02\x00\x01\x01\x00\x00\xfe\x00\x00\x0a\x03abc"));
+    talk.server(&result(&["1"]));
+    // The types of before hold.
+    talk.client(&execute(b"\x02\x01\x00\x01d"));
+    talk.server(&result(&["1"]));
+    // With an attribute, and the flag.
+    let named = b"\x03\x00\x01\x01\x00\x00\xfe\x00\x00\xfe\x00\x05trace\x0b\x01e\x01f";
+    talk.client(&packet(0, &[&[0x17, 7, 0, 0, 0, 8, 1, 0, 0, 0], &named[..]].concat()));
+    talk.server(&result(&["1"]));
+    let events = events(&talk);
+    let params: Vec<_> = events.list[2..].iter().map(|event| event.params.as_str()).collect();
+    assert_eq!(params, ["10, 'abc'", "NULL, 'd'", "11, 'e'"]);
+}
+
 #[test]
 fn parameters_of_every_type_are_rendered_as_sql() {
     let mut talk = Conversation::logged_in();

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 /// MariaDB: the statement that was prepared last, perhaps not yet answered.
 pub(super) const LAST_PREPARED: u32 = u32::MAX;
 
-/// EXECUTE: a count of parameters stands before them (query attributes).
+/// EXECUTE of a client with query attributes: a count stands before them even if the statement has no
+/// parameters of its own.
 const PARAMETER_COUNT_AVAILABLE: u8 = 0x08;
 /// BULK_EXECUTE: types stand before the values.
 const SEND_TYPES: u16 = 64;
@@ -277,7 +278,8 @@ impl Statement {
     ) {
         let mut count = usize::from(self.params);
         let attributes = attributes.unwrap_or(false);
-        if attributes && flags & PARAMETER_COUNT_AVAILABLE != 0 {
+        // Connector/Python leaves the flag out where it sends no attributes.
+        if attributes && (count > 0 || flags & PARAMETER_COUNT_AVAILABLE != 0) {
             match fields.lenenc() {
                 Some(sent) if (count as u64..=0xffff).contains(&sent) => count = sent as usize,
                 _ => return,
