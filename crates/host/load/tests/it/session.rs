@@ -28,7 +28,7 @@ fn write_in_every_way(target: &Target) {
 }
 
 #[test]
-fn nothing_written_reaches_the_binary_log_where_sessions_keep_out_of_it() {
+fn system_nothing_written_reaches_the_binary_log_where_sessions_keep_out_of_it() {
     for server in [
         TestServer::mariadb(&["--log-bin=binlog", "--binlog-format=ROW"]),
         TestServer::mysql(&["--log-bin=binlog", "--server-id=1"]),
