@@ -224,6 +224,7 @@ primary = "latency_us_mean"
 [workload]
 threads = 2
 tables = 1
+rate = 300.0
 [profile.quick]
 rounds = {rounds}
 window = "300ms"

@@ -51,6 +51,9 @@ pub struct Cost {
     /// Connections of the load
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
+    /// Events a second of the load, such as your server's own [default: as fast as it goes]
+    #[arg(long, value_name = "2k", value_parser = super::load::units::rate)]
+    rate: Option<f64>,
     #[command(flatten)]
     server: ServerArgs,
     /// What makes the load
@@ -108,6 +111,7 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         gap: Some(arguments.gap),
         rows: Some(arguments.rows),
         threads: Some(arguments.threads),
+        rate: arguments.rate,
         seed: arguments.seed,
         ..Wishes::default()
     };

@@ -28,7 +28,7 @@ pub struct Run {
     /// Repeat a run to the letter, from its plan.json: same arms, order, jitter and statements
     #[arg(long, value_name = "RUN/plan.json", conflicts_with_all = [
         "scenario", "profile", "driver", "arms", "time", "find", "spread", "rounds", "window", "settle", "gap", "rows", "tables",
-        "table_rows", "scale", "threads", "rates", "sweep", "receive_on", "seed", "early_stop",
+        "table_rows", "scale", "threads", "rate", "rates", "sweep", "receive_on", "seed", "early_stop",
         "server_bin",
     ])]
     plan: Option<PathBuf>,
@@ -79,6 +79,9 @@ pub struct Run {
     /// Connections of the load
     #[arg(long)]
     threads: Option<u32>,
+    /// Events a second of the load, such as your server's own [default: the scenario's; most go as fast as they can]
+    #[arg(long, value_name = "2k", value_parser = super::load::units::rate)]
+    rate: Option<f64>,
     /// Rates in the place of the scenario's shares of capacity, in rising order
     #[arg(long, value_delimiter = ',', value_name = "100000,200000")]
     rates: Option<Vec<f64>>,
@@ -135,6 +138,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         gap: arguments.gap,
         rows: arguments.rows,
         threads: arguments.threads,
+        rate: arguments.rate,
         tables: arguments.tables,
         table_rows: arguments.table_rows,
         scale: arguments.scale,

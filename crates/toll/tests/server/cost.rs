@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 use toll_testkit::lab::{Lab, arm, result_of, scenario};
 
-const SMALL: [&str; 6] = ["--rounds", "1", "--settle", "100ms", "--rows", "500"];
+const SMALL: [&str; 8] = ["--rounds", "1", "--settle", "100ms", "--rows", "500", "--rate", "300"];
 
 fn cost(lab: &Lab, options: &[&str], command: &[&str]) -> Output {
     let window = if options.contains(&"--window") { &[][..] } else { &["--window", "500ms"] };

@@ -113,7 +113,7 @@ title = "general log"
 artefact = "general-log"
 set = { log_output = "FILE", general_log_file = "{artefact}", general_log = "1" }
 "#;
-    let scenario = scenario(1, arms).replace("[workload]\n", "[workload]\nrate = 20.0\n");
+    let scenario = scenario(1, arms).replace("rate = 300.0", "rate = 20.0");
     let scenario = lab.write("second.toml", &scenario);
     let run = lab.toll(&["run", &scenario, "--seed", "5", "--out", &out]);
     assert!(run.status.success(), "{}", lab::said(&run));
@@ -176,6 +176,7 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
         "tcp-64,tls-64,compress-64,ipv6-64,localhost-64,ssh-tcp-64,ssh-unix-64,text-64,dump-unix,dump-tcp";
     let options =
         ["--rounds", "1", "--window", "300ms", "--rows", "500", "--table-rows", "2000", "--seed", "3"];
+    let options = [&options[..], &["--rate", "300"]].concat();
     let asked = ["run", "socket-vs-tcp", "--profile", "quick", "--arms", arms, "--out", &out];
     let run = lab.toll(&[&asked[..], &options[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
@@ -261,6 +262,8 @@ fn an_interrupted_run_still_reports_and_leaves_nothing() {
         "50",
         "--window",
         "800ms",
+        "--rate",
+        "300",
         "--out",
         &out,
     ]);

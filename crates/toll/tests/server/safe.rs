@@ -9,6 +9,7 @@ const ARMS: &str = "none,A,general,pfs,sleep";
 
 fn run<'a>(server: &'a str, out: &'a str, arms: &'a str) -> Vec<&'a str> {
     let options = ["--window", "300ms", "--rows", "500", "--allow-schema", "toll_safe", "--settle", "100ms"];
+    let options = [&options[..], &["--rate", "300"]].concat();
     let asked =
         ["run", "tcpdump-impact", "--profile", "quick", "--server", server, "--out", out, "--arms", arms];
     [&asked[..], &options].concat()
@@ -152,7 +153,7 @@ fn a_run_is_for_its_owner_alone_but_its_reports() {
     let out = lab.path("run");
     let arms = if lab.is_root { "none,A,B,K,general" } else { "none,A,general" };
     let asked = ["run", "tcpdump-impact", "--profile", "quick", "--rounds", "1", "--window", "300ms"];
-    let options = ["--rows", "500", "--out", &out, "--keep-artefacts", "--arms", arms];
+    let options = ["--rows", "500", "--rate", "300", "--out", &out, "--keep-artefacts", "--arms", arms];
     let mut child = lab.spawn(&[&asked[..], &options].concat());
     let mut seen = 0;
     while child.try_wait().unwrap().is_none() {
@@ -229,7 +230,7 @@ fn whoever_counts_after_the_last_window_is_in_the_journal_and_bears_the_mark() {
     let path = format!("{}:{}", lab.path("bin"), std::env::var("PATH").unwrap());
     let asked =
         ["run", "tcpdump-impact", "--profile", "quick", "--arms", "A", "--rounds", "1", "--out", &out];
-    let options = ["--window", "300ms", "--rows", "500"];
+    let options = ["--window", "300ms", "--rows", "500", "--rate", "300"];
     let run = lab.toll_with(&[("PATH", &path)], &[&asked[..], &options].concat());
     assert!(run.status.success(), "{}", said(&run));
     let seen = std::fs::read_to_string(&seen).unwrap_or_default();

@@ -86,11 +86,22 @@ impl Settled {
         if let Some((over, time_s)) = wishes.spread.zip(times.time_s) {
             spread::check(over.0, time_s)?;
         }
-        if scenario.subject == Subject::Host && (wishes.driver.is_some() || wishes.sweep.is_some()) {
+        if scenario.subject == Subject::Host
+            && (wishes.driver.is_some() || wishes.sweep.is_some() || wishes.rate.is_some())
+        {
             bail!(
-                "{} is about the host alone, and a load needs a server: leave out --driver and --sweep",
+                "{} is about the host alone, and a load needs a server: leave out --driver, --sweep and --rate",
                 scenario.name
             );
+        }
+        if let Some(rate) = wishes.rate {
+            check_rate(rate)?;
+            ensure!(
+                sweep_of(&scenario, wishes).is_none(),
+                "a sweep sets the rates of {} by itself: leave out --rate",
+                scenario.name
+            );
+            scenario.workload.rate = Some(Rate::PerSecond(rate));
         }
         let rows = wishes.rows.or(profile.rows);
         let workload = resolve_workload(&scenario, wishes, rows);
@@ -439,10 +450,24 @@ mod tests {
             (Wishes { window: Some(Seconds(0.0)), ..Wishes::default() }, "window = 0 s"),
             (Wishes { threads: Some(0), ..Wishes::default() }, "0 threads"),
             (Wishes { rates: vec![f64::NAN], ..Wishes::default() }, "a rate of NaN"),
+            (Wishes { rate: Some(0.0), ..Wishes::default() }, "a rate of 0"),
+            (Wishes { rate: Some(9.0), sweep: Some(vec![50]), ..Wishes::default() }, "leave out --rate"),
         ] {
             let said = format!("{:#}", Settled::new(scenario(), &wishes).unwrap_err());
             assert!(said.contains(expected), "{said}");
         }
+    }
+
+    #[test]
+    fn a_rate_from_the_command_line_is_that_of_every_arm_without_its_own() {
+        let text = "name = \"x\"\nquestion = \"?\"\nbaseline = \"none\"\nprimary = \"latency_us_mean\"\n\
+                    [profile.quick]\nrounds = 1\nwindow = \"1s\"\nsettle = \"1s\"\n\
+                    [[arm]]\nname = \"none\"\ntitle = \"t\"\nrole = \"baseline\"\n\
+                    [[arm]]\nname = \"slow\"\ntitle = \"t\"\nworkload = { rate = 5.0 }\n";
+        let scenario = Scenario::parse(text).unwrap();
+        let settled = Settled::new(scenario, &Wishes { rate: Some(70.0), ..Wishes::default() }).unwrap();
+        let rates: Vec<_> = settled.arms.iter().map(|arm| settled.arm_workload(arm).rate_per_s).collect();
+        assert_eq!(rates, [Some(70.0), Some(5.0)]);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub struct Wishes {
     pub gap: Option<Seconds>,
     pub rows: Option<u64>,
     pub threads: Option<u32>,
+    /// Rate of the load, events a second, in place of the scenario's; arms with a rate of their own keep it.
+    pub rate: Option<f64>,
     pub tables: Option<u32>,
     pub table_rows: Option<u64>,
     /// Share of the recipe's full data size.
