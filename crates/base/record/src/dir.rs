@@ -1,6 +1,6 @@
 //! Reader and writer of a run directory. A crash loses at most the last second, and the rest stays readable.
 
-use crate::series::{ARTEFACTS, LATENCIES, SAMPLES, Series, SeriesReader, SeriesWriter, TRIALS};
+use crate::series::{ARTEFACTS, LATENCIES, PROFILES, SAMPLES, Series, SeriesReader, SeriesWriter, TRIALS};
 use crate::{Artefact, FORMAT, Host, LatencyLog, LatencyWindow, OLDEST_FORMAT, Plan, Sample, TrialLine};
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// File with the profiles of the captures that a run sent.
-pub const CAPTURES: &str = "captures.json";
+/// File with the profiles of the captures that a run sent: hundreds of kilobytes of which a tenth is left.
+pub const CAPTURES: &str = PROFILES.compressed;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -64,10 +64,8 @@ impl RunDir {
     /// Profiles of the captures that the run sent, in the format of `toll pcap profile --json`. `None`: it
     /// sent none.
     pub fn captures(&self) -> Result<Option<serde_json::Value>, ReadError> {
-        if !self.root.join(CAPTURES).is_file() {
-            return Ok(None);
-        }
-        self.json(CAPTURES).map(Some)
+        let Some((path, text)) = self.whole(PROFILES)? else { return Ok(None) };
+        json_of(path, &text).map(Some)
     }
 
     /// Steps of all trials. None if the file is missing. A last line truncated by a crash is left out.
@@ -90,16 +88,8 @@ impl RunDir {
 
     /// Latency histogram of each window, in the order written. Missing file: none.
     pub fn latencies(&self) -> Result<Vec<LatencyWindow>, ReadError> {
-        let Some(mut series) = self.open_series(LATENCIES)? else { return Ok(Vec::new()) };
-        let mut log = Vec::new();
-        loop {
-            match series.next_line() {
-                Ok(Some(line)) => log.extend_from_slice(line),
-                Ok(None) => break,
-                Err(cause) => return Err(ReadError::Io { path: series.path, cause }),
-            }
-        }
-        crate::latency::parse(&log).map_err(|cause| ReadError::Latency { path: series.path, cause })
+        let Some((path, log)) = self.whole(LATENCIES)? else { return Ok(Vec::new()) };
+        crate::latency::parse(&log).map_err(|cause| ReadError::Latency { path, cause })
     }
 
     /// Series that end inside a line or inside compressed data: the writer was killed, or the file was
@@ -122,6 +112,19 @@ impl RunDir {
 
     fn open_series(&self, series: Series) -> Result<Option<SeriesReader>, ReadError> {
         series.open(&self.root).map_err(|(path, cause)| ReadError::Io { path, cause })
+    }
+
+    /// All whole lines of a file, and its path. None if the file is missing.
+    fn whole(&self, series: Series) -> Result<Option<(PathBuf, Vec<u8>)>, ReadError> {
+        let Some(mut series) = self.open_series(series)? else { return Ok(None) };
+        let mut whole = Vec::new();
+        loop {
+            match series.next_line() {
+                Ok(Some(line)) => whole.extend_from_slice(line),
+                Ok(None) => return Ok(Some((series.path, whole))),
+                Err(cause) => return Err(ReadError::Io { path: series.path, cause }),
+            }
+        }
     }
 
     fn lines<T: DeserializeOwned>(&self, series: Series) -> Result<Vec<T>, ReadError> {
@@ -167,11 +170,11 @@ pub fn read_plan(path: &Path) -> Result<Plan, ReadError> {
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ReadError> {
     let text = std::fs::read(path).map_err(|cause| ReadError::Io { path: path.to_owned(), cause })?;
-    serde_json::from_slice(&text).map_err(|cause| ReadError::Json {
-        path: path.to_owned(),
-        line: cause.line(),
-        cause,
-    })
+    json_of(path.to_owned(), &text)
+}
+
+fn json_of<T: DeserializeOwned>(path: PathBuf, text: &[u8]) -> Result<T, ReadError> {
+    serde_json::from_slice(text).map_err(|cause| ReadError::Json { path, line: cause.line(), cause })
 }
 
 /// A run directory being written: append-only lines, flushed by the caller at least each second.
@@ -215,6 +218,17 @@ impl RunWriter {
 
     pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> std::io::Result<()> {
         write_json(&self.root, name, value)
+    }
+
+    /// Profiles of the captures that the run sends, as [`RunDir::captures`] reads them.
+    pub fn write_captures<T: Serialize>(&self, profiles: &T) -> std::io::Result<()> {
+        write_whole(&self.root, CAPTURES, |file| {
+            let mut frame = zstd::Encoder::new(file, zstd::DEFAULT_COMPRESSION_LEVEL)?;
+            frame.include_checksum(true)?;
+            serde_json::to_writer(&mut frame, profiles)?;
+            frame.write_all(b"\n")?;
+            frame.finish().map(drop)
+        })
     }
 
     /// Steps are few and matter most: each reaches the kernel at once.
@@ -268,10 +282,20 @@ pub fn unfinished(root: &Path, name: &str) -> PathBuf {
 
 /// Writes a whole file (plan, host, result) atomically: a reader sees the old or the new one.
 pub fn write_json<T: Serialize>(root: &Path, name: &str, value: &T) -> std::io::Result<()> {
+    write_whole(root, name, |file| {
+        serde_json::to_writer_pretty(&mut *file, value)?;
+        file.write_all(b"\n")
+    })
+}
+
+fn write_whole(
+    root: &Path,
+    name: &str,
+    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> std::io::Result<()> {
     let tmp = unfinished(root, name);
     let mut file = BufWriter::new(File::create(&tmp)?);
-    serde_json::to_writer_pretty(&mut file, value)?;
-    file.write_all(b"\n")?;
+    write(&mut file)?;
     file.into_inner().map_err(|e| e.into_error())?.sync_all()?;
     std::fs::rename(tmp, root.join(name))
 }
@@ -297,6 +321,26 @@ mod tests {
         assert!(matches!(error, ReadError::TooOld { found: 1, .. }), "{error}");
         assert!(error.to_string().contains("this toll reads 2 to 3"), "{error}");
         assert!(error.to_string().contains("a toll that writes format 2"), "{error}");
+    }
+
+    #[test]
+    fn profiles_of_captures_are_compressed_and_plain_ones_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = RunWriter::create(dir.path()).unwrap();
+        writer.write_json("plan.json", &()).unwrap();
+        let run = RunDir::open(dir.path()).unwrap();
+        assert_eq!(run.captures().unwrap(), None);
+        let mut profiles = serde_json::json!({ "profiles": [{ "packets": 1 }] });
+        writer.write_json("captures.json", &profiles).unwrap();
+        assert_eq!(run.captures().unwrap().as_ref(), Some(&profiles));
+        profiles["profiles"][0]["packets"] = 2.into();
+        writer.write_captures(&profiles).unwrap();
+        assert_eq!(run.captures().unwrap().as_ref(), Some(&profiles));
+        let path = dir.path().join(CAPTURES);
+        let frame = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &frame[..frame.len() / 2]).unwrap();
+        let error = run.captures().unwrap_err().to_string();
+        assert!(error.contains("captures.json.zst"), "{error}");
     }
 
     #[test]

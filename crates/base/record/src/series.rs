@@ -40,6 +40,8 @@ pub(crate) const TRIALS: Series = Series { plain: "trials.ndjson", compressed: "
 pub(crate) const SAMPLES: Series = Series { plain: "samples.ndjson", compressed: "samples.ndjson.zst" };
 pub(crate) const LATENCIES: Series = Series { plain: "latency.hlog", compressed: "latency.hlog.zst" };
 pub(crate) const ARTEFACTS: Series = Series { plain: "artefacts.ndjson", compressed: "artefacts.ndjson.zst" };
+/// No series, but read with the same bounds.
+pub(crate) const PROFILES: Series = Series { plain: "captures.json", compressed: "captures.json.zst" };
 
 impl Series {
     /// Opens the compressed file, else the plain one. `None`: there is neither.

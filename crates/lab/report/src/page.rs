@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use timeline::Timeline;
 use toll_analysis::{Made, Together, together};
 use toll_net::pcap::profile::json::Document;
-use toll_record::{Artefact, CAPTURES, Plan, ReadError, RunDir, RunResult};
+use toll_record::{Artefact, Plan, ReadError, RunDir, RunResult};
 use toll_sys::secrets;
 
 /// Largest exact integer in a browser. Larger ones are passed as strings.
@@ -128,7 +128,7 @@ impl Read {
             artefacts = listed("artefacts.ndjson", artefacts, &mut missing);
         }
         let captures = captures::read(run).unwrap_or_else(|why| {
-            missing.push(Missing { part: CAPTURES, why });
+            missing.push(Missing { part: "captures.json", why });
             None
         });
         let timeline = Timeline::of(&trials, &samples);

@@ -3,7 +3,7 @@
 //! Between two network namespaces of the run's own; skipped visibly without root.
 
 use serde_json::Value;
-use std::path::Path;
+use toll_record::RunDir;
 use toll_testkit::lab::said;
 
 #[test]
@@ -23,8 +23,8 @@ fn a_run_over_rates_keeps_what_it_sent_and_draws_loss_by_rate() {
     let run = lab.toll(&["run", &scenario, "--rounds", "2", "--arms", arms, "--out", &out]);
     assert!(run.status.success(), "{}", said(&run));
 
-    let kept = std::fs::read_to_string(Path::new(&out).join("captures.json")).unwrap();
-    let captures: Value = serde_json::from_str(&kept).unwrap();
+    let captures = RunDir::open(&out).unwrap().captures().unwrap().expect("profiles");
+    let kept = captures.to_string();
     let names: Vec<&Value> =
         captures["profiles"].as_array().unwrap().iter().map(|one| &one["inputs"][0]["name"]).collect();
     assert_eq!(names, ["http", "skype"]);

@@ -183,7 +183,7 @@ fn conduct(
         writer.write_json("host.json", &host).context("cannot write host.json")?;
         if !stage.rig.captures.is_empty() {
             let document = Document { profiles: std::mem::take(&mut stage.rig.captures) };
-            writer.write_json(CAPTURES, &document).with_context(|| format!("cannot write {CAPTURES}"))?;
+            writer.write_captures(&document).with_context(|| format!("cannot write {CAPTURES}"))?;
         }
         for line in &stage.rig.told {
             tracing::info!("{line}");

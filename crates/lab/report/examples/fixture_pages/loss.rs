@@ -7,7 +7,7 @@ use std::path::Path;
 use toll_analysis as analyse;
 use toll_net::pcap::profile::json::{Document, document};
 use toll_net::pcap::profile::{Input, Profiled};
-use toll_record::{Artefact, CAPTURES, Host, Plan, RunDir, RunResult, RunWriter, Stage, Tool, TrialLine};
+use toll_record::{Artefact, Host, Plan, RunDir, RunResult, RunWriter, Stage, Tool, TrialLine};
 use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
 use toll_wire::pcap::{Frame, Link};
 
@@ -36,7 +36,7 @@ pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<(RunDir, RunRes
     let mut run = RunWriter::create(root)?;
     run.write_json("plan.json", &plan)?;
     run.write_json("host.json", &host(platform))?;
-    run.write_json(CAPTURES, &captures())?;
+    run.write_captures(&captures())?;
     let mut now_us = 50_000_000;
     let mut trial = 0;
     for (round, names) in (0..).zip(&plan.order) {
