@@ -36,7 +36,8 @@ test-viewer: viewer/node_modules/.package-lock.json
 	cd viewer && npm run --if-present --silent test
 
 .PHONY: check
-check: viewer/node_modules/.package-lock.json ## formatting and lints
+check: viewer/node_modules/.package-lock.json ## formatting, lints and sizes
+	@scripts/sizes
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cd viewer && npm run --silent check
