@@ -55,7 +55,7 @@ meter: Meter,
  */
 window: Window, 
 /**
- * From being on to the earliest begin of its window. In older plans that of the plan.
+ * From being on to the earliest begin of its window.
  */
 settle_s: number, 
 /**
@@ -857,7 +857,7 @@ baseline: string,
  */
 primary: string, 
 /**
- * Outcomes measured in each window, in the order of reports. Empty: the catalogue's.
+ * Outcomes measured in each window, in the order of reports.
  */
 outcomes: Array<Definition>, 
 /**
@@ -930,7 +930,7 @@ early_stop: boolean,
  */
 server?: Server | null, 
 /**
- * What stands around the trials; empty in plans of older versions.
+ * What stands around the trials; empty in runs of 2026-11-21, which did not record it.
  */
 setup: Setup, arms: Array<Arm>, 
 /**
@@ -1421,7 +1421,7 @@ transport: string, threads: number, tables: number, rows: number,
  */
 prepared: boolean, 
 /**
- * Events after which a connection is made anew; 0: never.
+ * Events after which a connection is made anew; 0: never. Three runs of 2026-11-21 lack it.
  */
 reconnect_every: number, 
 /**

@@ -12,16 +12,13 @@ pub struct Artefact {
     pub arm: String,
     pub kind: ArtefactKind,
     /// Relative to the run directory, where it was kept.
-    #[serde(default)]
     pub file: Option<String>,
     /// Size of the whole artifact, from the start to the stop of the treatment, bytes.
     pub bytes: u64,
     /// Written between the window's begin and its end.
     pub window_bytes: u64,
     /// Counters reported by the tool, for the whole capture and for the window alone.
-    #[serde(default)]
     pub packets: Option<PacketCounts>,
-    #[serde(default)]
     pub window_packets: Option<PacketCounts>,
     /// Content of the file, for a capture without a server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,17 +27,14 @@ pub struct Artefact {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub losses: Option<Losses>,
     /// Queries in the artefact that completed within the window.
-    #[serde(default)]
     pub queries: Option<QueryCount>,
     /// Queries that pt-query-digest finds in a stretch of another artefact of the arm, written after the last window.
-    #[serde(default)]
     pub pt_query_digest: Option<QueryCount>,
     /// Statements that the driver completed within the window: the ground truth.
     pub executed: u64,
     /// A capture of a session under TLS: no query can be read from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub encrypted: bool,
-    #[serde(default)]
     pub note: Option<String>,
 }
 
@@ -76,7 +70,6 @@ pub struct QueryCount {
     /// Bytes of the artefact that were read for this count.
     pub bytes_read: u64,
     /// Statements executed over the very stretch that was counted, where it is not the window.
-    #[serde(default)]
     pub executed: Option<u64>,
     /// Queries that toll finds in the same bytes, where it is not toll that counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,7 +3,7 @@
 //! `scenarios/outcomes.toml` defines the outcomes. Their names have no meaning in code. Never measures.
 
 use crate::{
-    Aggregate, Compare, Definition, HostSample, LoadColumn, Plan, PressureSample, Source, TrialColumn, Zeros,
+    Aggregate, Compare, Definition, HostSample, LoadColumn, PressureSample, Source, TrialColumn, Zeros,
 };
 use anyhow::{Context, bail, ensure};
 use serde::de::Error;
@@ -39,22 +39,6 @@ pub fn names(outcomes: &[Definition]) -> String {
 /// True for the duration of a trial whose window lasts until its work is done.
 pub fn is_duration(outcome: &Definition) -> bool {
     outcome.source == Source::Trial { column: TrialColumn::Seconds }
-}
-
-/// Gives a plan without definitions the ones that it was measured by: the
-/// catalogue's, and for arms without a load the time that they took.
-pub fn complete(plan: &mut Plan) {
-    if !plan.outcomes.is_empty() {
-        return;
-    }
-    plan.outcomes.clone_from(&CATALOGUE.outcomes);
-    plan.columns.clone_from(&CATALOGUE.columns);
-    plan.panels.clone_from(&CATALOGUE.panels);
-    let by_load = definition(&plan.outcomes, &plan.primary).is_none_or(Definition::needs_load);
-    let duration = plan.outcomes.iter().find(|outcome| is_duration(outcome));
-    for arm in plan.arms.iter_mut().filter(|arm| by_load && arm.workload.driver == "none") {
-        arm.judged_by = duration.map(|outcome| outcome.name.clone());
-    }
 }
 
 /// Definitions as someone wrote them: what is no key of one is refused, where a run's reader passes over it.

@@ -55,7 +55,6 @@ pub struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<ChartSeries>,
-    #[serde(default)]
     pub note: String,
 }
 
@@ -77,10 +76,8 @@ pub enum ChartKind {
 pub struct Axis {
     pub label: String,
     pub unit: String,
-    #[serde(default)]
     pub log: bool,
     /// Names of the positions, where it has no scale.
-    #[serde(default)]
     pub categories: Vec<String>,
 }
 

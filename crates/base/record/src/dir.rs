@@ -149,7 +149,7 @@ impl RunDir {
     }
 }
 
-/// A plan, of this format or an older one.
+/// A plan of a format that this toll reads.
 pub fn read_plan(path: &Path) -> Result<Plan, ReadError> {
     let value: serde_json::Value = read_json(path)?;
     let found = value["format"].as_u64().and_then(|format| u32::try_from(format).ok()).unwrap_or(0);
@@ -159,7 +159,7 @@ pub fn read_plan(path: &Path) -> Result<Plan, ReadError> {
     if (1..OLDEST_FORMAT).contains(&found) {
         return Err(ReadError::TooOld { path: path.to_owned(), found });
     }
-    let plan: Plan = serde_json::from_value(crate::upgrade::plan(value))
+    let plan: Plan = serde_json::from_value(value)
         .map_err(|cause| ReadError::Plan { path: path.to_owned(), what: cause.to_string() })?;
     if !plan.arms.iter().any(|arm| arm.name == plan.baseline) {
         let what = format!("its baseline `{}` is not among its arms", plan.baseline);
@@ -321,6 +321,26 @@ mod tests {
         assert!(matches!(error, ReadError::TooOld { found: 1, .. }), "{error}");
         assert!(error.to_string().contains("this toll reads 2 to 3"), "{error}");
         assert!(error.to_string().contains("a toll that writes format 2"), "{error}");
+    }
+
+    #[test]
+    fn a_plan_that_lacks_what_toll_always_writes_is_refused() {
+        let stored =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../../runs/2026-11-22-4-core-vm/hour/plan.json");
+        let whole: serde_json::Value = read_json(Path::new(stored)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("plan.json");
+        let without = |place: &str, field: &str| {
+            let mut plan = whole.clone();
+            plan.pointer_mut(place).unwrap().as_object_mut().unwrap().remove(field).expect("was there");
+            write_json(dir.path(), "plan.json", &plan).unwrap();
+            read_plan(&path).map_err(|error| error.to_string())
+        };
+        for (place, field) in [("", "outcomes"), ("", "panels"), ("", "setup"), ("/arms/0", "settle_s")] {
+            let Err(error) = without(place, field) else { panic!("read without {field}") };
+            assert!(error.contains(&format!("missing field `{field}`")), "{error}");
+        }
+        assert!(without("/arms/0", "artefact").is_ok(), "absent is as good as null");
     }
 
     #[test]

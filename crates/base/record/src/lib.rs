@@ -2,6 +2,9 @@
 //!
 //! Every serialised type here is a promise (see `docs/run-format.md`): a field may be added, never renamed or
 //! given another unit, without raising [`FORMAT`]. Never interprets data: no estimates, no verdicts.
+//!
+//! A reader requires a field unless a writer leaves it out when empty, a scenario may leave it out, or a stored run
+//! lacks it ([`Workload::reconnect_every`]): what lacks another was not written by toll.
 
 mod artefact;
 pub mod catalogue;
@@ -20,7 +23,6 @@ mod series;
 mod setup;
 mod spread;
 mod trial;
-mod upgrade;
 
 #[cfg(test)]
 mod typescript;

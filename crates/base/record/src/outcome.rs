@@ -240,27 +240,17 @@ pub enum Zeros {
     FewerThanOne,
 }
 
-impl Source {
-    /// True if the source needs a load.
-    pub fn needs_load(&self) -> bool {
-        matches!(self, Source::Load { .. } | Source::Latency)
-    }
-}
-
 impl Definition {
-    /// True if the outcome needs a load.
-    pub fn needs_load(&self) -> bool {
-        self.source.needs_load() || self.aggregate == Aggregate::PerQuery
-    }
-
     /// True if the outcome is available with a load, or with only a meter that counts statements.
     pub fn can_be_known(&self, has_load: bool, is_metered: bool) -> bool {
+        let of_load = matches!(self.source, Source::Load { .. } | Source::Latency);
+        let needs_load = of_load || self.aggregate == Aggregate::PerQuery;
         let is_counted = match self.source {
             Source::Load { column } => column == LoadColumn::Statements,
             Source::Latency => false,
             _ => self.aggregate == Aggregate::PerQuery,
         };
-        !self.needs_load() || has_load || (is_metered && is_counted)
+        !needs_load || has_load || (is_metered && is_counted)
     }
 
     /// For the head of a table's column.

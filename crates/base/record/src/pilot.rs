@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 /// Result of the pilot: noise of the host, and switching time of each arm. None of its windows is in the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(default)]
 pub struct Pilot {
     /// From its begin to the first trial.
     pub took_s: f64,
@@ -31,7 +30,6 @@ pub struct Noise {
     /// Of noise of the 1/f kind, which no length of a window averages out.
     pub pink: f64,
     /// What was seen, and what the two numbers were fitted to.
-    #[serde(default)]
     pub seen: Vec<Apart>,
 }
 
@@ -49,7 +47,6 @@ pub struct Apart {
 /// Switching time of one arm, from its trials in the pilot.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
-#[serde(default)]
 pub struct Switching {
     /// Number of trials measured.
     pub tried: u32,

@@ -21,14 +21,11 @@ pub struct Plan {
     pub baseline: String,
     /// Name of the one outcome that verdicts are drawn from.
     pub primary: String,
-    /// Outcomes measured in each window, in the order of reports. Empty: the catalogue's.
-    #[serde(default)]
+    /// Outcomes measured in each window, in the order of reports.
     pub outcomes: Vec<crate::Definition>,
     /// Names of the outcomes that a table shows, in the order of its columns.
-    #[serde(default)]
     pub columns: Vec<String>,
     /// Names of the outcomes that the page draws, in this order.
-    #[serde(default)]
     pub panels: Vec<String>,
     /// Outcomes of one arm over multiples of another's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -62,15 +59,13 @@ pub struct Plan {
     /// Pause between trials, load still running, treatment off.
     pub gap_s: f64,
     /// Length of the pilot before the first trial, the baseline's load alone.
-    #[serde(default)]
     pub pilot_s: f64,
     /// Stop once the confidence sequence excludes zero or lies inside the margin for every arm.
     pub early_stop: bool,
     /// The server that the baseline is measured on; absent where none is in sight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Server>,
-    /// What stands around the trials; empty in plans of older versions.
-    #[serde(default)]
+    /// What stands around the trials; empty in runs of 2026-11-21, which did not record it.
     pub setup: Setup,
     pub arms: Vec<Arm>,
     /// One permutation of arm names for each round.
@@ -83,7 +78,6 @@ pub struct Plan {
     pub held_in: Option<HeldIn>,
     /// Smallest toll on the primary outcome that this plan finds at 80% power, all treatments together,
     /// predicted from the pilot's noise; absent where that is not known (yet).
-    #[serde(default)]
     pub planned_mde_pct: Option<f64>,
     /// Split of the rounds into parts apart in time; absent: they follow each other at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,15 +127,13 @@ pub struct Arm {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub varied: Vec<(String, String)>,
     /// What is run, in one line for a reader.
-    #[serde(default)]
     pub command: String,
     pub workload: Workload,
     /// What says how much work was done in a window.
     pub meter: Meter,
     /// When a window ends.
     pub window: Window,
-    /// From being on to the earliest begin of its window. In older plans that of the plan.
-    #[serde(default)]
+    /// From being on to the earliest begin of its window.
     pub settle_s: f64,
     /// The arm that this one is compared with; absent: the plan's baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,7 +146,6 @@ pub struct Arm {
     pub curve: Option<String>,
     #[serde(default, skip_serializing_if = "Treatment::is_nothing")]
     pub treatment: Treatment,
-    #[serde(default)]
     pub artefact: Option<ArtefactKind>,
     /// The artefact lies in memory, where no disk is in its way.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -165,10 +156,8 @@ pub struct Arm {
     #[serde(default, skip_serializing_if = "Needs::is_nothing")]
     pub needs: Needs,
     /// Why this arm cannot run here; such an arm is in no round's order.
-    #[serde(default)]
     pub unavailable: Option<String>,
     /// CPU load of a positive control, in CPUs (0.25 = a quarter of one CPU).
-    #[serde(default)]
     pub burn_share: Option<f64>,
     /// Options of the server that this arm is measured on, beyond those of the plan's other servers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -271,7 +260,6 @@ pub struct Process {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probe: Option<Signal>,
     /// Started this long after the treatment.
-    #[serde(default)]
     pub after_s: f64,
     /// Environment variables that it is given, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -438,7 +426,7 @@ pub struct Workload {
     pub rows: u64,
     /// Statements travel as prepared (binary) rather than text.
     pub prepared: bool,
-    /// Events after which a connection is made anew; 0: never.
+    /// Events after which a connection is made anew; 0: never. Three runs of 2026-11-21 lack it.
     #[serde(default)]
     pub reconnect_every: u64,
     /// Threads of toll's own driver that share its connections; absent: as the driver chooses.
@@ -448,7 +436,6 @@ pub struct Workload {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_pct: Option<f64>,
     /// Intended events a second; absent: closed loop.
-    #[serde(default)]
     pub rate_per_s: Option<f64>,
 }
 
@@ -473,6 +460,5 @@ pub struct Server {
     /// host:port or socket path; never a user or password.
     pub address: String,
     /// Settings that toll chose for a sandbox, `name=value`.
-    #[serde(default)]
     pub config: Vec<String>,
 }

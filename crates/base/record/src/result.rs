@@ -20,13 +20,10 @@ pub struct RunResult {
     pub baseline: String,
     pub primary: String,
     /// What the outcomes of arms mean, in the order of reports.
-    #[serde(default)]
     pub definitions: Vec<crate::Definition>,
     /// Names of the outcomes that a table shows, in the order of its columns.
-    #[serde(default)]
     pub columns: Vec<String>,
     /// Names of the outcomes that the page draws, in this order.
-    #[serde(default)]
     pub panels: Vec<String>,
     pub margin_pct: f64,
     pub alpha: f64,
@@ -434,7 +431,6 @@ pub struct SelfCost {
 pub struct Warning {
     /// `carry-over`, `dependence`, `aa-failed`, `too-few-rounds`, ...
     pub code: String,
-    #[serde(default)]
     pub arm: Option<String>,
     pub text: String,
     /// What to do next.

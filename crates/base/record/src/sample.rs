@@ -38,7 +38,6 @@ pub struct Bin {
     /// Sum over the events that completed, from the intended start.
     pub latency_us_sum: u64,
     /// Absent where the driver does not say (sysbench).
-    #[serde(default)]
     pub latency_us_max: Option<u64>,
     /// Events begun (or due) and not completed at the bin's end.
     pub in_flight: u64,
@@ -66,13 +65,9 @@ pub struct Second {
     pub events: u64,
     pub statements: u64,
     pub latency_us_mean: f64,
-    #[serde(default)]
     pub latency_us_p50: Option<u64>,
-    #[serde(default)]
     pub latency_us_p95: Option<u64>,
-    #[serde(default)]
     pub latency_us_p99: Option<u64>,
-    #[serde(default)]
     pub latency_us_max: Option<u64>,
 }
 

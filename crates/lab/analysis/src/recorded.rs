@@ -4,7 +4,7 @@
 
 use toll_record::{
     Artefact, Bin, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample, ReadError,
-    RunDir, Sample, Second, ServerSample, Tick, TrialLine, catalogue,
+    RunDir, Sample, Second, ServerSample, Tick, TrialLine,
 };
 
 /// Input of the analysis. Samples of each kind are in the order of their clock.
@@ -50,8 +50,7 @@ impl Recorded {
     }
 
     /// A run without data.
-    pub fn of(mut plan: Plan) -> Self {
-        catalogue::complete(&mut plan);
+    pub fn of(plan: Plan) -> Self {
         Recorded {
             plan,
             host: None,

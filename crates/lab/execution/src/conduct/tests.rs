@@ -12,7 +12,7 @@ fn arm(name: &str, meter: Counts, window: Window) -> Arm {
     let role = if name == "none" { "baseline" } else { "treatment" };
     let load = if meter == Counts::Driver { "toll" } else { "none" };
     let value = serde_json::json!({
-        "name": name, "title": name, "role": role, "meter": meter, "window": window, "settle_s": 0.5,
+        "name": name, "title": name, "role": role, "command": "", "meter": meter, "window": window, "settle_s": 0.5,
         "workload": {
             "driver": load, "profile": "read-only", "transport": "tcp", "threads": 8, "tables": 1, "rows": 9,
             "prepared": true
@@ -29,9 +29,10 @@ fn plan(arms: Vec<Arm>, rounds: usize) -> Plan {
     let order: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
     let value = serde_json::json!({
         "format": toll_record::FORMAT, "toll_version": "0", "command": [], "scenario": "x", "question": "?",
-        "profile": "quick", "seed": 1, "baseline": "none", "primary": "qps", "margin_pct": 5.0, "alpha": 0.05,
+        "profile": "quick", "seed": 1, "baseline": "none", "primary": "qps", "outcomes": [], "columns": [],
+        "panels": [], "margin_pct": 5.0, "alpha": 0.05, "setup": {},
         "rounds": rounds, "window_s": 1.0, "settle_s": 0.5, "gap_s": 0.0, "pilot_s": 12.0, "early_stop": false,
-        "server": { "kind": "sandbox", "flavour": "mariadb", "version": "0", "address": "x" },
+        "server": { "kind": "sandbox", "flavour": "mariadb", "version": "0", "address": "x", "config": [] },
         "arms": [], "order": vec![order; rounds], "jitter": 0.2, "started_wall_us": 0,
     });
     let mut plan: Plan = serde_json::from_value(value).unwrap();

@@ -77,11 +77,12 @@ mod tests {
     #[test]
     fn a_plan_that_lost_a_secret_says_so_and_one_without_is_whole() {
         let text = r#"{"format":2,"toll_version":"0","command":[],"scenario":"x","question":"?","profile":"a","seed":1,
-            "baseline":"b","primary":"qps","margin_pct":5.0,"alpha":0.05,"rounds":1,"window_s":1.0,"settle_s":0.0,"gap_s":0.0,
+            "baseline":"b","primary":"qps","outcomes":[],"columns":[],"panels":[],"margin_pct":5.0,"alpha":0.05,"rounds":1,
+            "window_s":1.0,"settle_s":0.0,"gap_s":0.0,"pilot_s":0.0,"setup":{},
             "early_stop":false,"order":[],"jitter":0.2,"started_wall_us":0,"arms":[{"name":"b","title":"mysqldump -phunter2",
-            "role":"baseline","meter":"none","window":{"until":"time","s":1.0},"workload":{"driver":"none","profile":"x",
-            "transport":"tcp","threads":1,"tables":1,"rows":1,"prepared":true},"treatment":{"processes":[{"name":"d",
-            "stages":[["mysqldump","-phunter2"]],"stop":"TERM"}]}}]}"#;
+            "role":"baseline","command":"","meter":"none","window":{"until":"time","s":1.0},"settle_s":0.0,
+            "workload":{"driver":"none","profile":"x","transport":"tcp","threads":1,"tables":1,"rows":1,"prepared":true},"treatment":{"processes":[{"name":"d",
+            "stages":[["mysqldump","-phunter2"]],"stop":"TERM","after_s":0.0}]}}]}"#;
         let mut plan: Plan = serde_json::from_str(text).unwrap();
         assert!(check_whole(&plan).is_ok());
         let kept = hidden(&plan);

@@ -83,7 +83,7 @@ fn plan(platform: &Platform) -> anyhow::Result<Plan> {
             "name": "loss-by-rate", "title": "Packets lost by rate", "outcomes": ["loss_pct"], "x": "mbps",
             "x_title": "rate asked for, Mb/s", "lines": ["set"],
         }],
-        "window_s": 1.0, "settle_s": 0.0, "gap_s": 0.0, "early_stop": false, "arms": arms,
+        "window_s": 1.0, "settle_s": 0.0, "gap_s": 0.0, "pilot_s": 0.0, "early_stop": false, "arms": arms,
         "setup": {"rig": [{"kind": "link", "receive_cpu": "1"}]},
         "order": vec![names; ROUNDS as usize], "jitter": 0.2, "started_wall_us": super::scene::STARTED_WALL_US,
     }))?)
@@ -95,10 +95,11 @@ fn arm(set: &str, mbps: &str, platform: &Platform) -> serde_json::Value {
         "name": format!("{set}-{mbps}"), "title": format!("{set} at {mbps}"), "varied": [["set", set], ["mbps", mbps]],
         "role": if mbps == RATES[0] { "baseline" } else { "treatment" },
         "against": (mbps != RATES[0]).then(|| format!("{set}-{}", RATES[0])),
-        "command": words.join(" "), "meter": "none", "window": {"until": "done", "at_most_s": 60.0}, "artefact": "pcap",
+        "command": words.join(" "), "meter": "none", "window": {"until": "done", "at_most_s": 60.0}, "settle_s": 0.0,
+        "artefact": "pcap",
         "workload": {"driver": "none", "profile": "read-only", "transport": "tcp", "threads": 1, "tables": 1, "rows": 1,
             "prepared": true},
-        "treatment": {"processes": [{"name": "tcpdump", "stages": [words], "stop": "INT"}]},
+        "treatment": {"processes": [{"name": "tcpdump", "stages": [words], "stop": "INT", "after_s": 0.0}]},
     })
 }
 

@@ -4,6 +4,7 @@ use super::*;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use toll_record::catalogue::CATALOGUE;
 use toll_record::{
     Arm, ArtefactKind, Bin, Host, Meter, Plan, Role, RunWriter, Sample, Server, Setup, Step, TrialLine,
     Window, Workload,
@@ -59,9 +60,9 @@ fn a_plan() -> Plan {
         seed: u64::MAX - 1,
         baseline: "none".into(),
         primary: "latency_us_mean".into(),
-        outcomes: Vec::new(),
-        columns: Vec::new(),
-        panels: Vec::new(),
+        outcomes: CATALOGUE.outcomes.clone(),
+        columns: CATALOGUE.columns.clone(),
+        panels: CATALOGUE.panels.clone(),
         contrasts: Vec::new(),
         limits: Vec::new(),
         pareto: None,

@@ -51,7 +51,8 @@ fn recorded(seed: u64, rounds: u32, charts: Vec<Charted>) -> Recorded {
 }
 
 fn process(words: [&str; 5]) -> Process {
-    serde_json::from_value(serde_json::json!({"name": "tcpdump", "stages": [words], "stop": "INT"})).unwrap()
+    let process = serde_json::json!({"name": "tcpdump", "stages": [words], "stop": "INT", "after_s": 0.0});
+    serde_json::from_value(process).unwrap()
 }
 
 fn chart<'a>(run: &'a RunResult, id: &str) -> &'a Chart {

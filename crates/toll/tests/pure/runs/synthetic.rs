@@ -8,6 +8,7 @@ use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::path::Path;
 use toll_analysis::Recorded;
+use toll_record::catalogue::CATALOGUE;
 use toll_record::*;
 use toll_stats::Draws;
 
@@ -144,9 +145,9 @@ impl Synthetic {
             seed: self.seed,
             baseline: "none".into(),
             primary: "qps".into(),
-            outcomes: Vec::new(),
-            columns: Vec::new(),
-            panels: Vec::new(),
+            outcomes: CATALOGUE.outcomes.clone(),
+            columns: CATALOGUE.columns.clone(),
+            panels: CATALOGUE.panels.clone(),
             contrasts: Vec::new(),
             limits: Vec::new(),
             pareto: None,
