@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+pub mod atomic_file;
 pub mod cancel;
 pub mod capability;
 pub mod cgroup;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use toll_journal::{Journal, State};
-use toll_sys::places;
 use toll_sys::process::{self, Ending, ProcessId};
+use toll_sys::{places, private};
 
 /// State of the running server for later commands. Contains no password: `defaults_file` does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -107,12 +107,7 @@ impl Background {
     }
 
     fn write(&self) -> Result<()> {
-        let path = state_file()?;
-        let tmp = path.with_extension("tmp");
-        let text = serde_json::to_vec_pretty(self)?;
-        std::fs::write(&tmp, text)
-            .and_then(|()| std::fs::rename(&tmp, &path))
-            .with_context(|| format!("cannot write {}", path.display()))
+        private::write(&state_file()?, &serde_json::to_string_pretty(self)?)
     }
 
     fn put_away(&self) -> Result<()> {

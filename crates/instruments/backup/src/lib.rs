@@ -12,7 +12,6 @@
 pub mod archive;
 mod cost;
 mod dump;
-mod output;
 mod place;
 mod privileges;
 mod program;
@@ -23,7 +22,6 @@ mod take;
 mod verify;
 
 pub use cost::Stage;
-pub use output::NewFile;
 pub use place::{Keys, Place, dated_ahead, opened, pruned};
 pub use repository::Repository;
 pub use restore::{Onto, Origin, Restored, restore};

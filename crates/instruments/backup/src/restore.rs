@@ -1,4 +1,4 @@
-//! Restore of a backup to a server.
+//! Restore of a backup to a server, a file or a stream.
 //!
 //! The client program reads the dump's output, byte for byte, from the store or from git. Never overwrites
 //! schemas that hold tables, except with the option for it.
@@ -9,8 +9,9 @@ use super::repository::Repository;
 use super::source::{column, literal};
 use crate::archive::git::Tree;
 use crate::archive::{FileSeen, Manifest, Opening};
-use anyhow::{Context, Result, bail};
-use std::io::{Read, Write};
+use anyhow::{Context, Result, anyhow, bail};
+use std::io::{ErrorKind, Read, Write};
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,6 +19,7 @@ use toll_journal::Journal;
 use toll_mysql::{Connection, Target};
 use toll_server::{External, Flavour};
 use toll_store::Store;
+use toll_sys::atomic_file::AtomicFile;
 use toll_sys::cancel::Cancel;
 
 /// A backup that was found.
@@ -33,6 +35,8 @@ pub enum Onto<'a> {
         target: &'a Target,
         overwrite: bool,
     },
+    /// A file that is not there yet. It has its name once it is whole and on the disk.
+    File(&'a Path),
     Output(&'a mut dyn Write),
 }
 
@@ -134,10 +138,8 @@ pub fn restore(
 ) -> Result<Restored> {
     let begun = Instant::now();
     match onto {
-        Onto::Output(output) => {
-            copy(origin, output, cancel, seen, &mut |_, _| {})?;
-            output.flush().context("cannot write the dump")?;
-        }
+        Onto::Output(output) => to_output(origin, output, cancel, seen)?,
+        Onto::File(path) => to_file(path, |file| to_output(origin, file, cancel, seen))?,
         Onto::Server { target, overwrite } => onto_server(origin, target, overwrite, cancel, seen)?,
     }
     Ok(Restored {
@@ -146,6 +148,30 @@ pub fn restore(
         bytes: origin.bytes(),
         rows: origin.rows(),
         time_s: since(begun),
+    })
+}
+
+fn to_output(
+    origin: &Origin,
+    output: &mut dyn Write,
+    cancel: &Cancel,
+    seen: &dyn Fn(u64, u64),
+) -> Result<()> {
+    copy(origin, output, cancel, seen, &mut |_, _| {})?;
+    output.flush().context("cannot write the dump")
+}
+
+fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let taken = || format!("cannot make {}: name a file that is not there yet", path.display());
+    // Before the backup is read: that may take hours.
+    if path.symlink_metadata().is_ok() {
+        bail!(taken());
+    }
+    let mut file = AtomicFile::begin(path).with_context(|| format!("cannot make {}", path.display()))?;
+    write(&mut file)?;
+    file.create().map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => anyhow!(taken()),
+        _ => anyhow!(error).context(format!("cannot write {}", path.display())),
     })
 }
 
@@ -288,4 +314,33 @@ fn copy(
         seen(so_far, whole);
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_takes_no_files_place_and_what_breaks_off_leaves_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("dump.sql");
+        let write = |bytes: &'static [u8]| move |file: &mut dyn Write| Ok(file.write_all(bytes)?);
+        let broken = to_file(&path, |file| {
+            file.write_all(b"half")?;
+            bail!("a piece is damaged")
+        });
+        assert_eq!(broken.unwrap_err().to_string(), "a piece is damaged");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+
+        to_file(&path, write(b"whole")).unwrap();
+        let refused = to_file(&path, |_| panic!("it is refused beforehand")).unwrap_err().to_string();
+        assert!(refused.contains("not there yet"), "{refused}");
+        let meanwhile = dir.path().join("meanwhile.sql");
+        let refused = to_file(&meanwhile, |_| Ok(std::fs::write(&meanwhile, "somebody else's")?));
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("meanwhile.sql: name a file that is not there yet"), "{refused}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"whole");
+        assert_eq!(std::fs::read(&meanwhile).unwrap(), b"somebody else's");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
 }

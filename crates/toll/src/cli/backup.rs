@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use toll_backup::archive::Backups;
 use toll_backup::archive::prune::Stay;
-use toll_backup::{Asked, Keys, NewFile, Onto, Origin, Place, Repository};
+use toll_backup::{Asked, Keys, Onto, Origin, Place, Repository};
 use toll_mysql::Target;
 use toll_store::Destination;
 use toll_sys::cancel::Cancel;
@@ -330,11 +330,7 @@ fn restore_one(arguments: Restore, cancel: &Cancel) -> Result<ExitCode> {
         (None, Some(path)) if path.as_os_str() == "-" => {
             toll_backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), cancel, &seen)
         }
-        (None, Some(path)) => {
-            let mut file = NewFile::begin(path)?;
-            toll_backup::restore(&origin, Onto::Output(&mut file), cancel, &seen)
-                .and_then(|restored| file.finish().map(|()| restored))
-        }
+        (None, Some(path)) => toll_backup::restore(&origin, Onto::File(path), cancel, &seen),
         (None, None) => bail!("where to? --server or --output"),
     };
     bar.finish_and_clear();

@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use toll_sys::private;
 use toll_taps::{DiskFile, Way};
 
 /// Nobody but its owner reads what people's queries hold.
@@ -121,7 +122,7 @@ impl Files {
             let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
             let path = path.with_file_name(format!("{stem}-{now}-{}{end}", self.number));
             let cannot = |error: io::Error| told(error, &path.display().to_string());
-            match create(&path) {
+            match private::create(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot(error)),
                 Ok(file) => {
@@ -236,10 +237,6 @@ fn told(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
     anyhow::anyhow!("cannot write {name}: {error:#}{advice}")
 }
 
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(OWNER_ALONE).open(path)
-}
-
 /// The file that was named, or whatever else has that name.
 fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
     if path.as_os_str() == "-" {
@@ -248,7 +245,7 @@ fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
         return Ok(File::from(out.as_fd().try_clone_to_owned()?));
     }
     let there = match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(create(path)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(private::create(path)?),
         there => there?,
     };
     ensure!(!there.is_dir(), "it is a directory: name a file in it");

@@ -15,11 +15,12 @@ use rustls::{
     SignatureScheme,
 };
 use sha2::{Digest, Sha256};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
+use toll_sys::atomic_file::AtomicFile;
 
 /// The name in each certificate; nothing depends on it.
 const NAME: &str = "toll";
@@ -50,19 +51,12 @@ impl Key {
     pub fn make(path: &Path) -> Result<String> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).context("cannot make a key")?;
         let text = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .with_context(|| format!("cannot make the key file {}", path.display()))?;
-        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
-        written
-            .inspect_err(|_| {
-                // A key that was cut short is none.
-                let _ = std::fs::remove_file(path);
-            })
-            .with_context(|| format!("cannot write the key file {}", path.display()))?;
+        let write = || {
+            let mut file = AtomicFile::begin(path)?;
+            file.write_all(text.as_bytes())?;
+            file.create()
+        };
+        write().with_context(|| format!("cannot make the key file {}", path.display()))?;
         Ok(fingerprint(made.cert.der()))
     }
 
@@ -255,7 +249,7 @@ mod tests {
         let refused = |path: &Path| format!("{:#}", Key::read(path).err().unwrap());
         assert!(refused(&path).contains("chmod 600"), "{}", refused(&path));
         let empty = dir.path().join("empty");
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&empty).unwrap();
+        toll_sys::private::create(&empty).unwrap();
         assert!(refused(&empty).contains("--new-key"), "{}", refused(&empty));
         assert!(refused(&dir.path().join("none")).contains("--new-key"));
     }

@@ -5,9 +5,9 @@
 
 use crate::capture::files::Rotate;
 use anyhow::{Context, Result, bail, ensure};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use toll_sys::private;
 use toll_wire::streamed::Holds;
@@ -158,7 +158,7 @@ impl Writing {
             Place::StandardOutput => None,
             Place::File(path) => {
                 self.files.push(path.clone());
-                Some(made(path).with_context(|| format!("cannot make {}", path.display()))?)
+                Some(private::create(path).with_context(|| format!("cannot make {}", path.display()))?)
             }
             Place::Directory { path, .. } => {
                 let (path, file) = self.made_in(path, first_ns)?;
@@ -189,7 +189,7 @@ impl Writing {
         loop {
             let again = if number == 1 { String::new() } else { format!("-{number}") };
             let path = dir.join(format!("{}-{time}{again}.{}", self.host, self.extension));
-            match made(&path) {
+            match private::create(&path) {
                 Ok(file) => return Ok((path, file)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_OF_A_NAME => {
                     number += 1
@@ -232,10 +232,6 @@ impl Writing {
     fn name(&self) -> String {
         self.files.last().map_or_else(|| "standard output".into(), |file| file.display().to_string())
     }
-}
-
-fn made(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Letters, digits and `._-` of a host's name, never one that hides the file.
@@ -305,7 +301,7 @@ mod tests {
     #[test]
     fn what_the_disk_has_no_room_for_is_taken_back() {
         let mut writing = Writing::new(Place::File("/dev/full".into()), "host", Holds::Queries);
-        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         writing.open = Some(Open { file: Some(full), bytes: 0, first_ns: 0, has_items: true });
         let refused = writing.append(b"<", b"items", 0).unwrap_err();
         assert!(format!("{refused:#}").contains("No space left"), "{refused:#}");

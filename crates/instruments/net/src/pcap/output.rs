@@ -4,10 +4,11 @@
 //! with the final name is complete, and an existing file stays until then.
 
 use anyhow::{Context, bail};
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use toll_sys::atomic_file::AtomicFile;
 use toll_sys::named::Named;
 use toll_wire::pcap::{Frame, Interface, write};
 
@@ -43,14 +44,34 @@ impl FileFormat {
 
 /// A capture that is being written. Dropped before it is finished, it leaves nothing.
 pub struct Output {
-    file: BufWriter<Box<dyn Write>>,
+    file: BufWriter<Destination>,
     format: FileFormat,
     /// Of the pcap whose header was written.
     link: Option<u16>,
     interfaces: u32,
-    /// Where it is written, and the name it gets.
-    renamed: Option<(PathBuf, PathBuf)>,
     record: Vec<u8>,
+}
+
+enum Destination {
+    /// A pipe, or another place that has its name already.
+    Stream(Box<dyn Write>),
+    File(AtomicFile),
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stream(stream) => stream.write(bytes),
+            Self::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush(),
+            Self::File(file) => file.flush(),
+        }
+    }
 }
 
 impl Output {
@@ -69,16 +90,17 @@ impl Output {
     }
 
     fn open(path: &Path, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut renamed = None;
-        let file: Box<dyn Write> = if path.as_os_str() == "-" {
+        let file = if path.as_os_str() == "-" {
             if io::IsTerminal::is_terminal(&io::stdout()) {
                 bail!("a terminal cannot show a capture: name a file, or pipe it on");
             }
-            Box::new(io::stdout())
+            Destination::Stream(Box::new(io::stdout()))
         } else {
             match std::fs::metadata(path) {
                 Ok(there) if there.is_dir() => bail!("it is a directory: name a file in it"),
-                Ok(there) if !there.is_file() => Box::new(OpenOptions::new().write(true).open(path)?),
+                Ok(there) if !there.is_file() => {
+                    Destination::Stream(Box::new(OpenOptions::new().write(true).open(path)?))
+                }
                 Ok(there) => {
                     for input in inputs {
                         let same = |found: std::fs::Metadata| {
@@ -89,26 +111,13 @@ impl Output {
                         }
                     }
                     // A link keeps its place, and what it leads to gets the bytes.
-                    Box::new(Self::beside(path.canonicalize()?, &mut renamed)?)
+                    Destination::File(AtomicFile::begin(&path.canonicalize()?)?)
                 }
-                Err(_) => Box::new(Self::beside(path.to_owned(), &mut renamed)?),
+                Err(_) => Destination::File(AtomicFile::begin(path)?),
             }
         };
         let file = BufWriter::with_capacity(GATHERED, file);
-        Ok(Self { file, format, link: None, interfaces: 0, renamed, record: Vec::new() })
-    }
-
-    fn beside(target: PathBuf, renamed: &mut Option<(PathBuf, PathBuf)>) -> anyhow::Result<File> {
-        let name = target.file_name().context("it names no file")?.to_string_lossy();
-        let temporary = target.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        // Left by a process of this number that was killed.
-        match std::fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        *renamed = Some((temporary, target));
-        Ok(file)
+        Ok(Self { file, format, link: None, interfaces: 0, record: Vec::new() })
     }
 
     /// Describes an interface and returns its number.
@@ -156,21 +165,10 @@ impl Output {
             // Without a packet there is no link type either; Ethernet says the least.
             self.file.write_all(&write::pcap_header(1))?;
         }
-        self.file.flush()?;
-        if let Some((temporary, target)) = self.renamed.take() {
-            std::fs::rename(&temporary, &target).inspect_err(|_| {
-                // Nothing half-made stays, whatever its name.
-                let _ = std::fs::remove_file(&temporary);
-            })?;
+        match self.file.into_inner().map_err(io::IntoInnerError::into_error)? {
+            Destination::Stream(mut stream) => stream.flush()?,
+            Destination::File(file) => file.replace()?,
         }
         Ok(())
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = self.renamed.take() {
-            let _ = std::fs::remove_file(temporary);
-        }
     }
 }

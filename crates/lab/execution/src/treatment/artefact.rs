@@ -7,11 +7,10 @@
 
 use anyhow::Context;
 use nix::unistd::{Gid, Uid, fchown, geteuid};
-use std::fs::{DirBuilder, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toll_journal::{Journal, Undo, UndoId};
 use toll_model::artefacts::Shape;
+use toll_sys::private;
 use toll_sys::server_process::Local;
 
 /// A directory that the server may write to.
@@ -66,8 +65,7 @@ impl LogPlace {
         let (here, there) = (self.here.join(name), self.there.join(name));
         let undo = journal.record(Undo::Path { path: here.clone() })?;
         // Never opens what somebody else has put there.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&here);
-        let made = file.context("cannot make it").and_then(|file| match self.owner {
+        let made = private::create(&here).context("cannot make it").and_then(|file| match self.owner {
             Some((uid, gid)) => fchown(&file, Some(uid), Some(gid)).context("cannot give it to the server"),
             None => Ok(()),
         });
@@ -96,11 +94,7 @@ impl ArtefactFile {
     fn make_place(&self) -> anyhow::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let place = if self.shape == Shape::Directory { &self.here } else { own };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(place)
-            .with_context(|| format!("cannot make {}", place.display()))
+        private::dir(place)
     }
 
     /// Removes what is there before another run of its tool; its bytes still count. A server's log stays.
@@ -145,7 +139,7 @@ impl ArtefactFile {
     pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
         let Some(own) = &self.own else {
             let kept = dir.join(name);
-            let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
+            let mut target = private::create(&kept)?;
             let mut source = std::fs::File::open(&self.here)?;
             std::io::copy(&mut source, &mut target)
                 .with_context(|| format!("cannot keep {}", kept.display()))?;

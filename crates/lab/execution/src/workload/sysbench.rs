@@ -8,12 +8,11 @@ use anyhow::Context;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use toll_load::mix::Profile;
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::{Bin, Workload};
-use toll_sys::{child, clock};
+use toll_sys::{child, clock, private};
 
 const SCRIPT: &str = include_str!("bins.lua");
 
@@ -108,9 +107,5 @@ fn write_settings(
     if let Some(rate) = workload.rate_per_s {
         writeln!(text, "rate={}", rate.round() as u64)?;
     }
-    // An old file, perhaps readable by others, must not lend its permissions.
-    let _ = std::fs::remove_file(path);
-    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    file.and_then(|mut f| std::io::Write::write_all(&mut f, text.as_bytes()))
-        .with_context(|| format!("cannot write {}", path.display()))
+    private::write(path, &text)
 }
