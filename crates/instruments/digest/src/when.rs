@@ -5,6 +5,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::str::FromStr;
+use toll_sys::units;
 
 /// A moment, Unix ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +14,7 @@ pub struct When(pub u64);
 impl FromStr for When {
     type Err = anyhow::Error;
 
-    /// `N[smhd]` ago, `YYYY-MM-DD [HH:MM:SS]`, `YYMMDD [HH:MM:SS]`, or Unix seconds.
+    /// A duration ago, `YYYY-MM-DD [HH:MM:SS]`, `YYMMDD [HH:MM:SS]`, or Unix seconds.
     fn from_str(text: &str) -> anyhow::Result<Self> {
         Self::read(text, Timestamp::now(), &TimeZone::system())
     }
@@ -24,16 +25,8 @@ impl When {
         let text = text.trim();
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let rest = &text[digits..];
-        let moment = match (digits, rest) {
-            (1..=5, "" | "s" | "m" | "h" | "d") => {
-                let unit = match rest {
-                    "m" => 60,
-                    "h" => 3_600,
-                    "d" => 86_400,
-                    _ => 1,
-                };
-                now.checked_sub(SignedDuration::from_secs(text[..digits].parse::<i64>()? * unit))?
-            }
+        let moment = match (digits, units::duration(text)) {
+            (1..=5, Ok(ago)) => now.checked_sub(SignedDuration::try_from(ago)?)?,
             (9.., _) => seconds(text)?,
             (6, _) => {
                 let date = format!("20{}-{}-{}", &text[..2], &text[2..4], &text[4..6]);
@@ -94,6 +87,8 @@ mod tests {
         check("10", 1_699_999_990);
         check("2h", 1_700_000_000 - 7_200);
         check("1d", 1_700_000_000 - 86_400);
+        check("90min", 1_700_000_000 - 5_400);
+        check("1.5h", 1_700_000_000 - 5_400);
         check("1234567890", 1_234_567_890);
         check("2009-02-13 23:31:30", 1_234_567_890);
         check("2009-02-13T23:31:30", 1_234_567_890);

@@ -49,7 +49,7 @@ pub fn max_toll(text: &str) -> Result<f64, String> {
         Ok(_) => {
             Err("a promise of 0% cannot be kept: what runs beside costs something; write 5% or 10%".into())
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error),
     }
 }
 

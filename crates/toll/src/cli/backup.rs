@@ -4,7 +4,6 @@ mod told;
 
 use super::console::{show, tell};
 use super::interrupt::cancelled_by_signals;
-use super::load::units;
 use super::login::Login;
 use super::throttle::Steering;
 use anyhow::{Context, Result, bail};
@@ -19,6 +18,7 @@ use toll_backup::{Asked, Keys, Onto, Origin, Place, Repository};
 use toll_mysql::Target;
 use toll_store::Destination;
 use toll_sys::cancel::Cancel;
+use toll_sys::units;
 use toll_throttle::orders;
 
 #[derive(Debug, Args)]

@@ -1,7 +1,6 @@
 //! Command `toll capture`: options only.
 
 use super::console::{InBackground, show, tell};
-use super::load::units;
 use super::named::named;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
@@ -14,7 +13,7 @@ use std::time::Duration;
 use toll_agent::capture::files::Rotate;
 use toll_agent::capture::{self, Front, Goal, Ledger, Options, Signals, Source};
 use toll_sys::signals;
-use toll_sys::units::Bytes;
+use toll_sys::units::{self, Bytes, Percent};
 
 /// Collect the queries of a busy host at the least cost: packets cut to what matters, past the page cache
 ///
@@ -105,22 +104,22 @@ pub struct Capture {
 }
 
 fn buffer(text: &str) -> Result<u64, String> {
-    let Bytes(bytes) = text.parse::<Bytes>().map_err(|error| error.to_string())?;
+    let Bytes(bytes) = text.parse::<Bytes>()?;
     match bytes >> 20 {
         1..=4096 => Ok(bytes),
         _ => Err("write 1M to 4G".into()),
     }
 }
 
-/// `1G`, `5m`, `1G,5m`: sizes end in K, M, G or T, times in s, m or h.
+/// `1G`, `5m`, `1G,5m`: sizes end in K, M, G or T, times in a unit of time.
 pub(super) fn rotate(text: &str) -> Result<Rotate, String> {
     let mut rotate = Rotate::default();
     for part in text.split(',') {
         let is_size = part.ends_with(['K', 'M', 'G', 'T']);
         let is_new = if is_size {
-            let Bytes(bytes) = part.parse::<Bytes>().map_err(|error| error.to_string())?;
+            let Bytes(bytes) = part.parse::<Bytes>()?;
             rotate.bytes.replace(bytes.max(1)).is_none()
-        } else if part.ends_with(['s', 'm', 'h']) {
+        } else if part.ends_with(|end: char| end.is_ascii_lowercase()) {
             rotate.every.replace(units::duration(part)?).is_none()
         } else {
             return Err("write a size, a time or both: 1G, 5m, 1G,5m".into());
@@ -134,9 +133,8 @@ pub(super) fn rotate(text: &str) -> Result<Rotate, String> {
 
 /// `cpu=5%`: a share of one core.
 fn budget(text: &str) -> Result<f64, String> {
-    let percent = text.strip_prefix("cpu=").map(units::percent);
-    match percent {
-        Some(Ok(percent)) if percent > 0.0 => Ok(percent / 100.0),
+    match text.strip_prefix("cpu=").map(str::parse) {
+        Some(Ok(Percent(percent))) if percent > 0.0 => Ok(percent / 100.0),
         _ => Err("write a share of one core: cpu=5%".into()),
     }
 }

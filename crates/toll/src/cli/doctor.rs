@@ -1,7 +1,7 @@
 //! Command `toll doctor`: abilities of this host, missing requirements, and noise.
 
 use super::console::{show, tell};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use toll_execution::host::{facts, readiness};
 use toll_record::Host;
 use toll_sys::capability::Capability;
 use toll_sys::program::on_path;
-use toll_sys::{disk, memory, places};
+use toll_sys::{disk, memory, places, units};
 
 #[derive(Debug, Args)]
 pub struct Doctor {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// How long to watch the host's own noise, in seconds (`10s` or `10`)
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = seconds)]
+    /// How long to watch the host's own noise, 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = pilot)]
     pilot: Duration,
     /// Do not watch the host's own noise
     #[arg(long, conflicts_with = "pilot")]
@@ -155,10 +155,8 @@ fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
 }
 
-fn seconds(text: &str) -> Result<Duration> {
-    let number: f64 = text.trim_end_matches('s').parse()?;
-    if !(1.0..=3600.0).contains(&number) {
-        bail!("give a time from 1s to 3600s");
-    }
-    Ok(Duration::from_secs_f64(number))
+fn pilot(text: &str) -> Result<Duration, String> {
+    let pilot = units::duration(text)?;
+    let range = Duration::from_secs(1)..=Duration::from_secs(3_600);
+    range.contains(&pilot).then_some(pilot).ok_or_else(|| format!("{text:?} is not between 1s and 1h"))
 }

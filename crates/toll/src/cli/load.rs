@@ -2,7 +2,6 @@
 
 mod end;
 mod output;
-pub(super) mod units;
 
 use super::console::{show, tell};
 use super::target::TargetArgs;
@@ -21,6 +20,7 @@ use toll_mysql::{NO_BINLOG, Target};
 use toll_stats::schedule::{Arrivals, Pace};
 use toll_sys::counted::counted;
 use toll_sys::signals;
+use toll_sys::units::{self, Percent};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Profiles: read-only, point-select, read-write, write-only, insert, update-index, \
@@ -66,8 +66,8 @@ pub struct Load {
     #[arg(long, value_parser = units::duration)]
     time: Option<Duration>,
     /// Hold each event's last reply back for this share of its response time, such as 2%: a cost that is known
-    #[arg(long, value_name = "SHARE", value_parser = units::percent, default_value = "0%", hide_default_value = true)]
-    delay: f64,
+    #[arg(long, value_name = "SHARE", default_value = "0%", hide_default_value = true)]
+    delay: Percent,
     /// Run this long before counting
     #[arg(long, default_value = "0s", value_parser = units::duration)]
     warmup: Duration,
@@ -232,7 +232,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         workers: workers.min(connections),
         prepared: !arguments.text,
         reconnect_every: arguments.reconnect,
-        delay: arguments.delay / 100.0,
+        delay: arguments.delay.0 / 100.0,
         time,
         warmup: arguments.warmup,
         bins,

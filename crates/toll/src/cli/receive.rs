@@ -3,7 +3,6 @@
 use super::capture::rotate;
 use super::console::{show, tell};
 use super::interrupt;
-use super::load::units;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use toll_agent::capture::files::Rotate;
 use toll_agent::receive::{self, Asked, Key, Place, Rotation};
 use toll_sys::cancel::Cancel;
+use toll_sys::units;
 
 /// Receive what `toll capture --stream` sends, from many hosts at once
 #[derive(Debug, Args)]

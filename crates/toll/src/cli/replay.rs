@@ -2,7 +2,6 @@
 
 use super::console::{show, tell};
 use super::interrupt;
-use super::load::units;
 use super::named::named;
 use super::progress;
 use anyhow::Context;
@@ -11,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_net::replay::{self, Asked, Choice, Snapped};
+use toll_sys::units;
 use toll_taps::Rate;
 
 /// Put the packets of captures on a network device, at their deadlines

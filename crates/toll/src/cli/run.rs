@@ -18,7 +18,7 @@ use toll_model::scenario::{MOST_ROUNDS, Scenario, Subject, sweep_percents};
 use toll_record::{Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
-use toll_sys::units::Seconds;
+use toll_sys::units::{Percent, Seconds};
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -113,11 +113,11 @@ pub struct Run {
     format: Format,
 }
 
-/// `2%`, or a bare number of percent.
+/// `2%`. Here a bare number is percent, too: no share of 1 is meant by it.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').parse::<f64>();
-    match number {
-        Ok(pct) if pct > 0.0 && pct <= 100.0 => Ok(pct),
+    let number = text.trim().trim_end_matches('%');
+    match format!("{number}%").parse() {
+        Ok(Percent(pct)) if pct > 0.0 && pct <= 100.0 => Ok(pct),
         _ => Err("an effect is percent of the baseline, above 0% and at most 100%, such as 2%".to_owned()),
     }
 }

@@ -2,7 +2,6 @@
 
 use super::console::{show, tell};
 use super::interrupt;
-use super::load::units;
 use super::named::named;
 use super::progress::Dump;
 use super::target::TargetArgs;
@@ -14,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toll_mysql::Target;
 use toll_sys::cancel::Cancel;
+use toll_sys::units;
 use toll_throttle::{Asked, PastLimit, command, control, orders};
 
 #[derive(Debug, Args)]

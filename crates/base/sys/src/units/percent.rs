@@ -1,6 +1,5 @@
 //! Percentage parser: `2%`, `0.5%`.
 
-use anyhow::Context;
 use serde::{Deserialize, Deserializer};
 
 /// Percent, 0 or more.
@@ -8,12 +7,12 @@ use serde::{Deserialize, Deserializer};
 pub struct Percent(pub f64);
 
 impl std::str::FromStr for Percent {
-    type Err = anyhow::Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
         let percent = number.filter(|percent| percent.is_finite() && *percent >= 0.0);
-        percent.map(Self).with_context(|| format!("{text:?} is no share: write it as 2% or 0.5%"))
+        percent.map(Self).ok_or_else(|| format!("{text:?} is no share: write it as 2% or 0.5%"))
     }
 }
 
@@ -32,7 +31,7 @@ mod tests {
         assert_eq!("2%".parse::<Percent>().unwrap(), Percent(2.0));
         assert_eq!("0.5%".parse::<Percent>().unwrap(), Percent(0.5));
         for text in ["2", "%", "-1%", "inf%", "2 %", "0.02"] {
-            let said = text.parse::<Percent>().unwrap_err().to_string();
+            let said = text.parse::<Percent>().unwrap_err();
             assert!(said.contains("is no share"), "{said}");
         }
     }

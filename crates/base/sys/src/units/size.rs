@@ -1,6 +1,5 @@
 //! Memory size parser: `16G`, `512M`, or a number of bytes.
 
-use anyhow::Context;
 use serde::{Deserialize, Deserializer};
 
 /// Bytes.
@@ -8,9 +7,9 @@ use serde::{Deserialize, Deserializer};
 pub struct Bytes(pub u64);
 
 impl std::str::FromStr for Bytes {
-    type Err = anyhow::Error;
+    type Err = String;
 
-    fn from_str(text: &str) -> anyhow::Result<Self> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
         let shift = match &text[digits.len()..] {
             "" => Some(0),
@@ -21,7 +20,7 @@ impl std::str::FromStr for Bytes {
             _ => None,
         };
         let bytes = shift.zip(digits.parse::<u64>().ok()).and_then(|(shift, n)| n.checked_mul(1 << shift));
-        bytes.map(Self).with_context(|| format!("{text:?} is no size: write it as 512M or 16G"))
+        bytes.map(Self).ok_or_else(|| format!("{text:?} is no size: write it as 512M or 16G"))
     }
 }
 
@@ -41,7 +40,7 @@ mod tests {
             assert_eq!(text.parse::<Bytes>().unwrap(), Bytes(bytes));
         }
         for text in ["", "G", "16GB", "16 G", "-1M", "99999999T"] {
-            let said = text.parse::<Bytes>().unwrap_err().to_string();
+            let said = text.parse::<Bytes>().unwrap_err();
             assert!(said.contains("is no size"), "{said}");
         }
     }
