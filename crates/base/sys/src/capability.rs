@@ -1,6 +1,6 @@
 //! Linux capabilities of this process.
 
-use crate::read;
+use crate::proc_file;
 
 /// A capability by its number in linux/capability.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +30,12 @@ impl Capability {
 
     /// True if the capability is in the effective set of this process.
     pub fn held(self) -> bool {
-        effective(&read("/proc/self/status")).is_some_and(|set| set >> (self as u32) & 1 == 1)
+        effective(&proc_file::status("self")).is_some_and(|set| set >> (self as u32) & 1 == 1)
     }
 }
 
 fn effective(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(line.trim(), 16).ok()
+    proc_file::bits(status, "CapEff")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Control groups (cgroup v2) that track all processes of a treatment.
+//! Control groups: those of this process, and those (cgroup v2) that track all processes of a treatment.
 //!
 //! A control group holds every process started in it and all their descendants until they end. It also
 //! accounts for their resource usage. So processes are found that left their process group or cleared their
@@ -17,21 +17,69 @@ use std::time::{Duration, Instant};
 /// After SIGKILL only a process stuck in the kernel is left.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
+/// Groups of this process in each hierarchy, and where the hierarchies are mounted.
+#[derive(Debug)]
+pub struct Own {
+    /// As /proc/self/mounts.
+    mounts: String,
+    /// As /proc/self/cgroup.
+    groups: String,
+}
+
+impl Own {
+    pub fn read() -> Result<Self> {
+        let text = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
+        Ok(Self::of(text("/proc/self/mounts")?, text("/proc/self/cgroup")?))
+    }
+
+    /// From the text of both files.
+    pub fn of(mounts: String, groups: String) -> Self {
+        Self { mounts, groups }
+    }
+
+    /// Top of the version 2 hierarchy.
+    pub fn unified_top(&self) -> Option<PathBuf> {
+        self.mounted("cgroup2", None)
+    }
+
+    /// This process's group of version 2.
+    pub fn unified(&self) -> Option<PathBuf> {
+        let path = self.groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+        Some(self.unified_top()?.join(path))
+    }
+
+    /// This process's group in the version 1 hierarchy of a controller.
+    pub fn legacy(&self, controller: &str) -> Option<PathBuf> {
+        let path = self.groups.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            controllers.split(',').any(|c| c == controller).then_some(path)
+        })?;
+        Some(self.mounted("cgroup", Some(controller))?.join(path.trim_start_matches('/')))
+    }
+
+    fn mounted(&self, kind: &str, option: Option<&str>) -> Option<PathBuf> {
+        self.mounts.lines().find_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            let (at, of_kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+            let has = option.is_none_or(|option| options.split(',').any(|o| o == option));
+            (of_kind == kind && has).then(|| PathBuf::from(at))
+        })
+    }
+}
+
+/// True if a version 2 group divides this resource among those below it. `None` if that cannot be read.
+pub fn shares_out(group: &Path, controller: &str) -> Option<bool> {
+    let controllers = std::fs::read_to_string(group.join("cgroup.subtree_control")).ok()?;
+    Some(controllers.split_ascii_whitespace().any(|c| c == controller))
+}
+
 /// Directory under which this process may create groups. `None` without cgroup v2, or without write
 /// permission there.
 pub fn base() -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let mount = mounts.lines().find_map(|line| {
-        let mut fields = line.split_ascii_whitespace();
-        let (place, kind) = (fields.nth(1)?, fields.next()?);
-        (kind == "cgroup2").then(|| PathBuf::from(place))
-    })?;
-    let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let base = mount.join(own);
+    let base = Own::read().ok()?.unified()?;
     // A group beside others would get its own share of the CPU: that would be part of what is priced.
-    let shared_out = std::fs::read_to_string(base.join("cgroup.subtree_control")).ok()?;
-    let schedules = shared_out.split_ascii_whitespace().any(|controller| controller == "cpu");
+    let schedules = shares_out(&base, "cpu")?;
     let may_write = nix::unistd::access(&base, nix::unistd::AccessFlags::W_OK).is_ok();
     (may_write && !schedules).then_some(base)
 }
@@ -142,6 +190,28 @@ pub fn remove(group: &Path) -> Result<Option<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_hierarchy_has_its_group_of_this_process() {
+        let mounts = "none /c/cpuset cgroup rw,cpuset 0 0\nnone /c/memory cgroup rw,memory 0 0\n\
+                      none /c/cpu cgroup rw,cpu,cpuacct 0 0\nnone /c/u cgroup2 rw 0 0\n";
+        let own = |groups: &str| Own::of(mounts.into(), groups.into());
+        let both = own("4:cpuset:/s\n3:io:/\n2:cpu,cpuacct:/a/b\n1:memory:/\n0::/x\n");
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!((both.unified_top(), both.unified()), (path("/c/u"), path("/c/u/x")));
+        assert_eq!((both.legacy("cpu"), both.legacy("memory")), (path("/c/cpu/a/b"), path("/c/memory/")));
+        assert_eq!((both.legacy("io"), both.legacy("cpuset")), (None, path("/c/cpuset/s")));
+        assert_eq!((own("0::/\n").unified(), own("1:cpu:/\n").unified()), (path("/c/u/"), None));
+        assert_eq!(Own::of(String::new(), "0::/x\n1:cpu:/\n".into()).unified(), None);
+    }
+
+    #[test]
+    fn a_group_shares_out_what_it_names_as_a_word() {
+        let group = tempfile::tempdir().unwrap();
+        assert_eq!(shares_out(group.path(), "cpu"), None);
+        std::fs::write(group.path().join("cgroup.subtree_control"), "cpuset memory\n").unwrap();
+        assert_eq!(["cpu", "memory"].map(|c| shares_out(group.path(), c)), [Some(false), Some(true)]);
+    }
 
     #[test]
     fn figures_are_read_as_far_as_there_are_any() {

@@ -20,6 +20,7 @@ pub mod memory;
 pub mod named;
 pub mod places;
 pub mod private;
+pub mod proc_file;
 pub mod process;
 pub mod program;
 pub mod secrets;

@@ -77,7 +77,7 @@ impl Stat {
 
 /// This boot's id; pids and start times of another boot mean nothing.
 pub fn boot_id() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    crate::read("/proc/sys/kernel/random/boot_id")
 }
 
 /// PID namespace of this process; empty if it cannot be read.

@@ -3,6 +3,7 @@
 //!
 //! A server in a chroot or a container reports paths and its pid as it sees them itself. Read-only.
 
+use crate::proc_file;
 use crate::process::ProcessId;
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
@@ -53,9 +54,8 @@ impl Local {
 
     /// Pid of the server in its own PID namespace.
     fn own_pid(&self) -> Option<i32> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.pid)).ok()?;
-        let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        pids.split_ascii_whitespace().last()?.parse().ok()
+        let status = proc_file::status(self.process.pid);
+        proc_file::field(&status, "NSpid")?.split_ascii_whitespace().last()?.parse().ok()
     }
 
     /// True if the server listens on TCP `port`. `None` if a process of the same user listens there, but its

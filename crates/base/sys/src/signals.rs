@@ -3,6 +3,7 @@
 //! HUP (a closed terminal) and QUIT (the quit key) count like INT and TERM.
 
 use crate::cancel::Cancel;
+use crate::proc_file;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -25,13 +26,11 @@ pub fn listen(cancel: &Cancel, again: impl Fn() + Send + 'static) -> anyhow::Res
 /// Shutdown signals of this process. HUP is not one of them if it was ignored at the start (nohup): such a
 /// process must outlive its terminal. Call this before a handler is installed.
 pub fn that_end() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    those_heeded(&status)
+    those_heeded(&proc_file::status("self"))
 }
 
 fn those_heeded(status: &str) -> Vec<i32> {
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let ignored = proc_file::bits(status, "SigIgn").unwrap_or(0);
     let hup_ignored = ignored & (1 << (SIGHUP - 1)) != 0;
     [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|s| *s != SIGHUP || !hup_ignored).collect()
 }

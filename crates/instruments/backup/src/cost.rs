@@ -6,10 +6,12 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use serde::Serialize;
+use std::fmt::Display;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use toll_sys::proc_file;
 
 /// All of a backup.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -68,7 +70,7 @@ impl Watch {
         let (peak, ended) = (watch.peak.clone(), watch.ended.clone());
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
-                peak.fetch_max(peak_bytes(&format!("/proc/{pid}/status")), Ordering::Relaxed);
+                peak.fetch_max(peak_bytes(pid), Ordering::Relaxed);
                 std::thread::sleep(LOOK);
             }
         });
@@ -93,7 +95,7 @@ impl Drop for Watch {
 
 /// Largest resident set of toll so far.
 pub fn own_peak_bytes() -> u64 {
-    peak_bytes("/proc/self/status")
+    peak_bytes("self")
 }
 
 /// CPU of this process, all its threads.
@@ -111,10 +113,8 @@ fn of(who: UsageWho) -> Result<f64> {
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }
 
-fn peak_bytes(status: &str) -> u64 {
-    let text = std::fs::read_to_string(status).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+fn peak_bytes(pid: impl Display) -> u64 {
+    proc_file::bytes(&proc_file::status(pid), "VmHWM").unwrap_or(0)
 }
 
 /// Seconds since a moment.

@@ -118,7 +118,7 @@ pub fn backup_id(server: &Target, schemas: &[String]) -> String {
 }
 
 fn own_host() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+    toll_sys::read("/proc/sys/kernel/hostname")
 }
 
 fn dated(time: jiff::Timestamp) -> String {

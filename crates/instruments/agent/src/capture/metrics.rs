@@ -14,6 +14,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use toll_sys::proc_file;
 
 /// Where nothing is said of the address.
 const LOOPBACK: &str = "127.0.0.1";
@@ -240,15 +241,8 @@ fn own_cost(page: &mut Page) {
         let cpu = seconds(used.user_time()) + seconds(used.system_time());
         page.one("process_cpu_seconds_total", "counter", "CPU time of the capture, user and system.", cpu);
     }
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB"));
-    if let Some(kilobytes) = resident.and_then(|text| text.trim().parse::<u64>().ok()) {
-        page.one(
-            "process_resident_memory_bytes",
-            "gauge",
-            "Resident memory of the capture.",
-            kilobytes * 1_024,
-        );
+    if let Some(bytes) = proc_file::bytes(&proc_file::status("self"), "VmRSS") {
+        page.one("process_resident_memory_bytes", "gauge", "Resident memory of the capture.", bytes);
     }
     page.family("toll_build_info", "gauge", "Always 1; the version is in the label.");
     page.value("toll_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);

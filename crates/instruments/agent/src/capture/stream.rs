@@ -315,7 +315,7 @@ impl State {
 
 /// No other stream of any host has it: made of the host's boot, the process and the time.
 fn stream_id(begun_ns: u64) -> StreamId {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = toll_sys::process::boot_id();
     let words = format!("{boot} {} {:?} {begun_ns}", std::process::id(), std::thread::current().id());
     let hash = Sha256::digest(words);
     std::array::from_fn(|at| hash[at])

@@ -10,7 +10,7 @@ use std::path::Path;
 use toll_record::HostSample;
 use toll_sys::clock;
 use toll_sys::cpu::{CpuTicks, TICK_US};
-use toll_sys::memory::parse_meminfo;
+use toll_sys::proc_file;
 
 /// A /proc file that is read repeatedly through one descriptor and one buffer.
 #[derive(Debug)]
@@ -118,9 +118,9 @@ impl HostReader {
         let net = |i: usize| rate(now.net[i].wrapping_sub(before.net[i]) as f64);
         let per = |time_ms: f64, count: f64| if count > 0.0 { time_ms / count } else { 0.0 };
         let meminfo = self.meminfo.text();
-        let total = parse_meminfo(meminfo, "MemTotal:").unwrap_or(0);
-        let available = parse_meminfo(meminfo, "MemAvailable:").unwrap_or(0);
-        let cached = parse_meminfo(meminfo, "Cached:").unwrap_or(0);
+        let total = proc_file::bytes(meminfo, "MemTotal").unwrap_or(0);
+        let available = proc_file::bytes(meminfo, "MemAvailable").unwrap_or(0);
+        let cached = proc_file::bytes(meminfo, "Cached").unwrap_or(0);
         let load: Vec<f64> =
             self.loadavg.text().split_ascii_whitespace().take(3).filter_map(|t| t.parse().ok()).collect();
         let load = |i: usize| load.get(i).copied().unwrap_or(0.0);

@@ -3,7 +3,7 @@
 use super::host::Reread;
 use toll_record::PressureSample;
 use toll_sys::clock;
-use toll_sys::memory::parse_meminfo;
+use toll_sys::proc_file;
 
 #[derive(Debug)]
 pub struct PressureReader {
@@ -31,7 +31,7 @@ impl PressureReader {
         let totals = [waited_us(self.cpu.text()), waited_us(self.io.text()), waited_us(self.memory.text())];
         let meminfo = self.meminfo.text();
         let [dirty_bytes, writeback_bytes] =
-            ["Dirty:", "Writeback:"].map(|field| parse_meminfo(meminfo, field).unwrap_or(0));
+            ["Dirty", "Writeback"].map(|field| proc_file::bytes(meminfo, field).unwrap_or(0));
         let (then, before) = self.last.replace((now, totals))?;
         let share = |i: usize| {
             let waited = totals[i]?.saturating_sub(before[i]?) as f64;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use toll_record::Host;
+use toll_sys::cgroup::Own;
 use toll_sys::{device, memory, read};
 
 /// All of `host.json`. `data` is a directory on the disk that the run writes to.
@@ -60,15 +61,17 @@ fn virtualisation(cpuinfo: &str) -> Option<String> {
 
 /// Hierarchy and limits of this process's control group. The path is left out: it would name containers.
 fn cgroup() -> String {
-    let own = read("/proc/self/cgroup");
-    let v1 = own.lines().any(|line| !line.starts_with("0::") && line.split(':').nth(1) == Some("memory"));
-    if v1 {
+    let own = Own::read().ok();
+    if own.as_ref().is_some_and(|own| own.legacy("memory").is_some()) {
         return "v1".to_owned();
     }
-    let path = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").to_owned();
-    let limit = |name: &str| match read(&format!("/sys/fs/cgroup{path}/{name}")) {
-        text if text.is_empty() => format!("{name} not set"),
-        text => format!("{name} {text}"),
+    let group = own.and_then(|own| own.unified());
+    let limit = |name: &str| {
+        let text = group.as_ref().and_then(|group| fs::read_to_string(group.join(name)).ok());
+        match text.as_deref().map(str::trim) {
+            None | Some("") => format!("{name} not set"),
+            Some(text) => format!("{name} {text}"),
+        }
     };
     format!("v2, {}, {}", limit("cpu.max"), limit("memory.max"))
 }

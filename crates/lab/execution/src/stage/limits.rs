@@ -7,6 +7,7 @@ use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use toll_journal::{Journal, Undo};
 use toll_record::Limits;
+use toll_sys::cgroup::{Own, shares_out};
 
 /// The groups of a run.
 #[derive(Debug, Default)]
@@ -25,14 +26,13 @@ const PERIOD_US: f64 = 100_000.0;
 /// # Errors
 /// The kernel has no control groups, or does not let this user create any.
 pub fn make(limits: &Limits, journal: &Journal) -> anyhow::Result<Limited> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
-    let own = std::fs::read_to_string("/proc/self/cgroup").context("cannot read /proc/self/cgroup")?;
+    let own = Own::read()?;
     let name = format!("toll-{}-limits", journal.run_id());
     let wanted = [("cpu", limits.cpus.is_some()), ("memory", limits.memory_bytes.is_some())];
     let wanted = wanted.into_iter().filter(|(_, is)| *is).map(|(controller, _)| controller);
     let mut limited = Limited::default();
     for controller in wanted {
-        let Some(place) = place(&mounts, &own, controller) else {
+        let Some(place) = place(&own, controller) else {
             bail!(
                 "the profile has `limits`, and this host has no control groups for {controller}: choose another profile"
             );
@@ -91,27 +91,13 @@ enum Place {
     Two(PathBuf),
 }
 
-fn place(mounts: &str, own: &str, controller: &str) -> Option<Place> {
-    let mounted = |kind: &str, option: Option<&str>| {
-        mounts.lines().find_map(|line| {
-            let mut fields = line.split_ascii_whitespace().skip(1);
-            let (at, of_kind, options) = (fields.next()?, fields.next()?, fields.next()?);
-            let has = option.is_none_or(|option| options.split(',').any(|o| o == option));
-            (of_kind == kind && has).then(|| PathBuf::from(at))
-        })
-    };
-    if let Some(mount) = mounted("cgroup", Some(controller)) {
-        let path = own.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            controllers.split(',').any(|c| c == controller).then_some(path)
-        })?;
-        return Some(Place::One(mount.join(path.trim_start_matches('/'))));
+fn place(own: &Own, controller: &str) -> Option<Place> {
+    if let Some(group) = own.legacy(controller) {
+        return Some(Place::One(group));
     }
     // At the top: where this process is, there are processes beside it, and such a group cannot be shared out.
-    let mount = mounted("cgroup2", None)?;
-    let shared_out = std::fs::read_to_string(mount.join("cgroup.subtree_control")).ok()?;
-    shared_out.split_ascii_whitespace().any(|c| c == controller).then_some(Place::Two(mount))
+    let top = own.unified_top()?;
+    shares_out(&top, controller)?.then_some(Place::Two(top))
 }
 
 /// Files of a group, and their values.
@@ -139,16 +125,14 @@ mod tests {
 
     #[test]
     fn groups_are_made_where_this_process_is_in_each_hierarchy_that_limits() {
-        let mounts = "none /c/memory cgroup rw,memory 0 0\nnone /c/cpu cgroup rw,cpu,cpuacct 0 0\nnone /c/u cgroup2 rw 0 0\n";
-        let own = "2:cpu,cpuacct:/a/b\n1:memory:/\n0::/x\n";
-        assert_eq!(place(mounts, own, "cpu"), Some(Place::One("/c/cpu/a/b".into())));
-        assert_eq!(place(mounts, own, "memory"), Some(Place::One("/c/memory/".into())));
-        assert_eq!(place("none /nowhere cgroup2 rw 0 0", own, "memory"), None);
+        let own = |mounts: &str| Own::of(mounts.into(), "1:cpu,cpuacct:/a/b\n0::/x\n".into());
         let top = tempfile::tempdir().unwrap();
         std::fs::write(top.path().join("cgroup.subtree_control"), "cpu memory pids\n").unwrap();
-        let mounts = format!("none {} cgroup2 rw 0 0", top.path().display());
-        assert_eq!(place(&mounts, own, "memory"), Some(Place::Two(top.path().into())));
-        assert_eq!(place(&mounts, own, "io"), None);
+        let two = format!("none {} cgroup2 rw 0 0\n", top.path().display());
+        let both = own(&format!("{two}none /c/cpu cgroup rw,cpu,cpuacct 0 0\n"));
+        assert_eq!(place(&both, "cpu"), Some(Place::One("/c/cpu/a/b".into())));
+        assert_eq!(place(&both, "memory"), Some(Place::Two(top.path().into())));
+        assert_eq!((place(&both, "io"), place(&own("none /nowhere cgroup2 rw 0 0"), "cpu")), (None, None));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::resident_bytes;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
-use toll_sys::clock;
+use toll_sys::{clock, proc_file};
 
 /// Usage of one process of a treatment, with all its children.
 #[derive(Debug, Clone, Default)]
@@ -112,15 +112,14 @@ impl Output {
 
 /// Bytes by write(2) and similar calls, whatever the descriptor.
 fn output_bytes(pid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
+    proc_file::number(&proc_file::io(pid), "wchar")
 }
 
 /// `None` if toll may not read it (another user's process).
 fn io(pid: i32) -> Option<Io> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    Some(Io { read_bytes: field("read_bytes:")?, written_bytes: field("write_bytes:")? })
+    let text = proc_file::io(pid);
+    let field = |name: &str| proc_file::number(&text, name);
+    Some(Io { read_bytes: field("read_bytes")?, written_bytes: field("write_bytes")? })
 }
 
 #[cfg(test)]

@@ -109,9 +109,9 @@ fn talk(
     mut took: impl FnMut() + Send,
 ) -> Result<()> {
     let first = shared.attach(link);
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = toll_sys::read("/proc/sys/kernel/hostname");
     let hello =
-        Hello { stream: shared.stream, holds, begun_ns: shared.begun_ns, first, host: host.trim(), opening };
+        Hello { stream: shared.stream, holds, begun_ns: shared.begun_ns, first, host: &host, opening };
     link.say(&Message::Hello(hello)).context("the connection broke")?;
     let mut hearing = Hearing::of(link);
     match hearing.next(ANSWERS_WITHIN, LONGEST_GREETING)? {
