@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use toll_agent::capture::files::Rotate;
 use toll_agent::capture::{self, Front, Goal, Ledger, Options, Signals, Source};
+use toll_agent::rotation::Rotate;
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
 

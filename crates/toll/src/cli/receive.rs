@@ -8,8 +8,8 @@ use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use toll_agent::capture::files::Rotate;
 use toll_agent::receive::{self, Asked, Key, Place, Rotation};
+use toll_agent::rotation::Rotate;
 use toll_sys::cancel::Cancel;
 use toll_sys::units;
 

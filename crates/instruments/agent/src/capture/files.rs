@@ -4,28 +4,19 @@
 //! this process created are ever removed.
 
 use super::chunks::Destination;
+use crate::rotation::{Rotate, Series};
 use anyhow::{Context, bail, ensure};
-use std::collections::VecDeque;
-use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IsTerminal};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use toll_sys::private;
 use toll_taps::{DiskFile, Way};
 
 /// Nobody but its owner reads what people's queries hold.
 const OWNER_ALONE: u32 = 0o600;
-
-/// Condition for the next file; empty: never.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rotate {
-    /// Maximum length of a file.
-    pub bytes: Option<u64>,
-    /// Maximum age of a file.
-    pub every: Option<Duration>,
-}
 
 /// Options of the output files.
 #[derive(Debug, Clone)]
@@ -48,8 +39,7 @@ pub struct Files {
     header: Vec<u8>,
     tail: Tail,
     open: Option<Open>,
-    /// Those that were made, oldest first.
-    made: VecDeque<Made>,
+    made: Series,
     number: u64,
     lost: u64,
     has_failed: bool,
@@ -59,18 +49,6 @@ struct Open {
     disk: DiskFile,
     name: String,
     begun: Instant,
-}
-
-struct Made {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-}
-
-impl Rotate {
-    fn rotates(self) -> bool {
-        self.bytes.is_some() || self.every.is_some()
-    }
 }
 
 impl Files {
@@ -90,7 +68,7 @@ impl Files {
             header: Vec::new(),
             tail,
             open: None,
-            made: VecDeque::new(),
+            made: Series::default(),
             number: 0,
             lost: 0,
             has_failed: false,
@@ -126,8 +104,7 @@ impl Files {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot(error)),
                 Ok(file) => {
-                    let meta = file.metadata().map_err(cannot)?;
-                    self.made.push_back(Made { path: path.clone(), device: meta.dev(), inode: meta.ino() });
+                    self.made.add(&path, &file).map_err(cannot)?;
                     return Ok((file, path));
                 }
             }
@@ -144,9 +121,8 @@ impl Files {
     fn is_full(&self, more: usize) -> bool {
         let Some(open) = &self.open else { return false };
         let holds_something = open.disk.length() > self.header.len() as u64;
-        let is_long = self.asked.rotate.bytes.is_some_and(|most| open.disk.length() + more as u64 > most);
-        let is_old = self.asked.rotate.every.is_some_and(|every| open.begun.elapsed() >= every);
-        holds_something && (is_long || is_old)
+        let length = open.disk.length() + more as u64;
+        holds_something && self.asked.rotate.is_due(length, open.begun.elapsed())
     }
 
     fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
@@ -154,26 +130,13 @@ impl Files {
             let tail = (self.tail)();
             self.end_file(&tail)?;
             self.begin_file()?;
-            self.forget_the_oldest();
+            if let Some(keep) = self.asked.keep {
+                self.made.keep_newest(keep);
+            }
         }
         match &mut self.open {
             Some(open) => open.disk.write(bytes).map_err(|error| told(error, &open.name)),
             None => bail!("{} is not open", self.asked.path.display()),
-        }
-    }
-
-    fn forget_the_oldest(&mut self) {
-        let Some(keep) = self.asked.keep else { return };
-        while self.made.len() > keep.max(1)
-            && let Some(Made { path, device, inode }) = self.made.pop_front()
-        {
-            // Somebody may have moved it away, and another be there by now.
-            let is_it = |meta: Metadata| (meta.dev(), meta.ino()) == (device, inode);
-            if std::fs::symlink_metadata(&path).is_ok_and(is_it)
-                && let Err(error) = std::fs::remove_file(&path)
-            {
-                tracing::warn!("cannot remove {}, which --keep no longer keeps: {error}", path.display());
-            }
         }
     }
 }
@@ -267,6 +230,8 @@ fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
+    use std::time::Duration;
 
     fn asked(path: PathBuf) -> Asked {
         Asked { path, rotate: Rotate::default(), keep: None, overwrite: false }

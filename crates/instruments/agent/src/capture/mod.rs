@@ -20,11 +20,12 @@ pub mod tap;
 
 pub use ledger::Ledger;
 
+use crate::rotation::Rotate;
 use anyhow::{Context, bail};
 use budget::Budgeted;
 use chunks::{Chunks, Destination};
 use decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
-use files::{Asked, Files, Rotate};
+use files::{Asked, Files};
 use metrics::{Metrics, Offer};
 use output::Output;
 use packets::{Packets, Statistics};

@@ -137,7 +137,7 @@ impl Incoming {
         let plain = inflate.frame(chunk)?;
         let State { writing, opening, account, next, .. } = &mut *state;
         account.written_bytes += writing.append(opening, plain, chunk.first_ns)?;
-        account.files = writing.files().to_vec();
+        account.files = writing.files();
         account.chunks += 1;
         account.items += chunk.items;
         account.lost = account.lost.max(chunk.lost);
@@ -170,7 +170,7 @@ impl Incoming {
         let elsewhere = account.chunks == 0 && account.chunks_before > 0;
         if !elsewhere {
             account.written_bytes += writing.finish(opening, end.closing, *begun_ns)?;
-            account.files = writing.files().to_vec();
+            account.files = writing.files();
         }
         account.lost = account.lost.max(end.lost);
         account.whole = true;

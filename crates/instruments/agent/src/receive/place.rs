@@ -3,12 +3,13 @@
 //! They are readable by their owner only. Never overwrites an existing file. A file always holds whole items:
 //! a partial write is rolled back.
 
-use crate::capture::files::Rotate;
+use crate::rotation::{Rotate, Series};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use toll_sys::private;
 use toll_wire::streamed::Holds;
 
@@ -72,8 +73,8 @@ pub struct Writing {
     host: String,
     extension: &'static str,
     open: Option<Open>,
-    /// Those that are there, the open one last.
-    files: Vec<PathBuf>,
+    /// The open one last.
+    files: Series,
 }
 
 #[derive(Debug)]
@@ -92,12 +93,12 @@ impl Writing {
             Holds::Pcapng => "pcapng",
             Holds::Queries => "queries",
         };
-        Self { place, host: file_name(host), extension, open: None, files: Vec::new() }
+        Self { place, host: file_name(host), extension, open: None, files: Series::default() }
     }
 
     /// Files that were written and are still there.
-    pub fn files(&self) -> &[PathBuf] {
-        &self.files
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.paths().map(Path::to_owned).collect()
     }
 
     /// Appends whole items, seen from `first_ns` on; a file that is begun for them begins with `opening`. The answer:
@@ -148,37 +149,36 @@ impl Writing {
     fn is_full(&self, more: usize, now_ns: u64) -> bool {
         let Place::Directory { rotation, .. } = &self.place else { return false };
         let Some(open) = self.open.as_ref().filter(|open| open.has_items) else { return false };
-        let old = now_ns.saturating_sub(open.first_ns);
-        rotation.when.bytes.is_some_and(|most| open.bytes + more as u64 > most)
-            || rotation.when.every.is_some_and(|most| u128::from(old) >= most.as_nanos())
+        let age = Duration::from_nanos(now_ns.saturating_sub(open.first_ns));
+        rotation.when.is_due(open.bytes + more as u64, age)
     }
 
     fn begin(&mut self, opening: &[u8], first_ns: u64) -> Result<u64> {
-        let file = match &self.place {
+        let made = match &self.place {
             Place::StandardOutput => None,
             Place::File(path) => {
-                self.files.push(path.clone());
-                Some(private::create(path).with_context(|| format!("cannot make {}", path.display()))?)
+                let file = private::create(path);
+                Some((path.clone(), file.with_context(|| format!("cannot make {}", path.display()))?))
             }
-            Place::Directory { path, .. } => {
-                let (path, file) = self.made_in(path, first_ns)?;
-                self.files.push(path);
-                Some(file)
-            }
+            Place::Directory { path, .. } => Some(self.made_in(path, first_ns)?),
         };
+        if let Some((path, file)) = &made {
+            self.files.add(path, file)?;
+        }
+        let file = made.map(|(_, file)| file);
         self.open = Some(Open { file, bytes: 0, first_ns, has_items: false });
         let written = match self.put(opening) {
             Ok(written) => written,
             Err(error) => {
                 // Nothing is in it, and another attempt makes another.
                 self.open = None;
-                if let (Some(path), false) = (self.files.pop(), matches!(self.place, Place::StandardOutput)) {
-                    let _ = std::fs::remove_file(path);
-                }
+                self.files.remove_newest();
                 return Err(error);
             }
         };
-        self.keep_the_newest();
+        if let Place::Directory { rotation: Rotation { keep: Some(keep), .. }, .. } = self.place {
+            self.files.keep_newest(keep);
+        }
         Ok(written)
     }
 
@@ -196,14 +196,6 @@ impl Writing {
                 }
                 Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
             }
-        }
-    }
-
-    fn keep_the_newest(&mut self) {
-        let Place::Directory { rotation: Rotation { keep: Some(keep), .. }, .. } = self.place else { return };
-        while self.files.len() > keep.max(1) {
-            // Somebody else may have taken it away.
-            let _ = std::fs::remove_file(self.files.remove(0));
         }
     }
 
@@ -230,7 +222,7 @@ impl Writing {
     }
 
     fn name(&self) -> String {
-        self.files.last().map_or_else(|| "standard output".into(), |file| file.display().to_string())
+        self.files.paths().last().map_or_else(|| "standard output".into(), |file| file.display().to_string())
     }
 }
 
@@ -266,7 +258,7 @@ mod tests {
     #[test]
     fn each_file_of_a_stream_is_whole_and_only_the_newest_are_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let when = Rotate { bytes: Some(8), every: Some(std::time::Duration::from_secs(60)) };
+        let when = Rotate { bytes: Some(8), every: Some(Duration::from_secs(60)) };
         let rotation = Rotation { when, keep: Some(2) };
         let mut writing = writing(dir.path(), rotation);
         // Full by bytes, then by time.
