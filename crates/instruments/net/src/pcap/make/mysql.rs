@@ -13,6 +13,7 @@ use toll_wire::protocol::capability::{
 use toll_wire::protocol::command::{
     COM_PING, COM_QUERY, COM_QUIT, COM_STMT_CLOSE, COM_STMT_EXECUTE, COM_STMT_PREPARE,
 };
+use toll_wire::protocol::{put_lenenc, put_packets};
 
 pub struct Mysql;
 
@@ -198,9 +199,8 @@ fn ask(wire: &mut Wire, command: &[u8], answer: Answer) {
 }
 
 fn packet(seq: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = (payload.len() as u32).to_le_bytes()[..3].to_vec();
-    packet.push(seq);
-    packet.extend(payload);
+    let mut packet = Vec::with_capacity(payload.len() + 4);
+    put_packets(&mut packet, seq, payload);
     packet
 }
 
@@ -212,9 +212,9 @@ fn end_of_part() -> Vec<u8> {
     vec![0xfe, 0, 0, 2, 0]
 }
 
-/// A text below 251 bytes, with its length before it.
+/// A text with its length before it.
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    out.push(text.len() as u8);
+    put_lenenc(out, text.len() as u64);
     out.extend(text.as_bytes());
 }
 
