@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_bound_that_no_run_can_be_judged_by_is_told_before_the_run() {
-        let (scenario, _) = scenario::Scenario::load("socket-vs-tcp").unwrap();
+        let scenario = scenario::Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
         for (text, expected) in [
             ("tcp-64.qps<-5%", ""),
             ("tcp-64.stall_s>0.5s", ""),
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_no_bound_is_refused_with_what_to_write() {
-        let (scenario, _) = scenario::Scenario::load("tcpdump-impact").unwrap();
+        let scenario = scenario::Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         for (text, hint) in [
             ("B.latency_us_p99", "write ARM.OUTCOME>N%"),
             ("latency_us_p99>20%", "write ARM.OUTCOME>N%"),

@@ -1,9 +1,10 @@
 //! Command `toll list`: prints scenarios, arms, workloads and outcomes.
 
+use super::scenario_file;
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use toll_model::scenario::{PRESETS, Profile, Scenario};
+use toll_model::scenario::{PRESETS, Preset, Profile, Scenario};
 use toll_record::catalogue::CATALOGUE;
 use toll_record::{Compare, Definition};
 
@@ -29,8 +30,8 @@ pub fn run(arguments: List) -> anyhow::Result<ExitCode> {
     let mut out = String::new();
     let wanted = |what| arguments.what.is_none_or(|w| w == what);
     let scenarios: Vec<Scenario> = match &arguments.scenario {
-        Some(name) => vec![Scenario::load(name)?.0],
-        None => PRESETS.iter().map(|p| Scenario::parse(p.text)).collect::<anyhow::Result<_>>()?,
+        Some(name) => vec![scenario_file::load(name)?.0],
+        None => PRESETS.iter().map(Preset::scenario).collect::<anyhow::Result<_>>()?,
     };
     if wanted(What::Scenarios) {
         writeln!(out, "Scenarios (toll run NAME)")?;

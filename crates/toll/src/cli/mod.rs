@@ -23,6 +23,7 @@ mod receive;
 mod replay;
 pub mod report;
 mod run;
+mod scenario_file;
 mod server;
 mod server_choice;
 mod target;

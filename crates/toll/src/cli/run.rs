@@ -4,6 +4,7 @@ use super::console::tell;
 use super::interrupt;
 use super::progress;
 use super::report::Format;
+use super::scenario_file;
 use anyhow::{Context, bail};
 use clap::Args;
 use std::fs::Permissions;
@@ -14,7 +15,7 @@ use toll_execution::conduct::Ending;
 use toll_execution::run::{self, Asked, What};
 use toll_execution::stage::ServerChoice;
 use toll_model::plan::{Settled, Wishes};
-use toll_model::scenario::{MOST_ROUNDS, Scenario, Subject, sweep_percents};
+use toll_model::scenario::{MOST_ROUNDS, Subject, sweep_percents};
 use toll_record::{Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
@@ -124,7 +125,7 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
     let (Some(name), None) = (&arguments.scenario, &arguments.plan) else { return repeat(arguments) };
-    let (scenario, text) = Scenario::load(name)?;
+    let (scenario, text) = scenario_file::load(name)?;
     let wishes = Wishes {
         profile: arguments.profile,
         driver: arguments.driver,

@@ -51,6 +51,16 @@ const NEVER_BELOW: &[(&str, &[&str], &str)] = &[
     ("taps", &["tokio", "rustls"], "it runs with the rights to tap a host"),
 ];
 
+/// Crates that read no clock, file, socket, variable or program, and what of `toll-sys` they may use.
+///
+/// What they depend on comes to them as values, which tests can invent.
+const PURE: &[(&str, &[&str])] = &[
+    ("stats", &[]),
+    ("wire", &[]),
+    ("model", &["counted", "figures", "secrets", "sysctl::path", "units"]),
+    ("analysis", &["counted", "figures"]),
+];
+
 /// Dependencies of the program alone: no library has a command line or draws on a terminal.
 const FOR_THE_PROGRAM: [&str; 4] = ["clap", "clap_complete", "clap_mangen", "indicatif"];
 
@@ -308,12 +318,35 @@ fn every_crate_keeps_the_lints_of_the_workspace() {
 fn the_pure_crates_deny_what_their_lint_names() {
     let packages = packages();
     let products = products(&packages);
-    for name in ["stats", "wire"] {
-        let src = products[name].dir.join("src");
-        let denied = std::fs::read_to_string(src.join("lib.rs")).expect("the crate's root");
-        assert!(denied.contains("#![deny(clippy::disallowed_types, clippy::disallowed_methods)]"), "{name}");
-        assert!(!sources(&src).contains("allow(clippy::disallowed"), "{name} makes an exception");
-    }
     let of = |name: &str| std::fs::read_to_string(products[name].dir.join("clippy.toml")).expect("lints");
-    assert_eq!(of("stats"), of("wire"));
+    for (name, of_sys) in PURE {
+        let src = products[*name].dir.join("src");
+        let denied = std::fs::read_to_string(src.join("lib.rs")).expect("the crate's root");
+        let is_denied = ["#![deny(", "#![cfg_attr(not(test), deny("].iter().any(|deny| {
+            denied.contains(&format!("\n{deny}clippy::disallowed_types, clippy::disallowed_methods)"))
+        });
+        assert!(is_denied, "{name}");
+        assert!(!sources(&src).contains("allow(clippy::disallowed"), "{name} makes an exception");
+        assert_eq!(of(name), of(PURE[0].0), "{name}");
+        let is_of =
+            |used: &str| of_sys.iter().any(|known| used == *known || used.starts_with(&format!("{known}::")));
+        let lines = built_lines(&src);
+        let used = lines.iter().flat_map(|(place, line)| used_of_sys(line).map(move |used| (place, used)));
+        let more: Vec<_> = used.filter(|(_, used)| !is_of(used)).collect();
+        assert!(more.is_empty(), "{name} uses what may look at the host: pass it a value instead: {more:?}");
+    }
+}
+
+/// Modules and functions of `toll_sys` that a line names.
+fn used_of_sys(line: &str) -> impl Iterator<Item = &str> {
+    let named = line.split("toll_sys::").skip(1).filter(|_| !line.starts_with("//"));
+    named.flat_map(|rest| {
+        let group = rest.strip_prefix('{').map(|group| group.split('}').next().unwrap_or(group));
+        let words: Vec<&str> = group.map_or_else(|| vec![rest], |group| group.split(", ").collect());
+        let is_of_path = |c: char| c.is_ascii_lowercase() || c == '_' || c == ':';
+        words.into_iter().map(move |word| {
+            let end = word.find(|c| !is_of_path(c)).unwrap_or(word.len());
+            word[..end].trim_end_matches(':')
+        })
+    })
 }

@@ -5,7 +5,9 @@
 
 mod facts;
 pub mod noise;
+mod planning;
 pub mod readiness;
 pub mod tools;
 
 pub use facts::facts;
+pub(crate) use planning::{for_planning, missing};

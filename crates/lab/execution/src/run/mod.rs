@@ -174,7 +174,7 @@ fn conduct(
 ) -> anyhow::Result<Ending> {
     let Caller { progress, cancel } = caller;
     let setup = work.setup(&asked.server)?;
-    let Opened { mut stage, facts, host } =
+    let Opened { mut stage, mut facts, host } =
         stage::open(&asked.server, &setup, dir, journal, progress, cancel)?;
     let conducted = (|| {
         if cancel.is_cancelled() {
@@ -192,7 +192,7 @@ fn conduct(
         let counters = counters.collect();
         let (recorder, recording) = Recorder::start(writer);
         let collectors = Collectors::start(&recorder, counters, dir);
-        let ending = trials::trials(asked, work, &facts, &mut stage, &recorder, dir, caller);
+        let ending = trials::trials(asked, work, &mut facts, &mut stage, &recorder, dir, caller);
         collectors.stop();
         let finished = recording.finish(&recorder);
         ending.and_then(|ending| finished.map(|()| ending))

@@ -6,6 +6,7 @@
 use super::{Asked, Caller, Work, foretell};
 
 use crate::conduct::{Conductor, Ending, HostEnv, Load, PilotTime, Progress, Timeouts};
+use crate::host;
 use crate::recorder::Recorder;
 use crate::stage::Stage;
 use anyhow::{Context, bail};
@@ -18,13 +19,12 @@ use toll_model::plan::{self, Facts, Settled, Times, Wishes};
 use toll_model::scenario::Ends;
 use toll_record::{Plan, RunDir};
 use toll_sys::cancel::Cancel;
-use toll_sys::clock;
 use toll_sys::counted::counted;
 
 pub(super) fn trials(
     asked: &Asked,
     work: &mut Work,
-    facts: &Facts,
+    facts: &mut Facts,
     stage: &mut Stage,
     recorder: &Recorder,
     dir: &Path,
@@ -33,6 +33,14 @@ pub(super) fn trials(
     let Caller { progress, cancel } = caller;
     let fill_of = fills(work, stage);
     let fill_of = |arm: &str| fill_of.get(arm).cloned().unwrap_or_default();
+    let required = match work {
+        Work::Settled(settled, _) => settled.required(facts, &fill_of),
+        Work::Plan(plan) => {
+            plan.arms.iter().flat_map(|arm| plan::required(arm, &fill_of(&arm.name))).collect()
+        }
+    };
+    facts.host.missing = host::missing(required);
+    let facts = &*facts;
     // Rates that are shares of a capacity are not known yet, everything else is.
     let draft = match work {
         Work::Settled(settled, _) => settled.plan(facts, &fill_of, asked.command.clone())?,
@@ -109,7 +117,8 @@ fn repeated(
     command: &[String],
 ) -> anyhow::Result<Plan> {
     for arm in plan.arms.iter().filter(|arm| arm.unavailable.is_none()) {
-        let why = plan::unavailable(arm, facts).or_else(|| plan::unfit(arm, &fill_of(&arm.name)));
+        let why =
+            plan::unavailable(arm, facts).or_else(|| plan::unfit(arm, &fill_of(&arm.name), &facts.host));
         if let Some(why) = why {
             bail!(
                 "the plan cannot be repeated to the letter, its arm {} cannot run here: {why}; plan anew from the \
@@ -123,8 +132,8 @@ fn repeated(
         toll_version: env!("CARGO_PKG_VERSION").to_owned(),
         command: plan::again(command, plan.seed),
         server: facts.first().map(|server| server.server.clone()),
-        held_in: Some(facts.held_in),
-        started_wall_us: clock::wall_us(),
+        held_in: Some(facts.host.held_in),
+        started_wall_us: facts.host.wall_us,
         // All rounds of the plan, however long they take here.
         time_s: None,
         ..plan.clone()

@@ -73,12 +73,12 @@ pub fn open(
         work_dir,
         artefact_dir: dir.join("artefacts"),
     };
+    let held_in = if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup };
     let mut facts = Facts {
-        is_root: nix::unistd::geteuid().is_root(),
+        host: host::for_planning(held_in),
         setup: setup.clone(),
         servers: Vec::new(),
         rig_missing: BTreeMap::new(),
-        held_in: if stage.cgroup.is_some() { HeldIn::ControlGroup } else { HeldIn::ProcessGroup },
     };
     let toll = std::env::current_exe().context("cannot find the toll binary itself")?;
     stage.give("toll", &toll.display().to_string());

@@ -6,17 +6,18 @@ use crate::fill::{Definitions, Fill};
 use crate::scenario::{self, Ends, Until};
 use std::collections::BTreeMap;
 use toll_record::{Arm, Counted, Meter, Needs, Process, Setting, Treatment, Window, Workload};
+use toll_sys::secrets;
 use toll_sys::units::Percent;
-use toll_sys::{cpu, secrets};
 
 /// The arm with all defaults of the scenario and the profile filled in.
 ///
-/// An arm is marked unavailable, with the reason, if its texts cannot be expanded for this server.
+/// `cpus`: CPUs that programs may use. An arm is marked unavailable, with the reason, if its texts cannot be expanded for this server.
 pub fn resolved(
     written: &scenario::Arm,
     workload: Workload,
     times: &Times,
     definitions: &Definitions,
+    cpus: f64,
 ) -> Arm {
     let (treatment, unavailable) = match treatment(written, definitions) {
         Ok(treatment) => (treatment, None),
@@ -54,7 +55,7 @@ pub fn resolved(
         },
         server_options: BTreeMap::new(),
         unavailable,
-        burn_share: written.burn.map(|Percent(percent)| percent / 100.0 * cpu::available()),
+        burn_share: written.burn.map(|Percent(percent)| percent / 100.0 * cpus),
     }
 }
 
@@ -225,7 +226,7 @@ pub fn is_written_by_server(arm: &Arm) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::scenario::{Preset, Scenario};
 
     fn arm(text: &str) -> Arm {
         let text = format!(
@@ -237,7 +238,7 @@ mod tests {
         let settled = crate::plan::Settled::new(scenario, &crate::plan::Wishes::default()).unwrap();
         let definitions = Definitions::new(&settled.scenario.define, "mariadb");
         let written = &settled.arms[0];
-        resolved(written, settled.arm_workload(written), &settled.times, &definitions)
+        resolved(written, settled.arm_workload(written), &settled.times, &definitions, 4.0)
     }
 
     #[test]
@@ -277,7 +278,7 @@ mod tests {
     fn an_arm_settles_for_as_long_as_it_needs_unless_a_flag_says_otherwise() {
         assert_eq!(arm("command = \"cat\"\nsettle = \"3s\"").settle_s, 3.0);
         assert_eq!(arm("command = \"cat\"").settle_s, 0.0);
-        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         let wishes =
             crate::plan::Wishes { settle: Some(toll_sys::units::Seconds(0.2)), ..Default::default() };
         let settled = crate::plan::Settled::new(scenario, &wishes).unwrap();

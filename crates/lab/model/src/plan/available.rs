@@ -2,11 +2,8 @@
 
 use super::arm::is_written_by_server;
 use crate::fill::Fill;
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Arm, HeldIn, Setup};
-use toll_sys::program::{no_program, no_variable};
-use toll_sys::sysctl;
 
 /// Placeholders that each trial fills in for itself.
 pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port"];
@@ -14,7 +11,7 @@ pub const OPEN: [&str; 4] = ["artefact", "duration_s", "remote_ip", "remote_port
 /// Capabilities of the host and its servers.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    pub is_root: bool,
+    pub host: HostFacts,
     /// The test setup, as requested.
     pub setup: Setup,
     /// Servers in the order of the setup, or the reason why one could not be started. Empty: there is no
@@ -22,8 +19,33 @@ pub struct Facts {
     pub servers: Vec<Result<ServerFacts, String>>,
     /// Rig steps that could not be made: the reason by kind.
     pub rig_missing: BTreeMap<String, String>,
+}
+
+/// All that planning knows of the host. It never looks for itself.
+#[derive(Debug, Clone)]
+pub struct HostFacts {
+    pub is_root: bool,
+    /// CPUs that programs may use.
+    pub cpus: f64,
+    /// Unix time at which the run began, microseconds.
+    pub wall_us: u64,
     /// Mechanism that groups a treatment's processes.
     pub held_in: HeldIn,
+    /// Required things that the host lacks, each with the reason and the remedy.
+    pub missing: BTreeMap<Required, String>,
+}
+
+/// Something that an arm requires of the host, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Required {
+    /// A program by its name or path, to be started.
+    Program(String),
+    /// A file by its path, of any kind.
+    File(String),
+    /// An environment variable.
+    Variable(String),
+    /// A kernel setting by its `sysctl` name.
+    Setting(String),
 }
 
 /// Capabilities of one server.
@@ -50,23 +72,10 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     if let Some((kind, why)) = step {
         return Some(format!("the rig's step {kind} cannot be made here: {why}"));
     }
-    for needed in &arm.needs.programs {
-        let is_file = needed.contains('/') && Path::new(needed).exists();
-        if !is_file && let Some(why) = no_program(needed) {
-            return Some(why);
-        }
+    if let Some(why) = required_anywhere(arm).find_map(|required| facts.host.missing.get(&required)) {
+        return Some(why.clone());
     }
-    for name in arm.treatment.processes.iter().flat_map(|process| &process.env) {
-        if std::env::var_os(name).is_none() {
-            return Some(no_variable(name));
-        }
-    }
-    for (name, _) in &arm.treatment.sysctl {
-        if !sysctl::path(name).is_some_and(|path| path.exists()) {
-            return Some(format!("this kernel has no setting {name}"));
-        }
-    }
-    if arm.needs.root && !facts.is_root {
+    if arm.needs.root && !facts.host.is_root {
         return Some("needs root: run toll with sudo".into());
     }
     match facts.servers.get(facts.setup.server_of(&arm.name)) {
@@ -74,6 +83,36 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
         Some(Err(why)) => Some(format!("the server that it needs for itself does not start: {why}")),
         Some(Ok(server)) => unavailable_on(arm, server),
     }
+}
+
+/// What an arm requires of the host, whichever server it is measured on.
+fn required_anywhere(arm: &Arm) -> impl Iterator<Item = Required> {
+    let needed = arm.needs.programs.iter().map(|name| match name.contains('/') {
+        true => Required::File(name.clone()),
+        false => Required::Program(name.clone()),
+    });
+    let variables = arm.treatment.processes.iter().flat_map(|process| &process.env);
+    let settings = arm.treatment.sysctl.iter().map(|(name, _)| name);
+    needed
+        .chain(variables.map(|name| Required::Variable(name.clone())))
+        .chain(settings.map(|name| Required::Setting(name.clone())))
+}
+
+/// All that an arm requires of the host by name, so that somebody can look for it.
+pub fn required(arm: &Arm, fill: &Fill) -> BTreeSet<Required> {
+    let open = with_open(fill);
+    let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
+    let programs = stages.filter_map(|words| open.apply(words.first()?).ok()).map(Required::Program);
+    required_anywhere(arm).chain(programs).collect()
+}
+
+/// Placeholders as far as they are known before a trial.
+fn with_open(fill: &Fill) -> Fill {
+    let mut open = fill.clone();
+    for name in OPEN {
+        open.set(name, name.to_uppercase());
+    }
+    open
 }
 
 fn unavailable_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
@@ -125,17 +164,14 @@ fn unavailable_on(arm: &Arm, server: &ServerFacts) -> Option<String> {
 /// The reason why an arm's commands cannot be carried out on this server. `None` if they can.
 ///
 /// Placeholders are filled in as far as they are known before a trial.
-pub fn unfit(arm: &Arm, fill: &Fill) -> Option<String> {
-    let mut open = fill.clone();
-    for name in OPEN {
-        open.set(name, name.to_uppercase());
-    }
+pub fn unfit(arm: &Arm, fill: &Fill, host: &HostFacts) -> Option<String> {
+    let open = with_open(fill);
     let stages = arm.treatment.processes.iter().flat_map(|process| &process.stages);
     for (i, word) in stages.flat_map(|words| words.iter().enumerate()) {
         match open.apply(word) {
             Ok(program) if i == 0 => {
-                if let Some(why) = no_program(&program) {
-                    return Some(why);
+                if let Some(why) = host.missing.get(&Required::Program(program)) {
+                    return Some(why.clone());
                 }
             }
             Ok(_) => {}
@@ -152,19 +188,9 @@ mod tests {
     use super::*;
     use crate::fill::BUILT_IN;
     use crate::plan::{Settled, Wishes};
-    use crate::scenario::Scenario;
-    use std::os::unix::fs::PermissionsExt;
+    use crate::scenario::Preset;
 
-    /// Set in the process that sees MySQL's programs alone.
-    const ALONE: &str = "TOLL_TEST_MYSQLS_PROGRAMS_ALONE";
-
-    /// Why `socket-vs-tcp` cannot dump on a server of this flavour.
-    fn no_dump(flavour: &str) -> Option<String> {
-        let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
-        let wishes = Wishes { arms: Some(vec!["dump-tcp".into()]), ..Wishes::default() };
-        let settled = Settled::new(scenario, &wishes).unwrap();
-        let mut fill = Fill::default();
-        BUILT_IN.iter().for_each(|(name, _)| fill.set(name, "x".into()));
+    fn facts(flavour: &str, missing: &[(Required, &str)]) -> Facts {
         let server = toll_record::Server {
             kind: "sandbox".into(),
             flavour: flavour.into(),
@@ -172,37 +198,60 @@ mod tests {
             address: "/run/mysqld.sock".into(),
             config: vec![],
         };
-        let variables = BTreeMap::new();
-        let server = ServerFacts { server, variables, may_set: true, no_logs: None };
-        let facts = Facts {
-            is_root: false,
+        let server = ServerFacts { server, variables: BTreeMap::new(), may_set: true, no_logs: None };
+        let missing = missing.iter().map(|(required, why)| (required.clone(), (*why).to_owned()));
+        Facts {
+            host: HostFacts {
+                is_root: false,
+                cpus: 6.0,
+                wall_us: 3_000_000_016,
+                held_in: HeldIn::ProcessGroup,
+                missing: missing.collect(),
+            },
             setup: Setup::default(),
             servers: vec![Ok(server)],
             rig_missing: BTreeMap::new(),
-            held_in: HeldIn::ProcessGroup,
-        };
-        let plan = settled.plan(&facts, &|_| fill.clone(), vec![]).unwrap();
-        plan.arms.into_iter().find(|arm| arm.name == "dump-tcp").unwrap().unavailable
+        }
+    }
+
+    fn settled(preset: &str, arm: &str) -> Settled {
+        let wishes = Wishes { arms: Some(vec![arm.into()]), ..Wishes::default() };
+        Settled::new(Preset::named(preset).unwrap().scenario().unwrap(), &wishes).unwrap()
+    }
+
+    fn fill() -> Fill {
+        let mut fill = Fill::default();
+        BUILT_IN.iter().for_each(|(name, _)| fill.set(name, "x".into()));
+        fill
+    }
+
+    fn planned(settled: &Settled, facts: &Facts, arm: &str) -> Arm {
+        let plan = settled.plan(facts, &|_| fill(), vec![]).unwrap();
+        plan.arms.into_iter().find(|planned| planned.name == arm).unwrap()
     }
 
     #[test]
     fn a_dump_needs_the_program_of_its_own_server_and_no_other() {
-        if std::env::var_os(ALONE).is_some() {
-            assert_eq!(no_dump("mysql"), None);
-            let why = no_dump("mariadb").unwrap();
-            assert!(why.starts_with("mariadb-dump is not installed"), "{why}");
-            return;
+        let settled = settled("socket-vs-tcp", "dump-tcp");
+        for (flavour, own) in [("mysql", "mysqldump"), ("mariadb", "mariadb-dump")] {
+            let program = |name: &str| Required::Program(name.to_owned());
+            let required = settled.required(&facts(flavour, &[]), &|_| fill());
+            let dumps = ["mysqldump", "mariadb-dump"].map(|name| required.contains(&program(name)));
+            assert_eq!(dumps, [flavour == "mysql", flavour == "mariadb"]);
+            for dump in ["mysqldump", "mariadb-dump"] {
+                let facts = facts(flavour, &[(program(dump), "not installed")]);
+                let why = planned(&settled, &facts, "dump-tcp").unavailable;
+                assert_eq!(why.as_deref(), (dump == own).then_some("not installed"));
+            }
         }
-        let bin = tempfile::tempdir().unwrap();
-        let dumper = bin.path().join("mysqldump");
-        std::fs::write(&dumper, "#!/bin/sh\n").unwrap();
-        std::fs::set_permissions(&dumper, std::fs::Permissions::from_mode(0o755)).unwrap();
-        // PATH is a process's own: this test again, in another.
-        let name = "plan::available::tests::a_dump_needs_the_program_of_its_own_server_and_no_other";
-        let mut again = toll_sys::child::command(std::env::current_exe().unwrap());
-        again.args(["--exact", name]).env("PATH", bin.path()).env(ALONE, "1");
-        let said = again.output().unwrap();
-        let text = String::from_utf8_lossy(&said.stdout);
-        assert!(said.status.success() && text.contains("1 passed"), "{text}");
+    }
+
+    #[test]
+    fn a_plan_is_the_same_for_the_same_facts_whatever_the_host() {
+        let facts = facts("mariadb", &[]);
+        let plan = settled("tcpdump-impact", "burn").plan(&facts, &|_| fill(), vec![]).unwrap();
+        assert_eq!((plan.seed, plan.started_wall_us), (1_000_000_002, 3_000_000_016));
+        let burn = plan.arms.iter().find(|arm| arm.name == "burn").unwrap();
+        assert!((burn.burn_share.unwrap() - 0.6).abs() < 1e-9, "a tenth of six CPUs");
     }
 }

@@ -22,7 +22,7 @@ mod times;
 mod wishes;
 
 pub use again::again;
-pub use available::{Facts, ServerFacts, unavailable, unfit};
+pub use available::{Facts, HostFacts, Required, ServerFacts, required, unavailable, unfit};
 pub use chosen::{
     apply, expected_round_s, expected_s, likely_rounds, long_titles, noise_tells, pilot_s, question, settle,
 };
@@ -40,7 +40,6 @@ use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::catalogue::CATALOGUE;
 use toll_record::{Contrast, FORMAT, Plan, Workload};
-use toll_sys::clock;
 use toll_sys::units::Percent;
 
 /// A scenario with every choice made that needs no server.
@@ -52,7 +51,7 @@ pub struct Settled {
     pub times: Times,
     pub workload: Workload,
     pub arms: Vec<Arm>,
-    pub seed: u64,
+    pub seed: Option<u64>,
     pub early_stop: bool,
 }
 
@@ -125,8 +124,6 @@ impl Settled {
         if let Some(sweep) = sweep_of(&scenario, wishes) {
             arms = sweep::swept(arms, &sweep, &scenario.baseline);
         }
-        // The seed of a run that names none is the time: written down, so that it can be repeated.
-        let seed = wishes.seed.unwrap_or_else(|| clock::wall_us() % 1_000_000_007);
         Ok(Self {
             scenario,
             profile_name,
@@ -134,7 +131,7 @@ impl Settled {
             times,
             workload,
             arms,
-            seed,
+            seed: wishes.seed,
             early_stop: wishes.early_stop,
         })
     }
@@ -212,10 +209,17 @@ impl Settled {
     fn resolved_arm(&self, written: &Arm, facts: &Facts) -> toll_record::Arm {
         let flavour = facts.first().map_or("", |server| server.server.flavour.as_str());
         let definitions = Definitions::new(&self.scenario.define, flavour);
-        let mut arm = arm::resolved(written, self.arm_workload(written), &self.times, &definitions);
+        let mut arm =
+            arm::resolved(written, self.arm_workload(written), &self.times, &definitions, facts.host.cpus);
         arm.needs.rig = self.needs(written).map(str::to_owned).collect();
         arm.server_options = written.server.of(flavour);
         arm
+    }
+
+    /// What the arms require of the host by name. `fill_of` gives an arm's placeholders.
+    pub fn required(&self, facts: &Facts, fill_of: &dyn Fn(&str) -> Fill) -> BTreeSet<Required> {
+        let of = |written: &Arm| required(&self.resolved_arm(written, facts), &fill_of(&written.name));
+        self.arms.iter().flat_map(of).collect()
     }
 
     /// The plan for a known server. `fill_of` gives an arm's placeholders.
@@ -230,8 +234,11 @@ impl Settled {
             let fill = &fill_of(&written.name);
             let mut arm = self.resolved_arm(written, facts);
             arm.command = arm::shown(&arm, fill);
-            arm.unavailable =
-                arm.unavailable.take().or_else(|| unavailable(&arm, facts)).or_else(|| unfit(&arm, fill));
+            arm.unavailable = arm
+                .unavailable
+                .take()
+                .or_else(|| unavailable(&arm, facts))
+                .or_else(|| unfit(&arm, fill, &facts.host));
             arms.push(arm);
         }
         without_reference(&mut arms);
@@ -239,14 +246,16 @@ impl Settled {
         if let Some(why) = baseline.and_then(|arm| arm.unavailable.as_ref()) {
             bail!("the baseline `{}` cannot run here: {why}", self.scenario.baseline);
         }
+        // The seed of a run that names none is the time: written down, so that it can be repeated.
+        let seed = self.seed.unwrap_or(facts.host.wall_us % 1_000_000_007);
         let mut plan = Plan {
             format: FORMAT,
             toll_version: env!("CARGO_PKG_VERSION").to_owned(),
-            command: again(&command, self.seed),
+            command: again(&command, seed),
             scenario: self.scenario.name.clone(),
             question: self.scenario.question.clone(),
             profile: self.profile_name.clone(),
-            seed: self.seed,
+            seed,
             baseline: self.scenario.baseline.clone(),
             primary: self.scenario.primary.clone(),
             outcomes: self.scenario.definitions(),
@@ -271,8 +280,8 @@ impl Settled {
             arms,
             order: Vec::new(),
             jitter: JITTER,
-            started_wall_us: clock::wall_us(),
-            held_in: Some(facts.held_in),
+            started_wall_us: facts.host.wall_us,
+            held_in: Some(facts.host.held_in),
             planned_mde_pct: None,
             spread: None,
             pilot: None,
@@ -408,10 +417,11 @@ fn without_reference(arms: &mut [toll_record::Arm]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Preset;
     use toll_sys::units::Seconds;
 
     fn scenario() -> Scenario {
-        Scenario::load("tcpdump-impact").unwrap().0
+        Preset::named("tcpdump-impact").unwrap().scenario().unwrap()
     }
 
     #[test]
@@ -472,7 +482,7 @@ mod tests {
 
     #[test]
     fn an_arm_whose_counterpart_cannot_run_cannot_run_either() {
-        let (scenario, _) = Scenario::load("socket-vs-tcp").unwrap();
+        let scenario = Preset::named("socket-vs-tcp").unwrap().scenario().unwrap();
         let settled = Settled::new(scenario, &Wishes::default()).unwrap();
         let mut arms: Vec<toll_record::Arm> =
             settled.arms.iter().map(|arm| resolved(settled.scenario.clone(), &arm.name)).collect();
@@ -491,7 +501,7 @@ mod tests {
         let settled = Settled::new(scenario, &Wishes::default()).unwrap();
         let definitions = Definitions::new(&settled.scenario.define, "mariadb");
         let written = settled.scenario.arms.iter().find(|arm| arm.name == name).unwrap();
-        arm::resolved(written, settled.arm_workload(written), &settled.times, &definitions)
+        arm::resolved(written, settled.arm_workload(written), &settled.times, &definitions, 4.0)
     }
 
     #[test]
@@ -511,7 +521,7 @@ mod tests {
 
     #[test]
     fn a_rate_of_the_scenario_is_that_of_every_arm_with_a_load() {
-        let (scenario, _) = Scenario::load("backup-users").unwrap();
+        let scenario = Preset::named("backup-users").unwrap().scenario().unwrap();
         let mut settled = Settled::new(scenario, &Wishes::default()).unwrap();
         assert_eq!(settled.capacities_wanted(), ["all-out"]);
         settled.settle_rates(&BTreeMap::from([("all-out".to_owned(), 900.0)]), &[]).unwrap();

@@ -42,11 +42,11 @@ fn can_be_swept(arm: &Arm) -> bool {
 mod tests {
     use super::*;
     use crate::plan::{Settled, Wishes};
-    use crate::scenario::Scenario;
+    use crate::scenario::Preset;
 
     #[test]
     fn a_swept_arm_is_compared_with_its_counterpart_at_the_same_rate() {
-        let (scenario, _) = Scenario::load("load-curve").unwrap();
+        let scenario = Preset::named("load-curve").unwrap().scenario().unwrap();
         let settled = Settled::new(scenario, &Wishes::default()).unwrap();
         let arm = |name: &str| settled.arms.iter().find(|a| a.name == name).unwrap();
         assert_eq!(settled.arms.len(), 2 * 12);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn any_scenario_can_be_swept_and_its_controls_are_left_alone() {
-        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         let wishes = Wishes {
             arms: Some(vec!["none2".into(), "burn".into(), "B".into()]),
             sweep: Some(vec![50]),

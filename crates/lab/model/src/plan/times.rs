@@ -90,10 +90,10 @@ fn pilot_s(profile: &Profile, rounds: Option<u32>, window_s: Option<f64>) -> f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
+    use crate::scenario::Preset;
 
     fn times(profile: &str, wishes: Wishes) -> Times {
-        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         Times::of(&scenario.profile[profile], &wishes)
     }
 

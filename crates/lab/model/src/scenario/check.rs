@@ -341,6 +341,7 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Preset;
 
     /// A scenario with `head` before its tables, `load` in its workload and `arm` in its one treatment.
     fn scenario(head: &str, load: &str, arm: &str) -> Result<Scenario, String> {
@@ -471,7 +472,7 @@ mod tests {
 
     #[test]
     fn lengths_and_rounds_have_bounds() {
-        let (scenario, _) = Scenario::load("tcpdump-impact").unwrap();
+        let scenario = Preset::named("tcpdump-impact").unwrap().scenario().unwrap();
         let profile = scenario.profile["quick"].clone();
         for (changed, expected) in [
             (Profile { rounds: Some(0), ..profile.clone() }, "rounds = 0: use 1 to 10000"),

@@ -8,7 +8,6 @@ use crate::rig::link_bits_per_s;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
-use toll_sys::sysctl;
 use toll_sys::units::{LONGEST_S, Percent};
 
 /// Most copies of a process: each is a process, with only a small share of the host.
@@ -39,7 +38,7 @@ impl Arm {
                 "sysctl = {{ {name:?} = {value:?} }}: of what stands in braces only `each` is put in there"
             );
             ensure!(
-                sysctl::path(name).is_some(),
+                toll_sys::sysctl::path(name).is_some(),
                 "sysctl = {name:?} is no name of a kernel setting: write it as sysctl does, vm.dirty_bytes"
             );
         }

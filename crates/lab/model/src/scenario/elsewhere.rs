@@ -50,9 +50,10 @@ impl Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Preset;
 
     fn received(scenario: &str, arms: &[&str]) -> Result<Scenario, String> {
-        let mut scenario = Scenario::load(scenario).unwrap().0;
+        let mut scenario = Preset::named(scenario).unwrap().scenario().unwrap();
         let arms: Vec<String> = arms.iter().map(|arm| (*arm).to_owned()).collect();
         scenario.receive_on("eth1", Some(&arms)).map_err(|error| format!("{error:#}"))?;
         Ok(scenario)

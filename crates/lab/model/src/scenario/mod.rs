@@ -17,10 +17,9 @@ pub use arm::{Arm, Ends, Member, Until};
 pub use check::{MOST_ROUNDS, check_load, check_rate};
 pub use preset::{PRESETS, Preset};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::Path;
 use toll_record::catalogue::{self, CATALOGUE};
 use toll_record::{Charted, Contrast, Definition, Limit, Pareto};
 use toll_sys::units::{Bytes, Percent, Seconds};
@@ -243,24 +242,6 @@ fn default_alpha() -> f64 {
 }
 
 impl Scenario {
-    /// Loads a preset by its name, or a file by its path. The second value is the text.
-    ///
-    /// # Errors
-    /// There is no such preset or file, or it is not a valid scenario.
-    pub fn load(name_or_path: &str) -> anyhow::Result<(Self, String)> {
-        if let Some(preset) = PRESETS.iter().find(|p| p.name == name_or_path) {
-            return Ok((Self::parse(preset.text)?, preset.text.to_owned()));
-        }
-        let path = Path::new(name_or_path);
-        if !path.exists() {
-            let known: Vec<_> = PRESETS.iter().map(|p| p.name).collect();
-            bail!("no scenario or file `{name_or_path}`: known scenarios are {}", known.join(", "));
-        }
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name_or_path}"))?;
-        let scenario = Self::parse(&text).with_context(|| format!("in {name_or_path}"))?;
-        Ok((scenario, text))
-    }
-
     /// Every outcome that this scenario can refer to.
     pub fn definitions(&self) -> Vec<Definition> {
         let mut all = CATALOGUE.outcomes.clone();

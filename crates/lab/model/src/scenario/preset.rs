@@ -1,10 +1,24 @@
 //! Scenarios that are built into the binary.
 
+use super::Scenario;
+
 /// A scenario file that is embedded in the binary.
 #[derive(Debug)]
 pub struct Preset {
     pub name: &'static str,
     pub text: &'static str,
+}
+
+impl Preset {
+    pub fn named(name: &str) -> Option<&'static Self> {
+        PRESETS.iter().find(|preset| preset.name == name)
+    }
+
+    /// # Errors
+    /// As of [`Scenario::parse`].
+    pub fn scenario(&self) -> anyhow::Result<Scenario> {
+        Scenario::parse(self.text)
+    }
 }
 
 pub const PRESETS: &[Preset] = &[
@@ -36,12 +50,11 @@ pub const PRESETS: &[Preset] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
 
     #[test]
     fn every_preset_is_valid_and_bears_its_own_name() {
         for preset in PRESETS {
-            let scenario = Scenario::parse(preset.text).unwrap();
+            let scenario = preset.scenario().unwrap();
             assert_eq!(scenario.name, preset.name);
         }
     }
