@@ -2,9 +2,11 @@
 
 use super::console::{InBackground, show, tell};
 use super::named::named;
+use super::output;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use signal_hook::consts::SIGUSR1;
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -187,6 +189,10 @@ impl Front for Console {
 
     fn digests(&mut self) -> Box<dyn Write + Send> {
         Box::new(std::io::stdout())
+    }
+
+    fn output(&mut self) -> std::io::Result<File> {
+        output::standard()
     }
 }
 

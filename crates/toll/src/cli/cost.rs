@@ -12,7 +12,7 @@ use toll_model::plan::Wishes;
 use toll_model::scenario::{MOST_ROUNDS, Scenario, check_load};
 use toll_sys::program::{no_program, no_variable};
 use toll_sys::secrets;
-use toll_sys::units::Seconds;
+use toll_sys::units::{self, Seconds};
 
 /// Filled in: {port} {socket} {datadir} {pid} {artefact} {duration_s} {client_defaults} {schema}; {{x}} is {x}
 #[derive(Debug, Args)]
@@ -52,7 +52,7 @@ pub struct Cost {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
     /// Events a second of the load, such as your server's own [default: as fast as it goes]
-    #[arg(long, value_name = "2k", value_parser = super::load::units::rate)]
+    #[arg(long, value_name = "2k", value_parser = units::rate)]
     rate: Option<f64>,
     #[command(flatten)]
     server: ServerArgs,
@@ -121,6 +121,7 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
         server: arguments.server.resolve()?,
         out: arguments.out,
         keep_artefacts: false,
+        readers: super::run::only_for_owner(),
         command: std::env::args().collect(),
     };
     super::run::finish(

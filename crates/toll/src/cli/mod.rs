@@ -17,6 +17,7 @@ mod list;
 mod load;
 mod login;
 mod named;
+mod output;
 mod pcap;
 mod progress;
 mod receive;

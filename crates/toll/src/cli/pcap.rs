@@ -2,7 +2,7 @@
 
 use super::console::tell;
 use super::named::named;
-use super::progress;
+use super::{output, progress};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use std::io::{BufWriter, Write};
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toll_net::pcap::make::{self, Set};
-use toll_net::pcap::output::FileFormat;
+use toll_net::pcap::output::{FileFormat, Out};
 use toll_net::pcap::{merge, profile};
 use toll_report::html;
 use toll_sys::signals;
@@ -190,11 +190,19 @@ fn once_from_stdin(files: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A capture's file, or standard output.
+fn out_of(path: PathBuf) -> anyhow::Result<Out> {
+    Ok(match path.as_os_str() == "-" {
+        true => Out::Stream(output::standard().context("cannot write to standard output")?),
+        false => Out::File(path),
+    })
+}
+
 impl Merge {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         once_from_stdin(&self.files)?;
         let format = self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcapng));
-        let request = merge::Request { files: self.files, out: self.out, format };
+        let request = merge::Request { files: self.files, out: out_of(self.out)?, format };
         let progress = progress::over(&request.files);
         let merged = merge::merge(&request, &progress, stop);
         progress.finish();
@@ -222,12 +230,12 @@ impl Make {
             size: self.size.unwrap_or(make::USUAL_SIZE),
             mbps: self.mbps.unwrap_or_else(|| self.set.usual_mbps()),
             format: self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcap)),
-            out: self.out,
+            out: out_of(self.out)?,
         };
         match make::make(&request, stop) {
             Ok(made) => {
                 let (packets, bytes) = (made.packets, made.bytes);
-                tell!("toll: {}: {packets} packets, {bytes} bytes on the wire", request.out.display());
+                tell!("toll: {}: {packets} packets, {bytes} bytes on the wire", request.out);
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => failed(error, stop),

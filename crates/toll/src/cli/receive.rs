@@ -3,10 +3,12 @@
 use super::capture::rotate;
 use super::console::{show, tell};
 use super::interrupt;
+use super::output;
 use anyhow::{Context, bail};
 use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use toll_agent::receive::{self, Asked, Key, Place, Rotation};
 use toll_agent::rotation::Rotate;
@@ -99,7 +101,7 @@ fn asked(arguments: Receive) -> anyhow::Result<Asked> {
     let rotation = Rotation { when: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
         (true, true) if arguments.json => bail!("-w - and --json both want standard output: name a file"),
-        (true, true) => Place::StandardOutput,
+        (true, true) => Place::Open(Arc::new(output::standard().context("cannot write to standard output")?)),
         (true, false) if write.is_dir() => {
             bail!("{} is a directory: with --once name a file", write.display())
         }

@@ -7,6 +7,7 @@ use super::report::Format;
 use super::scenario_file;
 use anyhow::{Context, bail};
 use clap::Args;
+use nix::sys::stat::Mode;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use toll_model::scenario::{MOST_ROUNDS, Subject, sweep_percents};
 use toll_record::{Role, RunDir, RunResult};
 use toll_report::bound::Bound;
 use toll_report::html;
-use toll_sys::units::{Percent, Seconds};
+use toll_sys::units::{self, Percent, Seconds};
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -81,7 +82,7 @@ pub struct Run {
     #[arg(long)]
     threads: Option<u32>,
     /// Events a second of the load, such as your server's own [default: the scenario's; most go as fast as they can]
-    #[arg(long, value_name = "2k", value_parser = super::load::units::rate)]
+    #[arg(long, value_name = "2k", value_parser = units::rate)]
     rate: Option<f64>,
     /// Rates in the place of the scenario's shares of capacity, in rising order
     #[arg(long, value_delimiter = ',', value_name = "100000,200000")]
@@ -165,6 +166,7 @@ pub fn run(arguments: Run) -> anyhow::Result<ExitCode> {
         server,
         out: arguments.out,
         keep_artefacts: arguments.keep_artefacts,
+        readers: only_for_owner(),
         command: std::env::args().collect(),
     };
     finish(
@@ -207,6 +209,7 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
         server,
         out: arguments.out,
         keep_artefacts: arguments.keep_artefacts,
+        readers: only_for_owner(),
         command: std::env::args().collect(),
     };
     finish(
@@ -214,6 +217,15 @@ fn repeat(arguments: Run) -> anyhow::Result<ExitCode> {
         arguments.format,
         &arguments.fail_if,
     )
+}
+
+/// Makes all files that toll or its children create from now on private to this user. The answer: the mode that the
+/// umask gave a file until then.
+///
+/// The umask is the whole process's: no library sets it.
+pub(super) fn only_for_owner() -> u32 {
+    let umask = nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
+    0o644 & !umask.bits()
 }
 
 /// Writes the page of a run, readable for the users that the umask allows.

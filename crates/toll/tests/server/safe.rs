@@ -164,6 +164,8 @@ fn a_run_is_for_its_owner_alone_but_its_reports() {
     assert!(seen > 5 && assert_private(Path::new(&out)) > 5);
     let report = std::fs::metadata(Path::new(&out).join("report.html")).unwrap();
     assert_eq!(report.permissions().mode() & 0o777, 0o644);
+    let dir = std::fs::metadata(&out).unwrap();
+    assert_eq!(dir.permissions().mode() & 0o777, 0o755, "others reach the report");
 }
 
 /// Checks that all files below `dir` are private. Returns their number.

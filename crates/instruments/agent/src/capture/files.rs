@@ -8,9 +8,8 @@ use crate::rotation::{Rotate, Series};
 use anyhow::{Context, bail, ensure};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, IsTerminal};
-use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 use toll_sys::private;
 use toll_taps::{DiskFile, Way};
@@ -19,10 +18,12 @@ use toll_taps::{DiskFile, Way};
 const OWNER_ALONE: u32 = 0o600;
 
 /// Options of the output files.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Asked {
-    /// `-` is standard output. What rotates is named after it, with date, time and number.
+    /// What rotates is named after it, with date, time and number.
     pub path: PathBuf,
+    /// What is written to instead of the path, open already: standard output.
+    pub open: Option<File>,
     pub rotate: Rotate,
     /// Number of rotated files to keep.
     pub keep: Option<usize>,
@@ -62,7 +63,7 @@ impl Files {
             rotates || asked.keep.is_none(),
             "--keep counts files that --rotate begins: say when, as in --rotate 1G"
         );
-        ensure!(!rotates || asked.path.as_os_str() != "-", "standard output cannot be rotated: name a file");
+        ensure!(!rotates || asked.open.is_none(), "standard output cannot be rotated: name a file");
         Ok(Self {
             asked,
             header: Vec::new(),
@@ -81,7 +82,7 @@ impl Files {
         } else {
             let path = self.asked.path.clone();
             let name = path.display().to_string();
-            (named(&path, self.asked.overwrite).map_err(|error| told(error, &name))?, path)
+            (file_of(&self.asked).map_err(|error| told(error, &name))?, path)
         };
         let name = path.display().to_string();
         let mut disk = DiskFile::new(file).map_err(|error| told(error, &name))?;
@@ -201,11 +202,10 @@ fn told(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
 }
 
 /// The file that was named, or whatever else has that name.
-fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
-    if path.as_os_str() == "-" {
-        let out = io::stdout();
-        ensure!(!out.is_terminal(), "a terminal cannot show it: name a file, or pipe it on");
-        return Ok(File::from(out.as_fd().try_clone_to_owned()?));
+fn file_of(Asked { path, open, overwrite, .. }: &Asked) -> anyhow::Result<File> {
+    if let Some(open) = open {
+        ensure!(!open.is_terminal(), "a terminal cannot show it: name a file, or pipe it on");
+        return Ok(open.try_clone()?);
     }
     let there = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(private::create(path)?),
@@ -216,7 +216,7 @@ fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
         return Ok(OpenOptions::new().write(true).open(path)?);
     }
     ensure!(
-        overwrite || there.len() == 0,
+        *overwrite || there.len() == 0,
         "it is there already, with {} bytes: name another, or say --overwrite",
         there.len()
     );
@@ -231,10 +231,11 @@ fn named(path: &Path, overwrite: bool) -> anyhow::Result<File> {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
     use std::time::Duration;
 
     fn asked(path: PathBuf) -> Asked {
-        Asked { path, rotate: Rotate::default(), keep: None, overwrite: false }
+        Asked { path, open: None, rotate: Rotate::default(), keep: None, overwrite: false }
     }
 
     fn files(asked: Asked) -> Files {
@@ -328,6 +329,12 @@ mod tests {
         let kept = Asked { keep: Some(2), ..asked("a".into()) };
         assert!(Files::new(kept, Box::new(Vec::new)).is_err());
         let rotate = Rotate { bytes: None, every: Some(Duration::from_secs(1)) };
-        assert!(Files::new(Asked { rotate, ..asked("-".into()) }, Box::new(Vec::new)).is_err());
+        assert!(
+            Files::new(
+                Asked { rotate, open: Some(File::open("/dev/null").unwrap()), ..asked("-".into()) },
+                Box::new(Vec::new)
+            )
+            .is_err()
+        );
     }
 }

@@ -31,6 +31,7 @@ use output::Output;
 use packets::{Packets, Statistics};
 use printing::How;
 use sockets::{SocketOptions, Sockets};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -131,6 +132,12 @@ pub trait Front {
 
     /// Where digests are printed, by a thread of their own.
     fn digests(&mut self) -> Box<dyn Write + Send>;
+
+    /// The place that the name `-` stands for.
+    ///
+    /// # Errors
+    /// It is closed.
+    fn output(&mut self) -> std::io::Result<File>;
 }
 
 /// Captures until a signal, the end of its time, or a failure. Then prints the accounting.
@@ -234,13 +241,13 @@ fn open_output(
         Goal::Packets(path) => {
             let statistics = Statistics::begin(wall_ns());
             let tail = statistics.clone();
-            let files = Files::new(asked(options, path), Box::new(move || tail.tail()))?;
+            let files = Files::new(asked(options, path, front)?, Box::new(move || tail.tail()))?;
             let header = packets::header(&options.device, link_number, WHOLE);
             let chunks = Chunks::start(Box::new(files), &header, CHUNK, QUEUE)?;
             Ok((Box::new(Packets::new(chunks, statistics)), None))
         }
         Goal::Queries(path) => {
-            let files = Files::new(asked(options, path), Box::new(Vec::new))?;
+            let files = Files::new(asked(options, path, front)?, Box::new(Vec::new))?;
             Ok((queries(options, Box::new(files))?, None))
         }
         Goal::Digest => {
@@ -271,8 +278,15 @@ fn decoding(options: &Options) -> Config {
     Config { ports: options.ports.clone(), ..Config::default() }
 }
 
-fn asked(options: &Options, path: &Path) -> Asked {
-    Asked { path: path.to_owned(), rotate: options.rotate, keep: options.keep, overwrite: options.overwrite }
+fn asked(options: &Options, path: &Path, front: &mut dyn Front) -> anyhow::Result<Asked> {
+    let open = (path.as_os_str() == "-").then(|| front.output()).transpose();
+    Ok(Asked {
+        path: path.to_owned(),
+        open: open.context("cannot write to standard output")?,
+        rotate: options.rotate,
+        keep: options.keep,
+        overwrite: options.overwrite,
+    })
 }
 
 fn listening(options: &Options) -> String {

@@ -6,9 +6,10 @@
 use crate::rotation::{Rotate, Series};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use toll_sys::private;
 use toll_wire::streamed::Holds;
@@ -26,8 +27,8 @@ pub enum Place {
     Directory { path: PathBuf, rotation: Rotation },
     /// The one stream there is.
     File(PathBuf),
-    /// The one stream there is.
-    StandardOutput,
+    /// The one stream there is, into what is open already, such as standard output.
+    Open(Arc<File>),
 }
 
 impl Place {
@@ -48,10 +49,10 @@ impl Place {
                 ensure!(there, "there is no directory for {}: make it", path.display());
                 Ok(())
             }
-            Self::StandardOutput if io::stdout().is_terminal() => {
+            Self::Open(output) if output.is_terminal() => {
                 bail!("a terminal cannot show a capture: name a file, or pipe it on")
             }
-            Self::StandardOutput => Ok(()),
+            Self::Open(_) => Ok(()),
         }
     }
 }
@@ -79,7 +80,7 @@ pub struct Writing {
 
 #[derive(Debug)]
 struct Open {
-    /// Absent: standard output.
+    /// Absent: the place is open already.
     file: Option<File>,
     bytes: u64,
     /// Of the first item in it, Unix nanoseconds.
@@ -155,7 +156,7 @@ impl Writing {
 
     fn begin(&mut self, opening: &[u8], first_ns: u64) -> Result<u64> {
         let made = match &self.place {
-            Place::StandardOutput => None,
+            Place::Open(_) => None,
             Place::File(path) => {
                 let file = private::create(path);
                 Some((path.clone(), file.with_context(|| format!("cannot make {}", path.display()))?))
@@ -202,12 +203,10 @@ impl Writing {
     /// All of it, or nothing.
     fn put(&mut self, bytes: &[u8]) -> Result<u64> {
         let Some(open) = &mut self.open else { return Ok(0) };
-        let put = match &open.file {
-            None => {
-                let mut output = io::stdout().lock();
-                output.write_all(bytes).and_then(|()| output.flush())
-            }
-            Some(file) => file.write_all_at(bytes, open.bytes).inspect_err(|_| {
+        let put = match (&open.file, &self.place) {
+            (None, Place::Open(output)) => output.as_ref().write_all(bytes),
+            (None, _) => return Ok(0),
+            (Some(file), _) => file.write_all_at(bytes, open.bytes).inspect_err(|_| {
                 // A part of an item would make the rest of the file unreadable.
                 let _ = file.set_len(open.bytes);
             }),

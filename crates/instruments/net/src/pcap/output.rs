@@ -4,8 +4,9 @@
 //! with the final name is complete, and an existing file stays until then.
 
 use anyhow::{Context, bail};
-use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
+use std::fmt::{self, Display, Formatter};
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use toll_sys::atomic_file::AtomicFile;
@@ -38,6 +39,23 @@ impl FileFormat {
             Some("pcap" | "cap" | "dmp") => Self::Pcap,
             Some("pcapng" | "ntar") => Self::Pcapng,
             _ => otherwise,
+        }
+    }
+}
+
+/// Where a capture is written.
+#[derive(Debug)]
+pub enum Out {
+    File(PathBuf),
+    /// Open already, such as standard output.
+    Stream(File),
+}
+
+impl Display for Out {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Stream(_) => f.write_str("-"),
         }
     }
 }
@@ -75,13 +93,12 @@ impl Write for Destination {
 }
 
 impl Output {
-    /// `-` is standard output; what is there and is no file (a pipe, `/dev/null`) is written to as it is.
+    /// A path that leads to no file (a pipe, `/dev/null`) is written to as it is.
     ///
     /// # Errors
-    /// `path` is one of `inputs`, or nothing can be written there.
-    pub fn create(path: &Path, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
-        let mut output =
-            Self::open(path, format, inputs).with_context(|| format!("cannot write {}", path.display()))?;
+    /// `out` is a terminal or one of `inputs`, or nothing can be written there.
+    pub fn create(out: &Out, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
+        let mut output = Self::open(out, format, inputs).with_context(|| format!("cannot write {out}"))?;
         if format == FileFormat::Pcapng {
             write::ng_section(&mut output.record);
             output.flush_record()?;
@@ -89,14 +106,13 @@ impl Output {
         Ok(output)
     }
 
-    fn open(path: &Path, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
-        let file = if path.as_os_str() == "-" {
-            if io::IsTerminal::is_terminal(&io::stdout()) {
-                bail!("a terminal cannot show a capture: name a file, or pipe it on");
+    fn open(out: &Out, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
+        let file = match out {
+            Out::Stream(stream) if stream.is_terminal() => {
+                bail!("a terminal cannot show a capture: name a file, or pipe it on")
             }
-            Destination::Stream(Box::new(io::stdout()))
-        } else {
-            match std::fs::metadata(path) {
+            Out::Stream(stream) => Destination::Stream(Box::new(stream.try_clone()?)),
+            Out::File(path) => match std::fs::metadata(path) {
                 Ok(there) if there.is_dir() => bail!("it is a directory: name a file in it"),
                 Ok(there) if !there.is_file() => {
                     Destination::Stream(Box::new(OpenOptions::new().write(true).open(path)?))
@@ -114,7 +130,7 @@ impl Output {
                     Destination::File(AtomicFile::begin(&path.canonicalize()?)?)
                 }
                 Err(_) => Destination::File(AtomicFile::begin(path)?),
-            }
+            },
         };
         let file = BufWriter::with_capacity(GATHERED, file);
         Ok(Self { file, format, link: None, interfaces: 0, record: Vec::new() })

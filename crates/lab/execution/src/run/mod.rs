@@ -39,6 +39,9 @@ pub struct Asked {
     /// Absent: a new directory named after the scenario and the time.
     pub out: Option<PathBuf>,
     pub keep_artefacts: bool,
+    /// Mode of files without literals. All other files are made with the process's umask: nobody but their owner may
+    /// read those of captures and logs, which hold literals of users' queries.
+    pub readers: u32,
     /// The command line that repeats the run.
     pub command: Vec<String>,
 }
@@ -115,13 +118,8 @@ pub fn run(asked: Asked, progress: &dyn Progress, cancel: &Cancel) -> anyhow::Re
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
     let run_id = name::run_id(&dir);
     let _alone = HostLock::take(&run_id)?;
-    // Whatever the umask: who may write into it may put anything in the place of what toll writes.
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(&dir)
+    make_dir(&dir, asked.readers)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
-    let readers = only_for_owner();
     private::dir(&dir.join("artefacts"))?;
     let writer = RunWriter::create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
@@ -142,17 +140,20 @@ pub fn run(asked: Asked, progress: &dyn Progress, cancel: &Cancel) -> anyhow::Re
     };
     let run = RunDir::open(&dir)?;
     let result = toll_analysis::run(&run).context("the run is whole, its analysis failed")?;
-    let unwritten = write_result(&run, &result, readers).err();
-    Ok(Finished { dir, result, ending, unwritten, readers })
+    let unwritten = write_result(&run, &result, asked.readers).err();
+    Ok(Finished { dir, result, ending, unwritten, readers: asked.readers })
 }
 
-/// Makes all files that toll or its children create private to this user. Returns the umask's mode for
-/// others.
+/// Makes the run directory, and those above it that are not there, for the readers that the user allows.
 ///
-/// Captures and logs hold literals of users' queries.
-fn only_for_owner() -> u32 {
-    let umask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
-    0o644 & !umask.bits()
+/// Whatever the umask: who may write into it may put anything in the place of what toll writes.
+fn make_dir(dir: &Path, readers: u32) -> std::io::Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let missing: Vec<&Path> = dir.ancestors().take_while(is_missing).collect();
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // Who may read a directory may look into it.
+    let mode = 0o700 | readers | ((readers & 0o444) >> 2);
+    missing.into_iter().try_for_each(|made| std::fs::set_permissions(made, Permissions::from_mode(mode)))
 }
 
 /// Writes the result, which holds no literals, for the readers that the user allows.
@@ -222,4 +223,24 @@ fn forget_unmeasured(dir: &Path) {
     }
     // Not empty: then it was there before, with other things in it.
     let _ = std::fs::remove_dir(dir.join("artefacts")).and_then(|()| std::fs::remove_dir(dir));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_directory_is_for_the_readers_of_its_report_and_those_that_were_there_stay() {
+        let there = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let before = mode(there.path());
+        for (readers, expected) in [(0o644, 0o755), (0o640, 0o750), (0o600, 0o700)] {
+            let between = there.path().join(format!("{readers:o}"));
+            let dir = between.join("run");
+            make_dir(&dir, readers).unwrap();
+            make_dir(&dir, 0o600).unwrap();
+            assert_eq!([mode(&dir), mode(&between)], [expected; 2]);
+        }
+        assert_eq!(mode(there.path()), before);
+    }
 }

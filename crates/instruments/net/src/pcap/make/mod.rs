@@ -15,9 +15,8 @@ mod tests;
 mod traffic;
 mod wire;
 
-use super::output::{FileFormat, Output};
+use super::output::{FileFormat, Out, Output};
 use anyhow::{Context, bail};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toll_sys::named::Named;
 use toll_wire::pcap::{Frame, Interface, Link};
@@ -55,7 +54,7 @@ impl Named for Set {
 }
 
 /// Options of the generator.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Request {
     pub set: Set,
     pub seconds: f64,
@@ -64,7 +63,7 @@ pub struct Request {
     pub size: u16,
     /// On average, counting the bytes of frames.
     pub mbps: f64,
-    pub out: PathBuf,
+    pub out: Out,
     pub format: FileFormat,
 }
 
@@ -137,7 +136,7 @@ pub fn make(request: &Request, stop: &AtomicBool) -> anyhow::Result<Made> {
     let mut out = Output::create(&request.out, request.format, &[])?;
     write(packets.as_mut(), &mut out, stop)
         .and_then(|made| out.finish().map(|()| made))
-        .with_context(|| format!("cannot write {}", request.out.display()))
+        .with_context(|| format!("cannot write {}", request.out))
 }
 
 fn write(packets: &mut dyn Packets, out: &mut Output, stop: &AtomicBool) -> anyhow::Result<Made> {

@@ -5,7 +5,7 @@ use crate::pcap::profile::json::{One, document};
 use crate::pcap::profile::read;
 use crate::pcap::{merge, output};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toll_wire::frame;
 use toll_wire::pcap::Reader;
 
@@ -13,7 +13,8 @@ const SEEDS: [u64; 4] = [1, 2, 3, 20_260_101];
 
 fn made(set: Set, seconds: f64, mbps: f64, seed: u64, dir: &Path) -> PathBuf {
     let out = dir.join(format!("{set:?}-{seconds}-{mbps}-{seed}.pcap"));
-    let request = Request { set, seconds, seed, size: 64, mbps, out: out.clone(), format: FileFormat::Pcap };
+    let request =
+        Request { set, seconds, seed, size: 64, mbps, out: Out::File(out.clone()), format: FileFormat::Pcap };
     make(&request, &AtomicBool::new(false)).unwrap();
     out
 }
@@ -90,7 +91,8 @@ fn the_mixed_set_is_the_three_others_merged() {
     let parts: Vec<PathBuf> =
         mixed::SHARES.map(|(set, share)| made(set, seconds, mbps * share, seed, dir.path())).into();
     let merged = dir.path().join("merged.pcap");
-    let request = merge::Request { files: parts, out: merged.clone(), format: output::FileFormat::Pcap };
+    let request =
+        merge::Request { files: parts, out: Out::File(merged.clone()), format: output::FileFormat::Pcap };
     let progress = toll_input::Progress::none();
     merge::merge(&request, &progress, &AtomicBool::new(false)).unwrap();
     let mixed = made(Set::Mixed, seconds, mbps, seed, dir.path());

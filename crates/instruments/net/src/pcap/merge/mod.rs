@@ -1,11 +1,11 @@
 //! Merge of several captures by time. Never holds more of each than its next packet.
 
-use super::output::{FileFormat, Output};
+use super::output::{FileFormat, Out, Output};
 use super::source::Source;
 use anyhow::{Context, bail};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toll_input::Progress;
 use toll_sys::counted::counted;
@@ -13,10 +13,10 @@ use toll_sys::figures::grouped;
 use toll_wire::pcap::Interface;
 
 /// Options of a merge.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Request {
     pub files: Vec<PathBuf>,
-    pub out: PathBuf,
+    pub out: Out,
     pub format: FileFormat,
 }
 
@@ -53,7 +53,7 @@ pub fn merge(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyho
     let mut merged = Merged::default();
     merge_into(&mut sources, &mut out, &mut merged, stop)
         .and_then(|()| out.finish())
-        .with_context(|| format!("cannot write {}", request.out.display()))?;
+        .with_context(|| format!("cannot write {}", request.out))?;
     for source in sources {
         merged.cut.extend(source.cut());
         merged.damage.extend(source.damage);
@@ -127,9 +127,9 @@ impl Interfaces {
 
 impl Merged {
     /// What there is to say of it, a line each.
-    pub fn lines(&self, out: &Path, files: usize) -> Vec<String> {
+    pub fn lines(&self, out: &Out, files: usize) -> Vec<String> {
         let (packets, files) = (counted(self.packets, "packet"), counted(files as u64, "file"));
-        let mut lines = vec![format!("{}: {packets} of {files}", out.display())];
+        let mut lines = vec![format!("{out}: {packets} of {files}")];
         if self.disordered > 0 {
             lines.push(format!(
                 "{} stand behind a later one, by {} us at most: a file is not in order by itself, and is \

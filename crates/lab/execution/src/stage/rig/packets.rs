@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use toll_input::Progress;
 use toll_model::rig::PACKETS;
 use toll_net::pcap::make::{Request, SIZES, Set, USUAL_SIZE, make};
-use toll_net::pcap::output::FileFormat;
+use toll_net::pcap::output::{FileFormat, Out};
 use toll_net::pcap::profile;
 use toll_net::pcap::profile::json::{self, One};
 use toll_record::RigStep;
@@ -37,10 +37,11 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     for name in key(step, "sets")?.split(',').map(str::trim) {
         let (set, size) = set_of(name)?;
         let out = dir.join(format!("{name}.pcap"));
-        let request = Request { set, seconds, seed, size, mbps, out, format: FileFormat::Pcap };
+        let request =
+            Request { set, seconds, seed, size, mbps, out: Out::File(out.clone()), format: FileFormat::Pcap };
         let made = make(&request, stage.cancel.flag())?;
         told.push(format!("{name} of {}", counted(made.packets, "packet")));
-        captures.extend(profiled(name, request.out, &stage.cancel)?);
+        captures.extend(profiled(name, out, &stage.cancel)?);
     }
     ensure!(!told.is_empty(), "the rig's step packets names no set: {}", known());
     let path = dir.to_str().context("the working directory's name is not UTF-8")?;
