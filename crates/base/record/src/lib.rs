@@ -49,7 +49,8 @@ pub use result::{
     StallSpan, StallTotals, Verdict, Warning,
 };
 pub use sample::{
-    Bin, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick, by_code,
+    Bin, Cut, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick,
+    by_code,
 };
 pub use setup::{DataSetup, Limits, RigStep, SandboxServer, SandboxSetup, Setup};
 pub use spread::Spread;

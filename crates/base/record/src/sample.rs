@@ -16,6 +16,7 @@ pub enum Sample {
     Tick(Tick),
     Own(OwnSample),
     Output(OutputSample),
+    Cut(Cut),
     /// Of a kind that a newer toll wrote.
     #[serde(other)]
     Unknown,
@@ -210,6 +211,13 @@ pub struct OwnSample {
     pub memory_bytes: u64,
     /// Cumulative; what they wrote towards storage (`write_bytes` of `/proc/PID/io`).
     pub written_bytes: u64,
+}
+
+/// End of a run that could not go on: at most one, after its last trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cut {
+    pub mono_us: u64,
+    pub reason: String,
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ pub enum Doubt {
     Incomplete {
         done: u32,
         planned: u32,
+        /// Why it could not go on, where that is recorded.
+        why: Option<String>,
         missing: String,
         files: Vec<&'static str>,
         cut: Vec<&'static str>,
@@ -257,8 +259,11 @@ impl Doubt {
             Doubt::NoBaseline { arm } => {
                 format!("the baseline {arm} has no window: nothing can be compared with it")
             }
-            Doubt::Incomplete { done, planned, missing, files, cut } => {
+            Doubt::Incomplete { done, planned, why, missing, files, cut } => {
                 let mut text = format!("{done} of {planned} rounds are whole");
+                if let Some(why) = why {
+                    text += &format!("; the run ended early: {why}");
+                }
                 if !missing.is_empty() {
                     text += &format!("; missing: {missing}");
                 }

@@ -3,8 +3,8 @@
 //! Reads each file once. Never judges: lines that a crash cut off are absent.
 
 use toll_record::{
-    Artefact, Bin, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample, ReadError,
-    RunDir, Sample, Second, ServerSample, Tick, TrialLine,
+    Artefact, Bin, Cut, Host, HostSample, LatencyWindow, OutputSample, OwnSample, Plan, PressureSample,
+    ReadError, RunDir, Sample, Second, ServerSample, Tick, TrialLine,
 };
 
 /// Input of the analysis. Samples of each kind are in the order of their clock.
@@ -24,6 +24,8 @@ pub struct Recorded {
     pub ticks: Vec<Tick>,
     pub own: Vec<OwnSample>,
     pub outputs: Vec<OutputSample>,
+    /// Why the run could not go on; absent if it ended by itself, and in older runs.
+    pub cut: Option<Cut>,
     /// Samples of kinds from a newer toll, which are ignored.
     pub unknown: usize,
     /// Files that end inside a line.
@@ -65,6 +67,7 @@ impl Recorded {
             ticks: Vec::new(),
             own: Vec::new(),
             outputs: Vec::new(),
+            cut: None,
             unknown: 0,
             cut_short: Vec::new(),
         }
@@ -82,6 +85,7 @@ impl Recorded {
                 Sample::Own(s) => self.own.push(s),
                 Sample::Output(s) => self.outputs.push(s),
                 Sample::Server(s) => self.servers.push(s),
+                Sample::Cut(s) => self.cut = Some(s),
                 Sample::Unknown => self.unknown += 1,
             }
         }

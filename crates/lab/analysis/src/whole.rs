@@ -1,7 +1,7 @@
 //! Completeness check of a run.
 //!
 //! A run may end before its last planned round: by an early stop, or at the end of its time. The started
-//! rounds are then all that is expected.
+//! rounds are then all that is expected. A run that could not go on is not whole, and says why.
 
 use super::coverage;
 use super::doubt::Doubt;
@@ -30,7 +30,8 @@ impl Whole {
         let files = absent_files(recorded, trials, &expected);
         let done = rounds.len();
         let has_ended = done as u32 >= planned || plan.early_stop && done > 0 && done == begun.len();
-        let is_whole = has_ended && files.is_empty() && recorded.cut_short.is_empty();
+        let is_whole =
+            has_ended && files.is_empty() && recorded.cut_short.is_empty() && recorded.cut.is_none();
         let doubt = (!is_whole).then(|| {
             let due: Vec<u32> = match time_was_up {
                 true => begun.keys().copied().collect(),
@@ -39,6 +40,7 @@ impl Whole {
             Doubt::Incomplete {
                 done: done as u32,
                 planned,
+                why: recorded.cut.as_ref().map(|cut| cut.reason.clone()),
                 missing: gaps(plan, trials, &expected, &due),
                 files,
                 cut: recorded.cut_short.clone(),

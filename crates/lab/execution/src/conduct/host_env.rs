@@ -29,7 +29,7 @@ use std::time::Duration;
 use toll_model::artefacts;
 use toll_record::{Arm, Artefact, Bin, Cpu, ProcessEnd, Sample, TrialLine};
 use toll_sys::cancel::Cancel;
-use toll_sys::{clock, memory};
+use toll_sys::{clock, memory, secrets};
 
 /// The stage of a run with what plays on it now.
 pub struct HostEnv<'a> {
@@ -373,6 +373,11 @@ impl RunLog for HostEnv<'_> {
         if self.rehearsal.is_none() {
             self.recorder.latency(arm, trial, begin_us, width_us, of);
         }
+    }
+
+    fn write_cut(&mut self, reason: &str) {
+        let cut = toll_record::Cut { mono_us: clock::mono_us(), reason: secrets::hide(reason) };
+        self.recorder.sample(Sample::Cut(cut));
     }
 }
 

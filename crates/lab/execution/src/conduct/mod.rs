@@ -95,7 +95,12 @@ impl<E: Environment> Conductor<'_, E> {
     /// What keeps the run from going on before anything was measured; later it is [`Ending::Cut`].
     pub fn run(&mut self) -> anyhow::Result<Ending> {
         let mut tries: BTreeMap<&str, Tries> = BTreeMap::new();
-        match self.rounds(&mut tries) {
+        let ending = self.rounds(&mut tries);
+        if let Err(error) = &ending {
+            // Between two trials no line of theirs would hold it.
+            self.env.write_cut(&format!("{error:#}"));
+        }
+        match ending {
             Err(error) if tries.values().any(|tries| tries.windows > 0) => {
                 Ok(Ending::Cut(format!("{error:#}")))
             }

@@ -65,6 +65,7 @@ pub struct SimEnv {
     looked_at_server: u32,
     rehearsing: bool,
     pub lines: Vec<TrialLine>,
+    pub cuts: Vec<String>,
     /// What the user was shown of the run's precision, percent.
     pub shown: RefCell<Vec<f64>>,
     /// What was done, in order.
@@ -119,6 +120,7 @@ impl SimEnv {
             looked_at_server: 0,
             rehearsing: false,
             lines: Vec::new(),
+            cuts: Vec::new(),
             shown: RefCell::default(),
             done: Vec::new(),
         }
@@ -309,6 +311,10 @@ impl RunLog for SimEnv {
     }
 
     fn write_latency(&mut self, _: &str, _: u32, _: u64, _: u64, _: Box<Histogram<u64>>) {}
+
+    fn write_cut(&mut self, reason: &str) {
+        self.cuts.push(reason.to_owned());
+    }
 }
 
 impl Ui for SimEnv {

@@ -363,7 +363,7 @@ fn mono_us(sample: &Sample) -> Option<u64> {
         Sample::Tick(s) => s.mono_us,
         Sample::Own(s) => s.mono_us,
         Sample::Output(s) => s.mono_us,
-        Sample::Unknown => return None,
+        Sample::Cut(_) | Sample::Unknown => return None,
     })
 }
 

@@ -4,7 +4,7 @@ use super::arm;
 use super::synthetic::{Synthetic, SyntheticArm};
 use toll_analysis as analyse;
 use toll_analysis::Recorded;
-use toll_record::{Long, Role, RunResult, Spread, Step};
+use toll_record::{Cut, Long, Role, RunResult, Sample, Spread, Step};
 use toll_report::text::{Ink, text};
 
 const ROUNDS: u32 = 12;
@@ -105,6 +105,22 @@ fn a_part_that_was_late_skips_rounds_and_the_run_is_whole_without_them() {
     let mut recorded = in_parts();
     recorded.trials.retain(|line| ![3, 7].contains(&line.round));
     assert_eq!(rounds(&analyse::analyse(&recorded)), (true, 10, 10));
+}
+
+#[test]
+fn a_run_that_could_not_go_on_says_why_in_its_report() {
+    let mut recorded = recorded();
+    let end_us = recorded.trials.iter().filter(|line| line.round < 3).map(|line| line.mono_us).max().unwrap();
+    recorded.trials.retain(|line| line.mono_us <= end_us);
+    let reason = "the disk of /runs/a is nearly full";
+    recorded.take(vec![Sample::Cut(Cut { mono_us: end_us + 500_000, reason: reason.into() })]);
+    let run = analyse::analyse(&recorded);
+    assert!(!run.complete);
+    let shown = text(&run, Ink::Plain).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        shown.contains(&format!("3 of 12 rounds are whole; the run ended early: {reason}; missing:")),
+        "{shown}"
+    );
 }
 
 #[test]

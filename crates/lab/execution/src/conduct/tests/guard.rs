@@ -27,6 +27,7 @@ fn a_guard_that_trips_has_the_treatment_off_the_reason_recorded_and_no_later_arm
         sim.guard = Some(TripAt::new(at));
         assert_eq!(run(&plan, &mut sim).unwrap(), Ending::Cut("too slow".into()), "{last}");
         assert_eq!(sim.steps(1), steps);
+        assert_eq!(sim.cuts, ["too slow"], "{last}");
         assert!(sim.on.is_none() && sim.steps(2).is_empty());
         assert_eq!(sim.done.last().unwrap(), last);
         assert!(sim.now_us.get() - at <= 100_000, "{} us late", sim.now_us.get() - at);
@@ -130,5 +131,6 @@ fn a_guard_that_trips_between_two_parts_of_a_run_ends_it_there() {
     let mut sim = SimEnv::new(Fault::None);
     sim.guard = Some(TripAt::new(300_000_000));
     assert_eq!(run(&plan, &mut sim).unwrap(), Ending::Cut("too slow".into()));
+    assert_eq!(sim.cuts, ["too slow"]);
     assert!(sim.windows().len() == 4 && sim.now_us.get() <= 300_100_000, "{}", sim.now_us.get());
 }
