@@ -3,6 +3,7 @@
 // Libraries answer; they do not print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod connector;
 mod destination;
 mod error;
 mod folder;

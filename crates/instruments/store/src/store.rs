@@ -4,6 +4,7 @@
 //! with growing pauses until the user's timeout. Never overwrites an object that was to be written only if
 //! new.
 
+use crate::connector::Connector;
 use crate::{Destination, Error, Result, folder, profile};
 use futures::StreamExt;
 use object_store::aws::{AmazonS3Builder, Checksum};
@@ -342,12 +343,11 @@ async fn stopped(stop: &AtomicBool) {
 }
 
 fn bucket_named(bucket: &str) -> Result<object_store::aws::AmazonS3> {
-    // An error says that there is one already, which does as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let settings = profile::settings(|name| std::env::var(name).ok());
     // How long a request may take depends on its bytes: `Store::within`.
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     let mut builder = AmazonS3Builder::new()
+        .with_http_connector(Connector)
         .with_bucket_name(bucket)
         .with_checksum_algorithm(Checksum::SHA256)
         // One place decides what is tried again, and for how long: `Store::again`.
