@@ -76,6 +76,23 @@ const OF_THE_PROCESS: [&str; 4] = ["umask(", "set_current_dir(", "set_var(", "in
 const MOST_LINES: usize = 15_000;
 const MOST_LINES_OF_THE_PROGRAM: usize = 5_000;
 
+/// Most lines of a source file, tests included.
+const MOST_LINES_OF_A_FILE: usize = 500;
+/// Longer files, each with its reason. One that is no longer so long fails the test too.
+const LONGER_FILES: &[(&str, &str)] = &[
+    ("base/wire/tests/commands.rs", "one conversation after the other, with the same few builders"),
+    (
+        "host/taps/src/sockets/program/mod.rs",
+        "the registers and the writer of one program, which are read together",
+    ),
+    (
+        "instruments/throttle/src/steering.rs",
+        "one state machine: every phase reads and writes the same fields",
+    ),
+    ("lab/execution/src/treatment/process.rs", "the life of one process group, from its start to its report"),
+    ("toll/tests/server/safe.rs", "all ways in which a run leaves nothing behind, in one place"),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -285,6 +302,29 @@ fn no_crate_is_larger_than_a_reader_can_hold() {
     }
     let program = lines(&packages["toll"]);
     assert!(program <= MOST_LINES_OF_THE_PROGRAM, "toll has {program} lines");
+}
+
+#[test]
+fn no_file_is_long_without_a_reason() {
+    let crates = root().join("crates");
+    let (mut long, mut open) = (BTreeSet::new(), vec![crates.clone()]);
+    while let Some(dir) = open.pop() {
+        for path in std::fs::read_dir(dir).expect("a directory").flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && std::fs::read_to_string(&path).expect("a source").lines().count() > MOST_LINES_OF_A_FILE
+            {
+                let below = path.strip_prefix(&crates).expect("below");
+                long.insert(below.to_string_lossy().into_owned());
+            }
+        }
+    }
+    let listed: BTreeSet<String> = LONGER_FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(
+        long, listed,
+        "left: files of more than {MOST_LINES_OF_A_FILE} lines; right: those with a reason"
+    );
 }
 
 #[test]

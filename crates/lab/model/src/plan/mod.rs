@@ -20,6 +20,7 @@ mod spread;
 mod sweep;
 mod times;
 mod wishes;
+mod workload;
 
 pub use again::again;
 pub use available::{Facts, HostFacts, Required, ServerFacts, required, unavailable, unfit};
@@ -33,14 +34,11 @@ pub use wishes::Wishes;
 
 use crate::fill::{Definitions, Fill};
 use crate::rig::Need;
-use crate::scenario::{
-    Arm, Ends, Profile, Rate, Scenario, Subject, Sweep, Workload as Written, check_load, check_rate,
-};
+use crate::scenario::{Arm, Ends, Profile, Rate, Scenario, Subject, Sweep, check_load, check_rate};
 use anyhow::{Context, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::catalogue::CATALOGUE;
 use toll_record::{Contrast, FORMAT, Plan, Workload};
-use toll_sys::units::Percent;
 
 /// A scenario with every choice made that needs no server.
 #[derive(Debug, Clone)]
@@ -103,7 +101,7 @@ impl Settled {
             scenario.workload.rate = Some(Rate::PerSecond(rate));
         }
         let rows = wishes.rows.or(profile.rows);
-        let workload = resolve_workload(&scenario, wishes, rows);
+        let workload = workload::resolve(&scenario, wishes, rows);
         if let Some(window_s) = times.window_s.filter(|s| workload.driver == "sysbench" && *s < 2.0) {
             bail!(
                 "sysbench reports once a second, too seldom for a window of {window_s} s: use --window 3s or more"
@@ -119,7 +117,7 @@ impl Settled {
         );
         let mut arms = choose_arms(&scenario, &profile, wishes)?;
         for arm in &mut arms {
-            inherit_rate(arm, &scenario.workload);
+            workload::inherit_rate(arm, &scenario.workload);
         }
         if let Some(sweep) = sweep_of(&scenario, wishes) {
             arms = sweep::swept(arms, &sweep, &scenario.baseline);
@@ -145,7 +143,7 @@ impl Settled {
 
     /// The scenario's load, overridden by this arm's own.
     pub fn arm_workload(&self, arm: &Arm) -> Workload {
-        overlay(&self.workload, &arm.workload)
+        workload::overlay(&self.workload, &arm.workload)
     }
 
     /// Arms whose capacity is required to compute rates, each once.
@@ -307,63 +305,6 @@ fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
 fn default_profile(scenario: &Scenario) -> String {
     let first = || scenario.profile.keys().next().cloned().unwrap_or_default();
     scenario.default_profile.clone().unwrap_or_else(first)
-}
-
-fn resolve_workload(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
-    let driver = match scenario.subject {
-        Subject::Server => "toll",
-        Subject::Host => "none",
-    };
-    let base = Workload {
-        driver: driver.into(),
-        profile: "read-only".into(),
-        transport: "tcp".into(),
-        threads: 8,
-        tables: 8,
-        rows: 100_000,
-        prepared: true,
-        reconnect_every: 0,
-        workers: None,
-        delay_pct: None,
-        rate_per_s: None,
-    };
-    let mut workload = overlay(&base, &scenario.workload);
-    if let Some(driver) = &wishes.driver {
-        workload.driver.clone_from(driver);
-    }
-    workload.rows = rows.unwrap_or(workload.rows);
-    workload.threads = wishes.threads.unwrap_or(workload.threads);
-    workload.tables = wishes.tables.unwrap_or(workload.tables);
-    workload
-}
-
-fn overlay(base: &Workload, over: &Written) -> Workload {
-    let text = |over: &Option<String>, base: &String| over.clone().unwrap_or_else(|| base.clone());
-    Workload {
-        driver: text(&over.driver, &base.driver),
-        profile: text(&over.profile, &base.profile),
-        transport: text(&over.transport, &base.transport),
-        threads: over.threads.unwrap_or(base.threads),
-        tables: over.tables.unwrap_or(base.tables),
-        rows: over.rows.unwrap_or(base.rows),
-        prepared: over.prepared.unwrap_or(base.prepared),
-        reconnect_every: over.reconnect.unwrap_or(base.reconnect_every),
-        workers: over.workers.or(base.workers),
-        delay_pct: over.delay.map(|Percent(percent)| percent).or(base.delay_pct),
-        rate_per_s: match over.rate {
-            Some(Rate::PerSecond(rate)) => Some(rate),
-            _ => base.rate_per_s,
-        },
-    }
-}
-
-/// Copies the scenario's rate to an arm without its own. The arm whose capacity it is a share of is left out.
-fn inherit_rate(arm: &mut Arm, scenario: &Written) {
-    let is_itself = matches!(&scenario.rate, Some(Rate::Share { of, .. }) if *of == arm.name);
-    let has_load = arm.workload.driver.as_ref().or(scenario.driver.as_ref()).is_none_or(|d| d != "none");
-    if arm.workload.rate.is_none() && has_load && !is_itself {
-        arm.workload.rate.clone_from(&scenario.rate);
-    }
 }
 
 /// The scenario's sweep, at the user's percents if given.

@@ -1,0 +1,65 @@
+//! Load of a plan: the usual one, overridden by the scenario, the arm and the command line.
+
+use super::Wishes;
+use crate::scenario::{Arm, Rate, Scenario, Subject, Workload as Written};
+use toll_record::Workload;
+use toll_sys::units::Percent;
+
+/// The scenario's load with the user's overrides. `rows`: of the flag or the profile.
+pub fn resolve(scenario: &Scenario, wishes: &Wishes, rows: Option<u64>) -> Workload {
+    let driver = match scenario.subject {
+        Subject::Server => "toll",
+        Subject::Host => "none",
+    };
+    let base = Workload {
+        driver: driver.into(),
+        profile: "read-only".into(),
+        transport: "tcp".into(),
+        threads: 8,
+        tables: 8,
+        rows: 100_000,
+        prepared: true,
+        reconnect_every: 0,
+        workers: None,
+        delay_pct: None,
+        rate_per_s: None,
+    };
+    let mut workload = overlay(&base, &scenario.workload);
+    if let Some(driver) = &wishes.driver {
+        workload.driver.clone_from(driver);
+    }
+    workload.rows = rows.unwrap_or(workload.rows);
+    workload.threads = wishes.threads.unwrap_or(workload.threads);
+    workload.tables = wishes.tables.unwrap_or(workload.tables);
+    workload
+}
+
+/// A load with the values of another in the place of its own, as far as that has any.
+pub fn overlay(base: &Workload, over: &Written) -> Workload {
+    let text = |over: &Option<String>, base: &String| over.clone().unwrap_or_else(|| base.clone());
+    Workload {
+        driver: text(&over.driver, &base.driver),
+        profile: text(&over.profile, &base.profile),
+        transport: text(&over.transport, &base.transport),
+        threads: over.threads.unwrap_or(base.threads),
+        tables: over.tables.unwrap_or(base.tables),
+        rows: over.rows.unwrap_or(base.rows),
+        prepared: over.prepared.unwrap_or(base.prepared),
+        reconnect_every: over.reconnect.unwrap_or(base.reconnect_every),
+        workers: over.workers.or(base.workers),
+        delay_pct: over.delay.map(|Percent(percent)| percent).or(base.delay_pct),
+        rate_per_s: match over.rate {
+            Some(Rate::PerSecond(rate)) => Some(rate),
+            _ => base.rate_per_s,
+        },
+    }
+}
+
+/// Copies the scenario's rate to an arm without its own. The arm whose capacity it is a share of is left out.
+pub fn inherit_rate(arm: &mut Arm, scenario: &Written) {
+    let is_itself = matches!(&scenario.rate, Some(Rate::Share { of, .. }) if *of == arm.name);
+    let has_load = arm.workload.driver.as_ref().or(scenario.driver.as_ref()).is_none_or(|d| d != "none");
+    if arm.workload.rate.is_none() && has_load && !is_itself {
+        arm.workload.rate.clone_from(&scenario.rate);
+    }
+}
