@@ -2,11 +2,11 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use toll_wire::accounting::DecodeAccounting;
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::{CommandKind, Event, Sink};
-use toll_wire::ledger::Ledger;
-use toll_wire::packet::{Ends, Ip, Tcp, tcp};
-use toll_wire::pcap::write::{pcap_header, pcap_record};
+use toll_wire::packet_builder::{AddressPair, IpHeader, TcpHeader, append_tcp};
+use toll_wire::pcap::write::{append_pcap_record, encode_pcap_header};
 use toll_wire::pcap::{Format, Frame, Link};
 
 /// An event that outlives its decoder.
@@ -32,7 +32,7 @@ pub struct Seen {
 #[derive(Debug, Default)]
 pub struct Events {
     pub list: Vec<Seen>,
-    pub ledger: Ledger,
+    pub ledger: DecodeAccounting,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -40,7 +40,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Sink for Events {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.list.push(Seen {
             start_ns: event.start_ns,
             first_byte_ns: event.first_byte_ns,
@@ -72,8 +72,8 @@ impl Events {
         let mut events = Events::default();
         decoder.feed(capture, &mut events).expect("the test made a whole capture");
         decoder.finish(&mut events);
-        events.ledger = decoder.ledger();
-        assert!(events.ledger.adds_up(), "{:#?}", events.ledger);
+        events.ledger = decoder.accounting();
+        assert!(events.ledger.is_consistent(), "{:#?}", events.ledger);
         events
     }
 
@@ -188,13 +188,13 @@ impl Conversation {
         let client = SocketAddr::from(([10, 0, 0, 1], self.client_port));
         let server = SocketAddr::from(([10, 0, 0, 2], 3306));
         let (ends, seq, ack) = if from_client {
-            (Ends { source: client, destination: server }, self.client_seq, self.server_seq)
+            (AddressPair { source: client, destination: server }, self.client_seq, self.server_seq)
         } else {
-            (Ends { source: server, destination: client }, self.server_seq, self.client_seq)
+            (AddressPair { source: server, destination: client }, self.server_seq, self.client_seq)
         };
         let mut frame = Vec::new();
-        let head = Tcp { seq, ack, flags, window: 0xffff, options: &[] };
-        tcp(&mut frame, &Ip { ends, ttl: 64, id: 0 }, &head, payload);
+        let head = TcpHeader { seq, ack, flags, window: 0xffff, options: &[] };
+        append_tcp(&mut frame, &IpHeader { addresses: ends, ttl: 64, id: 0 }, &head, payload);
         self.frames.push((self.now_ns, frame));
         self.now_ns
     }
@@ -203,12 +203,12 @@ impl Conversation {
 /// A capture of raw IP with nanosecond times.
 pub fn pcap(frames: &[Captured]) -> Vec<u8> {
     const RAW: u16 = 101;
-    let mut capture = pcap_header(RAW).to_vec();
+    let mut capture = encode_pcap_header(RAW).to_vec();
     for (time_ns, bytes) in frames {
         // What was cut is missing from the bytes, not from the IP header.
         let wire_len = u32::from(u16::from_be_bytes([bytes[2], bytes[3]]));
         let frame = Frame { time_ns: *time_ns, link: Link::Raw, wire_len, bytes };
-        pcap_record(&mut capture, &frame).expect("a time of this century");
+        append_pcap_record(&mut capture, &frame).expect("a time of this century");
     }
     capture
 }

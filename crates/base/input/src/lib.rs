@@ -5,14 +5,14 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-mod opened;
+mod decompressed_input;
 mod progress;
 mod pump;
-pub mod scale;
-mod zone;
+pub mod short_number;
+mod system_zone;
 
-pub use opened::Opened;
-pub use progress::{Progress, ProgressDisplay, bytes_of};
-pub use pump::{Pumped, Take, pump};
-pub use scale::magnitude;
-pub use zone::Here;
+pub use decompressed_input::DecompressedInput;
+pub use progress::{Progress, ProgressDisplay, total_file_bytes};
+pub use pump::{ByteConsumer, PumpResult, pump};
+pub use short_number::format_magnitude;
+pub use system_zone::SystemZone;

@@ -17,28 +17,28 @@ pub trait ProgressDisplay: Debug + Send + Sync {
 
 /// Clones count together.
 #[derive(Debug, Clone)]
-pub struct Progress(Option<Arc<Inner>>);
+pub struct Progress(Option<Arc<ProgressState>>);
 
 #[derive(Debug)]
-struct Inner {
+struct ProgressState {
     done: AtomicU64,
     display: Box<dyn ProgressDisplay>,
 }
 
 impl Progress {
     /// No display: for background work, or if the output itself goes to the terminal.
-    pub fn none() -> Self {
+    pub fn hidden() -> Self {
         Self(None)
     }
 
-    pub fn shown_by(display: Box<dyn ProgressDisplay>) -> Self {
-        Self(Some(Arc::new(Inner { done: AtomicU64::new(0), display })))
+    pub fn with_display(display: Box<dyn ProgressDisplay>) -> Self {
+        Self(Some(Arc::new(ProgressState { done: AtomicU64::new(0), display })))
     }
 
     /// A reader whose bytes count; `readers`: so many read the same file to its end.
-    pub fn metered<R: Read + Send + 'static>(&self, reader: R, readers: u64) -> Box<dyn Read + Send> {
+    pub fn meter_reader<R: Read + Send + 'static>(&self, reader: R, readers: u64) -> Box<dyn Read + Send> {
         match &self.0 {
-            Some(inner) => Box::new(Metered { reader, inner: Arc::clone(inner), readers }),
+            Some(inner) => Box::new(MeteredReader { reader, inner: Arc::clone(inner), readers }),
             None => Box::new(reader),
         }
     }
@@ -51,7 +51,7 @@ impl Progress {
 }
 
 /// Bytes of all files, as they lie there; `None`: one of them is a stream, whose end is not known.
-pub fn bytes_of(files: &[PathBuf]) -> Option<u64> {
+pub fn total_file_bytes(files: &[PathBuf]) -> Option<u64> {
     let length = |file: &PathBuf| {
         let is_file = |found: &std::fs::Metadata| file.as_os_str() != "-" && found.is_file();
         std::fs::metadata(file).ok().filter(is_file).map(|found| found.len())
@@ -59,19 +59,19 @@ pub fn bytes_of(files: &[PathBuf]) -> Option<u64> {
     files.iter().map(length).sum()
 }
 
-impl Inner {
+impl ProgressState {
     fn add(&self, bytes: u64) {
         self.display.show(self.done.fetch_add(bytes, Ordering::Relaxed) + bytes);
     }
 }
 
-struct Metered<R> {
+struct MeteredReader<R> {
     reader: R,
-    inner: Arc<Inner>,
+    inner: Arc<ProgressState>,
     readers: u64,
 }
 
-impl<R: Read> Read for Metered<R> {
+impl<R: Read> Read for MeteredReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.reader.read(buffer)?;
         self.inner.add(read as u64 / self.readers);
@@ -99,13 +99,13 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [0; 1000]).unwrap();
         let shown = Arc::new(AtomicU64::new(0));
-        let progress = Progress::shown_by(Box::new(Last(Arc::clone(&shown))));
+        let progress = Progress::with_display(Box::new(Last(Arc::clone(&shown))));
         for _ in 0..2 {
-            let mut reader = progress.metered(std::fs::File::open(file.path()).unwrap(), 2);
+            let mut reader = progress.meter_reader(std::fs::File::open(file.path()).unwrap(), 2);
             std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
         }
         assert_eq!(shown.load(Ordering::Relaxed), 1000);
-        assert_eq!(bytes_of(&[file.path().to_owned()]), Some(1000));
-        assert_eq!(bytes_of(&[file.path().to_owned(), "-".into()]), None);
+        assert_eq!(total_file_bytes(&[file.path().to_owned()]), Some(1000));
+        assert_eq!(total_file_bytes(&[file.path().to_owned(), "-".into()]), None);
     }
 }

@@ -7,24 +7,24 @@ use std::time::Duration;
 use toll_wire::log::ENTRY_MAX;
 
 /// Bytes asked of a file at once.
-const PIECE: usize = 512 * 1024;
+const CHUNK_SIZE: usize = 512 * 1024;
 /// A decoder takes something of any buffer this full.
-const BUFFER: usize = ENTRY_MAX + PIECE;
+const BUFFER_SIZE: usize = ENTRY_MAX + CHUNK_SIZE;
 /// Interval between checks for an interrupt while a stream is silent.
-const BEAT: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pumped {
+pub struct PumpResult {
     pub bytes: u64,
     /// True if reading stopped before the end.
     pub interrupted: bool,
 }
 
 /// Consumer of the bytes read: a decoder.
-pub trait Take {
+pub trait ByteConsumer {
     /// Consumes a part of `bytes` and returns its length. The rest is passed again. `end`: no more bytes
     /// follow.
-    fn take(&mut self, bytes: &[u8], end: bool) -> usize;
+    fn consume(&mut self, bytes: &[u8], end: bool) -> usize;
 
     /// True if no further bytes can be decoded.
     fn is_done(&self) -> bool;
@@ -35,26 +35,27 @@ pub trait Take {
 pub fn pump(
     reader: Box<dyn Read + Send>,
     may_wait: bool,
-    decode: &mut dyn Take,
+    decode: &mut dyn ByteConsumer,
     stop: &AtomicBool,
-) -> io::Result<Pumped> {
-    let mut pieces: Box<dyn Pieces> =
-        if may_wait { Box::new(Stream::of(reader)) } else { Box::new(File(reader)) };
-    let mut buffer = vec![0; BUFFER];
+) -> io::Result<PumpResult> {
+    let mut pieces: Box<dyn ChunkSource> =
+        if may_wait { Box::new(ThreadedSource::spawn(reader)) } else { Box::new(FileSource(reader)) };
+    let mut buffer = vec![0; BUFFER_SIZE];
     let (mut start, mut filled, mut bytes) = (0, 0, 0);
     loop {
         let stopped = stop.load(Ordering::Relaxed);
-        if filled > buffer.len() - PIECE / 2 {
+        if filled > buffer.len() - CHUNK_SIZE / 2 {
             buffer.copy_within(start..filled, 0);
             (start, filled) = (0, filled - start);
         }
-        let read = if stopped || decode.is_done() { Some(0) } else { pieces.read(&mut buffer[filled..])? };
+        let read =
+            if stopped || decode.is_done() { Some(0) } else { pieces.read_chunk(&mut buffer[filled..])? };
         let Some(read) = read else { continue };
         filled += read;
         bytes += read as u64;
-        start += decode.take(&buffer[start..filled], read == 0);
+        start += decode.consume(&buffer[start..filled], read == 0);
         if read == 0 {
-            return Ok(Pumped { bytes, interrupted: stopped });
+            return Ok(PumpResult { bytes, interrupted: stopped });
         }
         if start == filled {
             (start, filled) = (0, 0);
@@ -63,16 +64,16 @@ pub fn pump(
 }
 
 /// Where bytes come from.
-trait Pieces {
+trait ChunkSource {
     /// Puts what there is into `buffer`; `None`: nothing yet, `Some(0)`: the end.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
+    fn read_chunk(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>>;
 }
 
-struct File(Box<dyn Read + Send>);
+struct FileSource(Box<dyn Read + Send>);
 
-impl Pieces for File {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        let room = buffer.len().min(PIECE);
+impl ChunkSource for FileSource {
+    fn read_chunk(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let room = buffer.len().min(CHUNK_SIZE);
         match self.0.read(&mut buffer[..room]) {
             Ok(read) => Ok(Some(read)),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
@@ -83,18 +84,18 @@ impl Pieces for File {
 
 /// A reader on a thread of its own: a pipe may be silent for hours, and an interrupt must not
 /// wait for it.
-struct Stream {
+struct ThreadedSource {
     pieces: Receiver<io::Result<Vec<u8>>>,
     rest: Vec<u8>,
     taken: usize,
 }
 
-impl Stream {
-    fn of(mut reader: Box<dyn Read + Send>) -> Self {
+impl ThreadedSource {
+    fn spawn(mut reader: Box<dyn Read + Send>) -> Self {
         let (sender, pieces) = sync_channel(4);
         std::thread::spawn(move || {
             loop {
-                let mut piece = vec![0; PIECE];
+                let mut piece = vec![0; CHUNK_SIZE];
                 let read = match reader.read(&mut piece) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     read => read,
@@ -113,10 +114,10 @@ impl Stream {
     }
 }
 
-impl Pieces for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+impl ChunkSource for ThreadedSource {
+    fn read_chunk(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         if self.taken == self.rest.len() {
-            self.rest = match self.pieces.recv_timeout(BEAT) {
+            self.rest = match self.pieces.recv_timeout(POLL_INTERVAL) {
                 Ok(piece) => piece?,
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => return Ok(Some(0)),

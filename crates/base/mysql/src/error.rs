@@ -6,14 +6,14 @@ pub enum TargetError {
     #[error("{0:?} is no server address: write mysql://user@host:port/schema or add ?socket=/path")]
     NotADsn(String),
     #[error("{value:?} in the server address is no {what}")]
-    BadPart { what: &'static str, value: String },
+    InvalidPart { what: &'static str, value: String },
     #[error("cannot use the option file {path} ({reason}): check what was given as --defaults-file")]
     Unreadable { path: String, reason: String },
     #[error("{path}, line {line}: {reason}")]
-    BadDefaults { path: String, line: usize, reason: String },
+    InvalidOptionFile { path: String, line: usize, reason: String },
     #[error(
         "{path} has no section for clients: write a line [client], and below it user=..., password=..., and \
          socket=... or host=... and port=..."
     )]
-    NoSection { path: String },
+    NoClientSection { path: String },
 }

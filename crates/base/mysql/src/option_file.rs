@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// The sections that a client reads: `mysql --help` and `mariadb --help` name them.
 const SECTIONS: [&str; 5] = ["client", "client-server", "client-mariadb", "mysql", "mariadb-client"];
 /// As deep as the clients follow files that include files.
-const DEEPEST: usize = 10;
+const MAX_INCLUDE_DEPTH: usize = 10;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
 /// An option of a section that clients read. `port` alone has no value, `port=` an empty one.
@@ -24,18 +24,18 @@ pub struct Entry {
 
 impl Entry {
     /// Error about this entry, with its position.
-    pub fn bad(&self, reason: &str) -> TargetError {
-        bad(&self.file, self.line, reason)
+    pub fn error_at_entry(&self, reason: &str) -> TargetError {
+        error_at_line(&self.file, self.line, reason)
     }
 }
 
 /// Options in the order in which they count: a later one overrules an earlier one. Fails where no
 /// section is for clients, because such a file would mean root on this host.
 pub fn read(path: &Path) -> Result<Vec<Entry>, TargetError> {
-    let mut file = OptionFile { entries: Vec::new(), any_section: false };
-    file.add(path, 0)?;
-    if !file.any_section {
-        return Err(TargetError::NoSection { path: path.display().to_string() });
+    let mut file = OptionFile { entries: Vec::new(), has_client_section: false };
+    file.read_file(path, 0)?;
+    if !file.has_client_section {
+        return Err(TargetError::NoClientSection { path: path.display().to_string() });
     }
     Ok(file.entries)
 }
@@ -43,15 +43,15 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, TargetError> {
 struct OptionFile {
     entries: Vec<Entry>,
     /// There was a section that clients read.
-    any_section: bool,
+    has_client_section: bool,
 }
 
-fn bad(path: &Path, line: usize, reason: &str) -> TargetError {
-    TargetError::BadDefaults { path: path.display().to_string(), line, reason: reason.into() }
+fn error_at_line(path: &Path, line: usize, reason: &str) -> TargetError {
+    TargetError::InvalidOptionFile { path: path.display().to_string(), line, reason: reason.into() }
 }
 
 impl OptionFile {
-    fn add(&mut self, path: &Path, depth: usize) -> Result<(), TargetError> {
+    fn read_file(&mut self, path: &Path, depth: usize) -> Result<(), TargetError> {
         let unreadable =
             |reason: String| TargetError::Unreadable { path: path.display().to_string(), reason };
         let mode = match std::fs::metadata(path) {
@@ -75,29 +75,29 @@ impl OptionFile {
                 continue;
             }
             if let Some(directive) = text.strip_prefix('!') {
-                if depth >= DEEPEST {
-                    return Err(bad(
+                if depth >= MAX_INCLUDE_DEPTH {
+                    return Err(error_at_line(
                         path,
                         number,
                         "files are included too deep: do they include each other?",
                     ));
                 }
                 self.include(directive.trim_matches(is_space), depth)
-                    .map_err(|reason| reason.at(path, number))?;
+                    .map_err(|reason| reason.at_line(path, number))?;
                 continue;
             }
             if let Some(section) = text.strip_prefix('[') {
                 let (name, _) = section
                     .split_once(']')
-                    .ok_or_else(|| bad(path, number, "a section needs its closing ]"))?;
+                    .ok_or_else(|| error_at_line(path, number, "a section needs its closing ]"))?;
                 let of_clients = SECTIONS.contains(&name.trim_end_matches(is_space));
-                self.any_section |= of_clients;
+                self.has_client_section |= of_clients;
                 ours = Some(of_clients);
                 continue;
             }
             match ours {
                 None => {
-                    return Err(bad(
+                    return Err(error_at_line(
                         path,
                         number,
                         "an option needs a section before it: write [client] above",
@@ -106,9 +106,9 @@ impl OptionFile {
                 Some(false) => {}
                 Some(true) => {
                     if std::str::from_utf8(line).is_err() {
-                        return Err(bad(path, number, "it is not UTF-8: save the file as UTF-8"));
+                        return Err(error_at_line(path, number, "it is not UTF-8: save the file as UTF-8"));
                     }
-                    let (key, value) = option_of(text);
+                    let (key, value) = parse_option(text);
                     self.entries.push(Entry { key, value, file: path.into(), line: number });
                 }
             }
@@ -116,36 +116,41 @@ impl OptionFile {
         Ok(())
     }
 
-    fn include(&mut self, directive: &str, depth: usize) -> Result<(), Included> {
+    fn include(&mut self, directive: &str, depth: usize) -> Result<(), IncludeError> {
         let words =
             directive.split_once(is_space).map(|(word, what)| (word, what.trim_start_matches(is_space)));
         match words {
-            Some(("include", file)) => self.add(Path::new(file), depth + 1).map_err(Included::Failed),
+            Some(("include", file)) => {
+                self.read_file(Path::new(file), depth + 1).map_err(IncludeError::Failed)
+            }
             Some(("includedir", directory)) => {
-                let failed = |e: std::io::Error| Included::Bad(format!("cannot read {directory} ({e})"));
+                let failed = |e: std::io::Error| IncludeError::Bad(format!("cannot read {directory} ({e})"));
                 let found = std::fs::read_dir(directory).map_err(failed)?;
                 let found: Result<Vec<PathBuf>, _> =
                     found.map(|entry| entry.map(|entry| entry.path())).collect();
                 let mut files = found.map_err(failed)?;
                 files.retain(|file| file.to_string_lossy().ends_with(".cnf"));
                 files.sort();
-                files.iter().try_for_each(|file| self.add(file, depth + 1)).map_err(Included::Failed)
+                files
+                    .iter()
+                    .try_for_each(|file| self.read_file(file, depth + 1))
+                    .map_err(IncludeError::Failed)
             }
-            _ => Err(Included::Bad("after ! comes include FILE or includedir DIRECTORY".into())),
+            _ => Err(IncludeError::Bad("after ! comes include FILE or includedir DIRECTORY".into())),
         }
     }
 }
 
 /// Why nothing was included.
-enum Included {
+enum IncludeError {
     Bad(String),
     Failed(TargetError),
 }
 
-impl Included {
-    fn at(self, path: &Path, line: usize) -> TargetError {
+impl IncludeError {
+    fn at_line(self, path: &Path, line: usize) -> TargetError {
         match self {
-            Self::Bad(reason) => bad(path, line, &reason),
+            Self::Bad(reason) => error_at_line(path, line, &reason),
             Self::Failed(error) => error,
         }
     }
@@ -156,10 +161,10 @@ fn is_space(c: char) -> bool {
 }
 
 /// Key and value of a line, its comment cut off.
-fn option_of(line: &str) -> (String, Option<String>) {
-    let line = without_comment(line);
+fn parse_option(line: &str) -> (String, Option<String>) {
+    let line = strip_comment(line);
     let (key, value) = match line.split_once('=') {
-        Some((key, value)) => (key, Some(unescaped(unquoted(value.trim_matches(is_space))))),
+        Some((key, value)) => (key, Some(unescape(unquote(value.trim_matches(is_space))))),
         None => (line, None),
     };
     (key.trim_end_matches(is_space).replace('_', "-"), value)
@@ -167,7 +172,7 @@ fn option_of(line: &str) -> (String, Option<String>) {
 
 /// A # begins a comment wherever it stands, but within quotes; a quote that is not closed protects
 /// the rest of the line.
-fn without_comment(line: &str) -> &str {
+fn strip_comment(line: &str) -> &str {
     let (mut quote, mut escaped) = (None, false);
     for (at, c) in line.char_indices() {
         match (quote, c) {
@@ -181,12 +186,12 @@ fn without_comment(line: &str) -> &str {
     line
 }
 
-fn unquoted(value: &str) -> &str {
+fn unquote(value: &str) -> &str {
     let between = |quote: char| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     between('"').or_else(|| between('\'')).unwrap_or(value)
 }
 
-fn unescaped(value: &str) -> String {
+fn unescape(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let mut rest = value.chars();
     while let Some(c) = rest.next() {

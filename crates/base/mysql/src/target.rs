@@ -112,7 +112,7 @@ impl Target {
         let rest = dsn
             .strip_prefix("mysql://")
             .or_else(|| dsn.strip_prefix("mariadb://"))
-            .ok_or_else(|| TargetError::NotADsn(without_password(dsn)))?;
+            .ok_or_else(|| TargetError::NotADsn(redact_password(dsn)))?;
         let mut target = Self::default();
         let (credentials, rest) = match rest.rsplit_once('@') {
             Some((credentials, rest)) => (Some(credentials), rest),
@@ -122,29 +122,29 @@ impl Target {
         if let Some(credentials) = credentials {
             let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
             if user.contains(['/', '?']) {
-                return Err(TargetError::BadPart {
+                return Err(TargetError::InvalidPart {
                     what: "user (write @ in a parameter as %40)",
                     value: user.into(),
                 });
             }
             if !user.is_empty() {
-                target.user = percent_decoded("user", user)?;
+                target.user = percent_decode("user", user)?;
             }
             target.password = Secret::new(
-                percent_decoded("password", password)
-                    .map_err(|_| TargetError::BadPart { what: "password", value: "***".into() })?,
+                percent_decode("password", password)
+                    .map_err(|_| TargetError::InvalidPart { what: "password", value: "***".into() })?,
             );
         }
         let (host_port, db) = place.split_once('/').unwrap_or((place, ""));
         if !db.is_empty() {
-            target.db = Some(percent_decoded("schema", db)?);
+            target.db = Some(percent_decode("schema", db)?);
         }
         let (host, port) = split_host_port(host_port)?;
-        let host = if host.is_empty() { "127.0.0.1".into() } else { percent_decoded("host", host)? };
+        let host = if host.is_empty() { "127.0.0.1".into() } else { percent_decode("host", host)? };
         target.address = Address::Tcp { host, port };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = percent_decoded("parameter", value)?;
+            let value = percent_decode("parameter", value)?;
             match (key, value.as_str()) {
                 ("socket", path) => target.address = Address::Unix(path.into()),
                 ("ca", file) => target.tls = Tls::Verified { ca: file.into() },
@@ -157,7 +157,7 @@ impl Target {
                 ("compress", "off" | "false" | "0") => target.compress = Compression::Off,
                 ("compress", "zlib" | "true" | "1" | "") => target.compress = Compression::Zlib,
                 ("compress", "zstd") => target.compress = Compression::Zstd,
-                _ => return Err(TargetError::BadPart { what: "known parameter", value: pair.into() }),
+                _ => return Err(TargetError::InvalidPart { what: "known parameter", value: pair.into() }),
             }
         }
         Ok(target)
@@ -165,7 +165,7 @@ impl Target {
 
     /// True if the address contains a password: it must not appear on a command line.
     pub fn dsn_holds_password(dsn: &str) -> bool {
-        without_password(dsn) != dsn
+        redact_password(dsn) != dsn
     }
 
     /// Reads host, port, socket, user, password, database, ssl and ssl-ca of an option file's sections for
@@ -181,7 +181,7 @@ impl Target {
             match (entry.key.as_str(), given) {
                 ("host", value) => host = value,
                 ("port", value) => {
-                    let bad = |_| entry.bad("port is no number below 65536");
+                    let bad = |_| entry.error_at_entry("port is no number below 65536");
                     // 0: the default, as to the client.
                     port = value.map_or(Ok(0), |value| value.parse::<u16>()).map_err(bad)?;
                 }
@@ -210,11 +210,11 @@ impl Target {
 }
 
 fn split_host_port(text: &str) -> Result<(&str, u16), TargetError> {
-    let bad_port = |value: &str| TargetError::BadPart { what: "port", value: value.into() };
+    let bad_port = |value: &str| TargetError::InvalidPart { what: "port", value: value.into() };
     if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest
             .split_once(']')
-            .ok_or_else(|| TargetError::BadPart { what: "IPv6 host", value: text.into() })?;
+            .ok_or_else(|| TargetError::InvalidPart { what: "IPv6 host", value: text.into() })?;
         return match rest.strip_prefix(':') {
             Some(port) => Ok((host, port.parse().map_err(|_| bad_port(port))?)),
             None => Ok((host, 3306)),
@@ -226,8 +226,8 @@ fn split_host_port(text: &str) -> Result<(&str, u16), TargetError> {
     }
 }
 
-fn percent_decoded(what: &'static str, text: &str) -> Result<String, TargetError> {
-    let bad = || TargetError::BadPart { what, value: text.into() };
+fn percent_decode(what: &'static str, text: &str) -> Result<String, TargetError> {
+    let bad = || TargetError::InvalidPart { what, value: text.into() };
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
@@ -248,7 +248,7 @@ fn percent_decoded(what: &'static str, text: &str) -> Result<String, TargetError
 }
 
 /// The same address with its password cut out.
-fn without_password(dsn: &str) -> String {
+fn redact_password(dsn: &str) -> String {
     let (scheme, rest) = dsn.split_once("://").map_or(("", dsn), |(s, r)| (s, r));
     let Some((credentials, place)) = rest.rsplit_once('@') else { return dsn.to_owned() };
     match credentials.split_once(':') {

@@ -27,12 +27,12 @@ pub static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| {
 });
 
 /// The outcome of that name.
-pub fn definition<'a>(outcomes: &'a [Definition], name: &str) -> Option<&'a Definition> {
+pub fn find_definition<'a>(outcomes: &'a [Definition], name: &str) -> Option<&'a Definition> {
     outcomes.iter().find(|outcome| outcome.name == name)
 }
 
 /// All names, for error messages.
-pub fn names(outcomes: &[Definition]) -> String {
+pub fn list_names(outcomes: &[Definition]) -> String {
     outcomes.iter().map(|outcome| outcome.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
@@ -46,26 +46,26 @@ pub fn definitions<'de, D: Deserializer<'de>>(toml: D) -> Result<Vec<Definition>
     let written = Vec::<toml::Table>::deserialize(toml)?;
     written
         .into_iter()
-        .map(|table| definition_of(table).map_err(|e| D::Error::custom(format!("{e:#}"))))
+        .map(|table| parse_definition(table).map_err(|e| D::Error::custom(format!("{e:#}"))))
         .collect()
 }
 
-fn definition_of(written: toml::Table) -> anyhow::Result<Definition> {
+fn parse_definition(written: toml::Table) -> anyhow::Result<Definition> {
     let name = written.get("name").and_then(toml::Value::as_str).unwrap_or("without a name").to_owned();
     let place = || format!("outcome `{name}`");
     let definition: Definition = written.clone().try_into().with_context(place)?;
     let read = toml::Table::try_from(&definition).with_context(place)?;
-    if let Some(key) = unread(&written, &read) {
+    if let Some(key) = find_unknown_key(&written, &read) {
         bail!("{}: `{key}` is no key of an outcome, or goes with another `from`", place());
     }
-    check(&definition).with_context(place)?;
+    check_definition(&definition).with_context(place)?;
     Ok(definition)
 }
 
 /// The first key that was written and not read.
-fn unread(written: &toml::Table, read: &toml::Table) -> Option<String> {
+fn find_unknown_key(written: &toml::Table, read: &toml::Table) -> Option<String> {
     written.iter().find_map(|(key, value)| match (value, read.get(key)) {
-        (toml::Value::Table(written), Some(toml::Value::Table(read))) => unread(written, read),
+        (toml::Value::Table(written), Some(toml::Value::Table(read))) => find_unknown_key(written, read),
         // Left out when it says what is so anyway.
         (toml::Value::Boolean(false), None) if key == "by_rate" || key == "long_windows" => None,
         (_, None) => Some(key.clone()),
@@ -74,15 +74,15 @@ fn unread(written: &toml::Table, read: &toml::Table) -> Option<String> {
 }
 
 /// Checks that the outcome can be computed from a window.
-fn check(outcome: &Definition) -> anyhow::Result<()> {
+fn check_definition(outcome: &Definition) -> anyhow::Result<()> {
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     ensure!(
         !outcome.name.is_empty() && outcome.name.chars().all(is_name),
         "use small letters, digits and `_`, with the unit last: such as `disk_reads_per_s`"
     );
     ensure!(!outcome.unit.is_empty(), "its `unit` is empty: write one, such as `s`, `bytes/s`, `%`");
-    column(&outcome.source)?;
-    aggregate(outcome)?;
+    check_column(&outcome.source)?;
+    check_aggregate(outcome)?;
     if outcome.zeros == Zeros::FewerThanOne {
         let counted = matches!(outcome.source, Source::Load { .. })
             && matches!(outcome.aggregate, Aggregate::Rate | Aggregate::Sum);
@@ -102,7 +102,7 @@ fn check(outcome: &Definition) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn column(source: &Source) -> anyhow::Result<()> {
+fn check_column(source: &Source) -> anyhow::Result<()> {
     let (known, column) = match source {
         Source::Host { column } => (HostSample::COLUMNS, column),
         Source::Pressure { column } => (PressureSample::COLUMNS, column),
@@ -116,7 +116,7 @@ fn column(source: &Source) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn aggregate(outcome: &Definition) -> anyhow::Result<()> {
+fn check_aggregate(outcome: &Definition) -> anyhow::Result<()> {
     use Aggregate::{Above, Mean, Peak, PerQuery, Quantile, Rate, Recovery, Sum};
     if let Quantile(q) = outcome.aggregate {
         ensure!(q > 0.0 && q < 1.0, "quantile = {q} must lie above 0 and below 1");
@@ -169,7 +169,8 @@ mod tests {
     fn what_cannot_be_measured_is_refused_with_what_can() {
         let whole = "name = \"x_s\"\ntitle = \"x\"\nunit = \"s\"\nhigher_is_better = false\n\
             source = { from = \"host\", column = \"load_1\" }\naggregate = \"mean\"\ncompare = \"difference\"\n";
-        let read = |text: String| definition_of(toml::from_str(&text).unwrap()).map_err(|e| format!("{e:#}"));
+        let read =
+            |text: String| parse_definition(toml::from_str(&text).unwrap()).map_err(|e| format!("{e:#}"));
         read(whole.to_owned()).unwrap();
         for (old, new, says) in [
             ("x_s", "X-s", "use small letters, digits and `_`"),

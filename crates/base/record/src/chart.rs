@@ -37,7 +37,7 @@ impl Charted {
     }
 
     /// Where an arm with these values stands, in the order of the keys; `None`: it was varied by others, or by more.
-    pub fn place<'a>(&self, varied: &'a [(String, String)]) -> Option<Vec<&'a str>> {
+    pub fn key_values<'a>(&self, varied: &'a [(String, String)]) -> Option<Vec<&'a str>> {
         let value =
             |key: &String| varied.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
         if self.keys().count() == varied.len() { self.keys().map(value).collect() } else { None }

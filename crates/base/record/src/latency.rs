@@ -105,7 +105,7 @@ impl LatencyLog {
 pub struct LatencyError(String);
 
 /// Every window in an interval log. A last line cut short by a crash is left out.
-pub(crate) fn parse(log: &[u8]) -> Result<Vec<LatencyWindow>, LatencyError> {
+pub(crate) fn parse_interval_log(log: &[u8]) -> Result<Vec<LatencyWindow>, LatencyError> {
     let whole = log.iter().rposition(|byte| *byte == b'\n').map_or(&log[..0], |end| &log[..=end]);
     let mut deserializer = Deserializer::new();
     let mut windows = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
     fn what_was_added_is_read_back_bucket_for_bucket() {
         let (_dir, text) =
             a_log_with(&[("none", 0, &[900, 1_000, 250_000]), ("tcp-64", 1, &[7, 4_000_000_000])]);
-        let back = parse(text.as_bytes()).unwrap();
+        let back = parse_interval_log(text.as_bytes()).unwrap();
         assert_eq!(back.len(), 2);
         assert_eq!((back[0].arm.as_str(), back[0].trial), ("none", 0));
         assert_eq!((back[0].begin_mono_us, back[0].duration_us), (100_000, 5_000_000));
@@ -173,7 +173,7 @@ mod tests {
     fn a_line_cut_short_by_a_crash_is_left_out() {
         let (_dir, text) = a_log_with(&[("none", 0, &[900]), ("B", 1, &[950])]);
         let cut = &text[..text.len() - 9];
-        let back = parse(cut.as_bytes()).unwrap();
+        let back = parse_interval_log(cut.as_bytes()).unwrap();
         assert_eq!(back.len(), 1);
         assert_eq!(back[0].arm, "none");
     }
@@ -190,7 +190,7 @@ mod tests {
     fn a_broken_line_in_the_middle_is_an_error_that_names_the_window() {
         let (_dir, text) = a_log_with(&[("none", 0, &[900]), ("B", 1, &[950])]);
         let broken = text.replace("HISTF", "BROKE");
-        let e = parse(broken.as_bytes()).unwrap_err();
+        let e = parse_interval_log(broken.as_bytes()).unwrap_err();
         assert!(e.to_string().contains("none#0"), "{e}");
     }
 }

@@ -9,15 +9,15 @@
 mod artefact;
 pub mod catalogue;
 mod chart;
-mod dir;
 mod host;
 mod latency;
-mod ledger;
 mod limit;
 mod outcome;
+mod packet_accounting;
 mod pilot;
 mod plan;
 mod result;
+mod run_dir;
 mod sample;
 mod series;
 mod setup;
@@ -29,15 +29,14 @@ mod typescript;
 
 pub use artefact::{Artefact, Held, PacketCounts, QueryCount};
 pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Overlay, Platform};
-pub use dir::{CAPTURES, ReadError, RunDir, RunWriter, read_plan, unfinished, write_json};
 pub use host::{Host, Tool};
 pub use latency::{LatencyError, LatencyLog, LatencyWindow, latency_histogram};
-pub use ledger::{Ledger, LedgerStage, Losses, Sent, Stage};
 pub use limit::{Limit, LimitResult};
 pub use outcome::{
     Aggregate, ArtefactColumn, Compare, Contrast, Definition, LoadColumn, Pareto, Party, ProcessColumn,
     Source, StagesColumn, TrialColumn, Zeros,
 };
+pub use packet_accounting::{Ledger, LedgerStage, Losses, Sent, Stage};
 pub use pilot::{Apart, Long, Noise, Pilot, Switching};
 pub use plan::{
     Arm, ArtefactKind, Counted, HeldIn, Meter, Needs, Plan, Process, Role, RowUpdate, Server, Setting,
@@ -48,6 +47,7 @@ pub use result::{
     LongWindows, Mde, Outcome, ParetoArm, ParetoResult, Pause, Pooled, PooledArm, RunResult, SelfCost,
     StallSpan, StallTotals, Verdict, Warning,
 };
+pub use run_dir::{CAPTURES_FILE, ReadError, RunDir, RunWriter, read_plan, temporary_path, write_json};
 pub use sample::{
     Bin, Cut, HostSample, OutputSample, OwnSample, PressureSample, Sample, Second, ServerSample, Tick,
     by_code,

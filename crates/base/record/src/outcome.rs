@@ -223,7 +223,7 @@ pub enum Compare {
 
 impl Compare {
     /// True if it needs no baseline.
-    pub fn is_own(self) -> bool {
+    pub fn needs_no_baseline(self) -> bool {
         matches!(self, Compare::Absolute | Compare::Median)
     }
 }
@@ -242,7 +242,7 @@ pub enum Zeros {
 
 impl Definition {
     /// True if the outcome is available with a load, or with only a meter that counts statements.
-    pub fn can_be_known(&self, has_load: bool, is_metered: bool) -> bool {
+    pub fn is_available(&self, has_load: bool, is_metered: bool) -> bool {
         let of_load = matches!(self.source, Source::Load { .. } | Source::Latency);
         let needs_load = of_load || self.aggregate == Aggregate::PerQuery;
         let is_counted = match self.source {
@@ -254,7 +254,7 @@ impl Definition {
     }
 
     /// For the head of a table's column.
-    pub fn head(&self) -> &str {
+    pub fn column_title(&self) -> &str {
         self.head.as_deref().unwrap_or(&self.title)
     }
 }

@@ -89,25 +89,25 @@ pub struct Plan {
 
 impl Plan {
     /// True if the windows of this round are the longer ones.
-    pub fn is_long(&self, round: u32) -> bool {
+    pub fn is_long_round(&self, round: u32) -> bool {
         self.long.as_ref().is_some_and(|long| long.rounds.contains(&round))
     }
 
     /// True if windows of this round count for an outcome. Outcomes that need long windows use only those, if
     /// there are any.
-    pub fn tells(&self, outcome: &Definition, round: u32) -> bool {
-        !outcome.long_windows || self.long.is_none() || self.is_long(round)
+    pub fn measures_outcome(&self, outcome: &Definition, round: u32) -> bool {
+        !outcome.long_windows || self.long.is_none() || self.is_long_round(round)
     }
 
     /// True if the queries in this round's artifacts are counted: only those of the longer windows, if there
     /// are any.
-    pub fn counts(&self, round: u32) -> bool {
-        self.long.is_none() || self.is_long(round)
+    pub fn counts_queries(&self, round: u32) -> bool {
+        self.long.is_none() || self.is_long_round(round)
     }
 
     /// Length of windows that last for a time, in this round.
-    pub fn window_of(&self, round: u32) -> f64 {
-        let long = self.long.as_ref().filter(|_| self.is_long(round));
+    pub fn round_window_s(&self, round: u32) -> f64 {
+        let long = self.long.as_ref().filter(|_| self.is_long_round(round));
         long.map_or(self.window_s, |long| long.window_s)
     }
 }

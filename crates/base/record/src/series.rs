@@ -15,35 +15,40 @@ use zstd::stream::write::Encoder;
 /// Of the 97,840 sample lines of an hour (19.2 MB, 3,627 flushes) it leaves 2.80 MB at 0.57 us of CPU a line, 15 us a
 /// second. Level 3 leaves 3.24 MB at 1.89 us, level 9 2.75 MB at 5.98 us.
 /// A frame of its own for each flush, which forgets all before, comes to 5.05 MB.
-const LEVEL: i32 = 1;
+const ZSTD_LEVEL: i32 = 1;
 
 /// The largest window that a reader makes room for, as a power of two: 128 MB, what `zstd -d` allows by itself and
 /// `zstd --long` uses.
-const WINDOW_LOG_MOST: u32 = 27;
+const MAX_WINDOW_LOG: u32 = 27;
 
 /// So many times its length may a file expand to, where that is more than [`EXPANDED_FREELY`]. A recorded line has
 /// its time at least, which takes some bytes however alike all else is: real series expand 8 to 20 times.
-const EXPANDED_MOST: u64 = 256;
-const EXPANDED_FREELY: u64 = 64 << 20;
+const MAX_EXPANSION_RATIO: u64 = 256;
+const EXPANSION_ALLOWANCE: u64 = 64 << 20;
 
 /// A longer line was not written by toll: a latency line takes 100 kB at most, an artefact's losses some more.
-const LINE_MOST: u64 = 16 << 20;
+const MAX_LINE: u64 = 16 << 20;
 
 /// Under which names a series may lie in a run directory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Series {
+pub(crate) struct SeriesFiles {
     pub(crate) plain: &'static str,
     pub(crate) compressed: &'static str,
 }
 
-pub(crate) const TRIALS: Series = Series { plain: "trials.ndjson", compressed: "trials.ndjson.zst" };
-pub(crate) const SAMPLES: Series = Series { plain: "samples.ndjson", compressed: "samples.ndjson.zst" };
-pub(crate) const LATENCIES: Series = Series { plain: "latency.hlog", compressed: "latency.hlog.zst" };
-pub(crate) const ARTEFACTS: Series = Series { plain: "artefacts.ndjson", compressed: "artefacts.ndjson.zst" };
+pub(crate) const TRIALS: SeriesFiles =
+    SeriesFiles { plain: "trials.ndjson", compressed: "trials.ndjson.zst" };
+pub(crate) const SAMPLES: SeriesFiles =
+    SeriesFiles { plain: "samples.ndjson", compressed: "samples.ndjson.zst" };
+pub(crate) const LATENCIES: SeriesFiles =
+    SeriesFiles { plain: "latency.hlog", compressed: "latency.hlog.zst" };
+pub(crate) const ARTEFACTS: SeriesFiles =
+    SeriesFiles { plain: "artefacts.ndjson", compressed: "artefacts.ndjson.zst" };
 /// No series, but read with the same bounds.
-pub(crate) const PROFILES: Series = Series { plain: "captures.json", compressed: "captures.json.zst" };
+pub(crate) const PROFILES: SeriesFiles =
+    SeriesFiles { plain: "captures.json", compressed: "captures.json.zst" };
 
-impl Series {
+impl SeriesFiles {
     /// Opens the compressed file, else the plain one. `None`: there is neither.
     ///
     /// # Errors
@@ -54,14 +59,14 @@ impl Series {
             let input = match File::open(&path) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err((path, e)),
-                Ok(file) => Input::new(file, is_compressed).map_err(|e| (path.clone(), e))?,
+                Ok(file) => SeriesInput::new(file, is_compressed).map_err(|e| (path.clone(), e))?,
             };
             return Ok(Some(SeriesReader {
                 path,
                 name,
                 input,
                 line: Vec::with_capacity(1024),
-                ends_whole: true,
+                is_complete: true,
             }));
         }
         Ok(None)
@@ -72,9 +77,9 @@ impl Series {
 pub(crate) struct SeriesReader {
     pub(crate) path: PathBuf,
     pub(crate) name: &'static str,
-    input: Input,
+    input: SeriesInput,
     line: Vec<u8>,
-    ends_whole: bool,
+    is_complete: bool,
 }
 
 impl SeriesReader {
@@ -85,48 +90,48 @@ impl SeriesReader {
     pub(crate) fn next_line(&mut self) -> io::Result<Option<&[u8]>> {
         self.line.clear();
         match &mut self.input {
-            Input::Empty => {}
-            Input::Plain(file) => read_line(file, &mut self.line)?,
-            Input::Compressed(file) => read_line(file, &mut self.line)?,
+            SeriesInput::Empty => {}
+            SeriesInput::Plain(file) => read_line(file, &mut self.line)?,
+            SeriesInput::Compressed(file) => read_line(file, &mut self.line)?,
         }
         if self.line.last() == Some(&b'\n') {
             return Ok(Some(&self.line));
         }
         // The writer died inside this line, or inside what is compressed.
         let is_whole = match &self.input {
-            Input::Compressed(file) => file.get_ref().ends_whole,
+            SeriesInput::Compressed(file) => file.get_ref().is_complete,
             _ => true,
         };
-        self.ends_whole = is_whole && self.line.is_empty();
+        self.is_complete = is_whole && self.line.is_empty();
         Ok(None)
     }
 
     /// True if the series is complete; known after `next_line` has reached the end.
-    pub(crate) fn ends_whole(&self) -> bool {
-        self.ends_whole
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 }
 
 fn read_line(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
-    let read = input.take(LINE_MOST).read_until(b'\n', line)?;
-    if read as u64 == LINE_MOST && line.last() != Some(&b'\n') {
-        return Err(damaged(format!("a line is longer than {} MB", LINE_MOST >> 20)));
+    let read = input.take(MAX_LINE).read_until(b'\n', line)?;
+    if read as u64 == MAX_LINE && line.last() != Some(&b'\n') {
+        return Err(corrupt_error(format!("a line is longer than {} MB", MAX_LINE >> 20)));
     }
     Ok(())
 }
 
-fn damaged(what: String) -> io::Error {
+fn corrupt_error(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-enum Input {
+enum SeriesInput {
     /// Its writer was killed before the first flush: there is no frame yet.
     Empty,
     Plain(BufReader<File>),
-    Compressed(BufReader<Expanded>),
+    Compressed(BufReader<BoundedDecoder>),
 }
 
-impl Input {
+impl SeriesInput {
     fn new(file: File, is_compressed: bool) -> io::Result<Self> {
         const BUFFER: usize = 1 << 18;
         if !is_compressed {
@@ -137,38 +142,38 @@ impl Input {
             return Ok(Self::Empty);
         }
         let mut decoder = Decoder::new(file)?;
-        decoder.window_log_max(WINDOW_LOG_MOST)?;
-        let most = EXPANDED_FREELY.max(length.saturating_mul(EXPANDED_MOST));
-        let expanded = Expanded { decoder, left: most, most, ends_whole: true };
+        decoder.window_log_max(MAX_WINDOW_LOG)?;
+        let most = EXPANSION_ALLOWANCE.max(length.saturating_mul(MAX_EXPANSION_RATIO));
+        let expanded = BoundedDecoder { decoder, remaining: most, limit: most, is_complete: true };
         Ok(Self::Compressed(BufReader::with_capacity(BUFFER, expanded)))
     }
 }
 
 /// What a compressed file holds, as far as it is whole.
-struct Expanded {
+struct BoundedDecoder {
     decoder: Decoder<'static, BufReader<File>>,
-    left: u64,
-    most: u64,
-    ends_whole: bool,
+    remaining: u64,
+    limit: u64,
+    is_complete: bool,
 }
 
-impl Read for Expanded {
+impl Read for BoundedDecoder {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = match self.decoder.read(buf) {
             // Inside a frame: its writer was killed, or the file was cut since. All blocks before were handed out.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                self.ends_whole = false;
+                self.is_complete = false;
                 0
             }
             Err(e) if e.kind() == io::ErrorKind::Other => {
-                return Err(damaged(format!("the compressed data is damaged ({e})")));
+                return Err(corrupt_error(format!("the compressed data is damaged ({e})")));
             }
             other => other?,
         };
-        self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
-            damaged(format!(
+        self.remaining = self.remaining.checked_sub(read as u64).ok_or_else(|| {
+            corrupt_error(format!(
                 "it expands to more than {} MB, which no series of its length does",
-                self.most >> 20
+                self.limit >> 20
             ))
         })?;
         Ok(read)
@@ -192,7 +197,7 @@ impl std::fmt::Debug for SeriesWriter {
 impl SeriesWriter {
     /// Begins the file anew: what is there is of a run that ended before it had a plan.
     pub(crate) fn create(path: &Path) -> io::Result<Self> {
-        let mut encoder = Encoder::new(File::create(path)?, LEVEL)?;
+        let mut encoder = Encoder::new(File::create(path)?, ZSTD_LEVEL)?;
         // A flipped bit is an error then, not another figure.
         encoder.include_checksum(true)?;
         Ok(Self { encoder, line: Vec::new(), is_pending: false })
@@ -269,7 +274,7 @@ mod tests {
         while let Some(line) = reader.next_line()? {
             lines.push(String::from_utf8(line.to_owned()).unwrap());
         }
-        Ok((lines, reader.ends_whole()))
+        Ok((lines, reader.is_complete()))
     }
 
     fn put(root: &Path, bytes: &[u8]) {
@@ -358,11 +363,11 @@ mod tests {
         let mut short = vec![b' '; 1 << 20];
         short[0] = b'\n';
         let mut lines = Encoder::new(Vec::new(), 1).unwrap();
-        for _ in 0..=EXPANDED_FREELY >> 20 {
+        for _ in 0..=EXPANSION_ALLOWANCE >> 20 {
             lines.write_all(&short).unwrap();
         }
         assert!(refused(&lines.finish().unwrap()).contains("expands to more than 64 MB"));
-        let long = zstd::encode_all(vec![b' '; LINE_MOST as usize + 1].as_slice(), 1).unwrap();
+        let long = zstd::encode_all(vec![b' '; MAX_LINE as usize + 1].as_slice(), 1).unwrap();
         assert!(refused(&long).contains("a line is longer than 16 MB"));
         // A frame's head, its window one of 2 TB, and one block of one byte.
         let window = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xf8, 0x09, 0x00, 0x00, b'x'];

@@ -96,7 +96,7 @@ pub struct RigStep {
 
 impl Setup {
     /// Which of the run's servers an arm is measured on, counted from 0.
-    pub fn server_of(&self, arm: &str) -> usize {
+    pub fn server_index(&self, arm: &str) -> usize {
         let servers = self.sandbox.iter().flat_map(|sandbox| &sandbox.servers);
         servers.enumerate().find(|(_, server)| server.arms.iter().any(|a| a == arm)).map_or(0, |(i, _)| i)
     }

@@ -15,7 +15,7 @@ pub struct Spread {
 
 impl Spread {
     /// When a round may begin, seconds from the first one's begin; `None`: right after the one before.
-    pub fn due_s(&self, round: u32) -> Option<f64> {
+    pub fn round_due_s(&self, round: u32) -> Option<f64> {
         let part = self.begins.iter().position(|begin| *begin == round)? + 1;
         Some(self.over_s * part as f64 / (self.begins.len() + 1) as f64)
     }
@@ -23,16 +23,16 @@ impl Spread {
 
 impl Plan {
     /// The part of the run that a round belongs to, from 0: all are of one where they follow each other at once.
-    pub fn part_of(&self, round: u32) -> usize {
+    pub fn part_index(&self, round: u32) -> usize {
         self.spread.as_ref().map_or(0, |spread| spread.begins.partition_point(|begin| *begin <= round))
     }
 
     /// Parts that are apart in time.
-    pub fn parts(&self) -> usize {
+    pub fn part_count(&self) -> usize {
         self.spread.as_ref().map_or(1, |spread| spread.begins.len() + 1)
     }
 
-    pub fn is_of_last_part(&self, round: u32) -> bool {
-        self.part_of(round) + 1 == self.parts()
+    pub fn is_in_last_part(&self, round: u32) -> bool {
+        self.part_index(round) + 1 == self.part_count()
     }
 }

@@ -6,13 +6,13 @@
 //! # Invariants
 //! Never draws less than whole rounds.
 
-use crate::draws::{Draws, stream};
-use crate::interval::{self, Interval, NoInterval};
+use crate::interval::{self, Interval, IntervalError};
 use crate::moments::{mean, median, sd};
 use crate::quantiles::{normal_cdf, normal_quantile};
+use crate::seeded_rng::{SeededRng, stream};
 
 /// Fewest rounds that may be resampled.
-pub const BOOTSTRAP_ROUNDS: usize = 12;
+pub const MIN_BOOTSTRAP_ROUNDS: usize = 12;
 /// B + 1 is divisible by every usual alpha, so that quantiles of the draws are themselves draws.
 const RESAMPLES: usize = 9_999;
 
@@ -22,13 +22,13 @@ const RESAMPLES: usize = 9_999;
 ///
 /// # Errors
 /// Fewer than 12 rounds; a value that is not finite.
-pub fn bootstrap_t(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, NoInterval> {
-    interval::check(d, BOOTSTRAP_ROUNDS, alpha)?;
+pub fn bootstrap_t(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, IntervalError> {
+    interval::check_sample(d, MIN_BOOTSTRAP_ROUNDS, alpha)?;
     let centre = mean(d);
     let centred: Vec<f64> = d.iter().map(|v| v - centre).collect();
     let root_n = (d.len() as f64).sqrt();
     let standard_error = sd(&centred) / root_n;
-    let mut draws = Draws::new(seed, stream::PAIRS);
+    let mut draws = SeededRng::new(seed, stream::PAIRS);
     let mut drawn = vec![0.0; d.len()];
     let mut ratios: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
@@ -40,8 +40,9 @@ pub fn bootstrap_t(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, NoInter
         })
         .collect();
     ratios.sort_unstable_by(f64::total_cmp);
-    let (low, high) = (of_sorted(&ratios, alpha / 2.0), of_sorted(&ratios, 1.0 - alpha / 2.0));
-    finite(Interval { low: centre - high * standard_error, high: centre - low * standard_error })
+    let (low, high) =
+        (quantile_of_sorted(&ratios, alpha / 2.0), quantile_of_sorted(&ratios, 1.0 - alpha / 2.0));
+    require_finite(Interval { low: centre - high * standard_error, high: centre - low * standard_error })
 }
 
 /// Bias-corrected and accelerated interval for any `statistic` of `rounds` rounds, given as the indexes of
@@ -57,17 +58,17 @@ pub fn bca(
     alpha: f64,
     seed: u64,
     mut statistic: impl FnMut(&[usize]) -> f64,
-) -> Result<Interval, NoInterval> {
+) -> Result<Interval, IntervalError> {
     interval::check_alpha(alpha)?;
-    if rounds < BOOTSTRAP_ROUNDS {
-        return Err(NoInterval::TooFewRounds { have: rounds, need: BOOTSTRAP_ROUNDS });
+    if rounds < MIN_BOOTSTRAP_ROUNDS {
+        return Err(IntervalError::TooFewRounds { have: rounds, need: MIN_BOOTSTRAP_ROUNDS });
     }
     let everything: Vec<usize> = (0..rounds).collect();
     let observed = statistic(&everything);
     let left_out: Vec<f64> = (0..rounds)
         .map(|out| statistic(&everything.iter().copied().filter(|&i| i != out).collect::<Vec<_>>()))
         .collect();
-    let mut draws = Draws::new(seed, stream::PAIRS);
+    let mut draws = SeededRng::new(seed, stream::PAIRS);
     let mut rows = everything;
     let mut resampled: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
@@ -76,7 +77,7 @@ pub fn bca(
         })
         .collect();
     if resampled.iter().chain(&left_out).chain([&observed]).any(|v| !v.is_finite()) {
-        return Err(NoInterval::NotFinite);
+        return Err(IntervalError::NotFinite);
     }
     resampled.sort_unstable_by(f64::total_cmp);
     let below = resampled.partition_point(|&v| v < observed);
@@ -89,16 +90,16 @@ pub fn bca(
     let acceleration = acceleration(&left_out);
     let end = |p: f64| {
         let z = bias + normal_quantile(p);
-        of_sorted(&resampled, normal_cdf(bias + z / (1.0 - acceleration * z)))
+        quantile_of_sorted(&resampled, normal_cdf(bias + z / (1.0 - acceleration * z)))
     };
-    finite(Interval { low: end(alpha / 2.0), high: end(1.0 - alpha / 2.0) })
+    require_finite(Interval { low: end(alpha / 2.0), high: end(1.0 - alpha / 2.0) })
 }
 
 /// BCa interval for the median of `d`.
 ///
 /// # Errors
 /// Fewer than 12 rounds; a value that is not finite.
-pub fn bca_median(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, NoInterval> {
+pub fn bca_median(d: &[f64], alpha: f64, seed: u64) -> Result<Interval, IntervalError> {
     let mut drawn = Vec::with_capacity(d.len());
     bca(d.len(), alpha, seed, |rows| {
         drawn.clear();
@@ -116,7 +117,7 @@ fn acceleration(left_out: &[f64]) -> f64 {
 }
 
 /// The draw at rank p (B + 1), between two draws by interpolation.
-pub(crate) fn of_sorted(sorted: &[f64], p: f64) -> f64 {
+pub(crate) fn quantile_of_sorted(sorted: &[f64], p: f64) -> f64 {
     let rank = (p * (sorted.len() + 1) as f64 - 1.0).clamp(0.0, (sorted.len() - 1) as f64);
     let (below, share) = (rank.floor() as usize, rank.fract());
     // A share of rounding dust must not reach for a neighbour that is infinite.
@@ -126,11 +127,11 @@ pub(crate) fn of_sorted(sorted: &[f64], p: f64) -> f64 {
     sorted[below] + share * (sorted[below + 1] - sorted[below])
 }
 
-fn finite(interval: Interval) -> Result<Interval, NoInterval> {
+fn require_finite(interval: Interval) -> Result<Interval, IntervalError> {
     if interval.low.is_finite() && interval.high.is_finite() {
         Ok(interval)
     } else {
-        Err(NoInterval::NotFinite)
+        Err(IntervalError::NotFinite)
     }
 }
 
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn eleven_rounds_are_too_few() {
-        let few = Err(NoInterval::TooFewRounds { have: 11, need: 12 });
+        let few = Err(IntervalError::TooFewRounds { have: 11, need: 12 });
         assert_eq!(bootstrap_t(&skewed(11), 0.05, 1), few);
         assert_eq!(bca_median(&skewed(11), 0.05, 1), few);
     }
@@ -207,15 +208,19 @@ mod tests {
     fn constant_data_gives_a_point_and_nonsense_gives_none() {
         let point = Ok(Interval { low: 0.5, high: 0.5 });
         assert_eq!((bootstrap_t(&[0.5; 12], 0.05, 1), bca_median(&[0.5; 12], 0.05, 1)), (point, point));
-        assert_eq!(bca(12, 0.05, 1, |_| f64::NAN), Err(NoInterval::NotFinite));
-        assert_eq!(bootstrap_t(&[f64::INFINITY; 12], 0.05, 1), Err(NoInterval::NotFinite));
+        assert_eq!(bca(12, 0.05, 1, |_| f64::NAN), Err(IntervalError::NotFinite));
+        assert_eq!(bootstrap_t(&[f64::INFINITY; 12], 0.05, 1), Err(IntervalError::NotFinite));
     }
 
     #[test]
     fn ranks_of_sorted_draws() {
         let sorted = [1.0, 2.0, 3.0, f64::INFINITY];
         for (p, want) in [(0.0, 1.0), (0.2, 1.0), (0.3, 1.5), (0.6, 3.0), (1.0, f64::INFINITY)] {
-            assert!(of_sorted(&sorted, p) == want || (of_sorted(&sorted, p) - want).abs() < 1e-9, "{p}");
+            assert!(
+                quantile_of_sorted(&sorted, p) == want
+                    || (quantile_of_sorted(&sorted, p) - want).abs() < 1e-9,
+                "{p}"
+            );
         }
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! Never reports a variant whose carry-over chance could explain.
 
-use crate::draws::{Draws, stream};
+use crate::seeded_rng::{SeededRng, stream};
 
 /// Redrawn orders, the real one among them.
-const ORDERS: usize = 2_000;
+const PERMUTATIONS: usize = 2_000;
 /// With fewer rounds an arm follows another too seldom to tell.
-const FEWEST_ROUNDS: usize = 6;
+const MIN_ROUNDS: usize = 6;
 
 /// The arm whose successors stray furthest.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,29 +33,33 @@ pub fn carry_over(log_values: &[Vec<Option<f64>>], orders: &[Vec<usize>], seed: 
     let matched = log_values.len() == orders.len()
         && log_values.iter().all(|round| round.len() == arms)
         && orders.iter().all(|order| order.len() == arms && order.iter().all(|&arm| arm < arms));
-    if !matched || arms < 2 || orders.len() < FEWEST_ROUNDS {
+    if !matched || arms < 2 || orders.len() < MIN_ROUNDS {
         return None;
     }
     let residuals = residuals(log_values, arms);
-    let observed = largest_stray(&residuals, orders);
-    let mut draws = Draws::new(seed, stream::PERMUTATION);
+    let observed = largest_deviation(&residuals, orders);
+    let mut draws = SeededRng::new(seed, stream::PERMUTATION);
     let mut redrawn = orders.to_vec();
     let mut as_large = 1;
-    for _ in 1..ORDERS {
+    for _ in 1..PERMUTATIONS {
         redrawn.iter_mut().for_each(|order| draws.shuffle(order));
-        as_large += usize::from(largest_stray(&residuals, &redrawn).size >= observed.size);
+        as_large += usize::from(largest_deviation(&residuals, &redrawn).size >= observed.size);
     }
-    Some(CarryOver { after: observed.after, effect: observed.effect, p: as_large as f64 / ORDERS as f64 })
+    Some(CarryOver {
+        after: observed.after,
+        effect: observed.effect,
+        p: as_large as f64 / PERMUTATIONS as f64,
+    })
 }
 
-struct Stray {
+struct Deviation {
     after: usize,
     effect: f64,
     /// |effect| in standard errors, up to a common factor.
     size: f64,
 }
 
-fn largest_stray(residuals: &[Vec<Option<f64>>], orders: &[Vec<usize>]) -> Stray {
+fn largest_deviation(residuals: &[Vec<Option<f64>>], orders: &[Vec<usize>]) -> Deviation {
     let arms = orders[0].len();
     let mut successors = vec![(0.0, 0_u32); arms];
     let mut before = None;
@@ -71,9 +75,9 @@ fn largest_stray(residuals: &[Vec<Option<f64>>], orders: &[Vec<usize>]) -> Stray
     }
     let stray = |(after, &(sum, count)): (usize, &(f64, u32))| {
         let n = f64::from(count.max(1));
-        Stray { after, effect: sum / n, size: sum.abs() / n.sqrt() }
+        Deviation { after, effect: sum / n, size: sum.abs() / n.sqrt() }
     };
-    let none = Stray { after: 0, effect: 0.0, size: -1.0 };
+    let none = Deviation { after: 0, effect: 0.0, size: -1.0 };
     successors
         .iter()
         .enumerate()
@@ -109,13 +113,13 @@ mod tests {
 
     /// Windows with noise, arm effects, and `leftover` added to whatever follows arm 2.
     fn run(rounds: usize, arms: usize, leftover: f64, seed: u64) -> (Vec<Vec<Option<f64>>>, Vec<Vec<usize>>) {
-        let orders = crate::rounds(seed, arms, rounds);
-        let mut draws = Draws::new(seed, 99);
+        let orders = crate::draw_orders(seed, arms, rounds);
+        let mut draws = SeededRng::new(seed, 99);
         let mut before = None;
         let mut values = vec![vec![None; arms]; rounds];
         for (round, order) in orders.iter().enumerate() {
             for &arm in order {
-                let noise = 0.1 * (draws.fraction() - 0.5) + 0.2 * arm as f64 + 0.05 * round as f64;
+                let noise = 0.1 * (draws.next_fraction() - 0.5) + 0.2 * arm as f64 + 0.05 * round as f64;
                 values[round][arm] = Some(noise + if before == Some(2) { leftover } else { 0.0 });
                 before = Some(arm);
             }
@@ -130,7 +134,7 @@ mod tests {
         assert!(found.after == 2 && found.p < 0.01 && found.effect < -0.03, "{found:?}");
         // However large: the real order is one of those counted.
         let (values, orders) = run(14, 4, -5.0, 1);
-        assert_eq!(carry_over(&values, &orders, 1).unwrap().p, 1.0 / ORDERS as f64);
+        assert_eq!(carry_over(&values, &orders, 1).unwrap().p, 1.0 / PERMUTATIONS as f64);
     }
 
     #[test]

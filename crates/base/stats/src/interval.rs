@@ -1,6 +1,6 @@
 //! Confidence interval type, and the reasons why an interval may be missing. Never computes one.
 
-use crate::pairs::toll_pct;
+use crate::pairs::log_ratio_to_pct;
 
 /// Closed, `low <= high`; on the log scale unless it came from [`Interval::toll_pct`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -12,8 +12,8 @@ pub struct Interval {
 impl Interval {
     /// The same interval of log ratios, in percent.
     #[must_use]
-    pub fn toll_pct(self) -> Interval {
-        Interval { low: toll_pct(self.low), high: toll_pct(self.high) }
+    pub fn to_pct(self) -> Interval {
+        Interval { low: log_ratio_to_pct(self.low), high: log_ratio_to_pct(self.high) }
     }
 
     #[must_use]
@@ -30,7 +30,7 @@ impl Interval {
 
 /// Why the data allows no interval.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum NoInterval {
+pub enum IntervalError {
     #[error("{have} rounds are too few for an interval: run at least {need}")]
     TooFewRounds { have: usize, need: usize },
     /// The quantile lies too far in the tail for the events of all windows together.
@@ -53,21 +53,21 @@ pub enum NoInterval {
     NotFinite,
     /// The level asked for is out of the range that the resampling can resolve.
     #[error("alpha {alpha} is not between 0.0001 and 1: 0.05 gives a 95% interval")]
-    Alpha { alpha: f64 },
+    InvalidAlpha { alpha: f64 },
 }
 
 /// The checks that every interval begins with.
-pub(crate) fn check(d: &[f64], need: usize, alpha: f64) -> Result<(), NoInterval> {
+pub(crate) fn check_sample(d: &[f64], need: usize, alpha: f64) -> Result<(), IntervalError> {
     check_alpha(alpha)?;
     if d.len() < need {
-        return Err(NoInterval::TooFewRounds { have: d.len(), need });
+        return Err(IntervalError::TooFewRounds { have: d.len(), need });
     }
     if d.iter().any(|v| !v.is_finite()) {
-        return Err(NoInterval::NotFinite);
+        return Err(IntervalError::NotFinite);
     }
     Ok(())
 }
 
-pub(crate) fn check_alpha(alpha: f64) -> Result<(), NoInterval> {
-    if (1e-4..1.0).contains(&alpha) { Ok(()) } else { Err(NoInterval::Alpha { alpha }) }
+pub(crate) fn check_alpha(alpha: f64) -> Result<(), IntervalError> {
+    if (1e-4..1.0).contains(&alpha) { Ok(()) } else { Err(IntervalError::InvalidAlpha { alpha }) }
 }

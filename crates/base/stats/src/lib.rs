@@ -29,49 +29,52 @@
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+mod autocorrelation;
 mod bootstrap;
 mod carry_over;
-mod dependence;
-mod draws;
+mod drift;
 mod interval;
 mod mde;
 mod median;
 mod moments;
-mod neighbours;
 mod pairs;
-mod pooled;
+mod pooling;
 mod quantile_ratio;
 mod quantiles;
 pub mod random;
+mod randomisation;
 mod ratio_of_means;
-mod rounds;
 pub mod schedule;
+mod seeded_rng;
 mod sequence;
 mod signflip;
 mod stalls;
 mod verdict;
 
-pub use bootstrap::{BOOTSTRAP_ROUNDS, bca, bca_median, bootstrap_t};
+pub use autocorrelation::{Autocorrelation, block_length, lag1_autocorrelation, stationary_bootstrap};
+pub use bootstrap::{MIN_BOOTSTRAP_ROUNDS, bca, bca_median, bootstrap_t};
 pub use carry_over::{CarryOver, carry_over};
-pub use dependence::{Dependence, block_length, dependence, stationary_bootstrap};
-pub use draws::Draws;
-pub use interval::{Interval, NoInterval};
-pub use mde::{minimal_detectable_effect, rounds_needed};
+pub use drift::{Drift, TimedWindow, estimate_drift};
+pub use interval::{Interval, IntervalError};
+pub use mde::{minimum_detectable_effect, rounds_needed};
 pub use median::median_interval;
 pub use moments::{mean, median, sd};
-pub use neighbours::{Drift, Placed, drift};
-pub use pairs::{Missing, PairError, Pairs, Side, Zeros, differences, log_of_toll, log_ratios, toll_pct};
-pub use pooled::{Estimate, Pooled, pooled};
+pub use pairs::{
+    MissingPair, MissingSide, PairError, Pairs, ZeroHandling, differences, log_ratio_to_pct, log_ratios,
+    pct_to_log_ratio,
+};
+pub use pooling::{PooledEstimate, RunEstimate, pool_estimates};
 pub use quantile_ratio::{
     Blocks, QuantileRatio, WindowPair, block_quantiles, events_for_quantile, quantile_ratio,
 };
 pub use quantiles::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
+pub use randomisation::{draw_jitters, draw_orders};
 pub use ratio_of_means::ratio_of_means;
-pub use rounds::{jitters, rounds};
-pub use sequence::{SEQUENCE_ROUNDS, confidence_sequence};
+pub use seeded_rng::SeededRng;
+pub use sequence::{MIN_SEQUENCE_ROUNDS, confidence_sequence};
 pub use signflip::{SignFlip, rounds_for_interval, sign_flip, simultaneous_sign_flips, smallest_p};
 pub use stalls::{
-    HARNESS_LATE_US, LoadBin, Stall, StallTotals, ThroughputRule, UnruledStalls, harness_stalls,
+    HARNESS_LATE_US, LoadBin, Stall, StallRuleError, StallTotals, ThroughputRule, harness_stalls,
     latency_stall_threshold_us, latency_stalls, stall_totals,
 };
-pub use verdict::{Verdict, verdict};
+pub use verdict::{Verdict, judge_interval};

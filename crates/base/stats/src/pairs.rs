@@ -26,7 +26,7 @@ pub struct Pairs {
     pub d: Vec<f64>,
     /// The round, counted from 0, that each of `d` came from.
     pub rounds: Vec<usize>,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingPair>,
     /// Rounds in which a zero was replaced by its upper bound.
     pub floored: Vec<usize>,
 }
@@ -43,7 +43,7 @@ impl Pairs {
     }
 
     /// Subtracts from each difference its predicted drift ([`crate::drift`]), given by round for either side.
-    pub fn without(&mut self, of_arm: &[f64], of_baseline: &[f64]) {
+    pub fn subtract_drift(&mut self, of_arm: &[f64], of_baseline: &[f64]) {
         for (d, &round) in self.d.iter_mut().zip(&self.rounds) {
             let of = |side: &[f64]| side.get(round).copied().unwrap_or(0.0);
             *d -= of(of_arm) - of(of_baseline);
@@ -52,20 +52,20 @@ impl Pairs {
 
     /// The estimate: 100 (e^mean(d) - 1); absent without a single pair. For [`log_ratios`] only.
     #[must_use]
-    pub fn toll_pct(&self) -> Option<f64> {
-        if self.d.is_empty() { None } else { Some(toll_pct(mean(&self.d))) }
+    pub fn overhead_pct(&self) -> Option<f64> {
+        if self.d.is_empty() { None } else { Some(log_ratio_to_pct(mean(&self.d))) }
     }
 }
 
 /// A round that gave no pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingPair {
     pub round: usize,
-    pub side: Side,
+    pub side: MissingSide,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum MissingSide {
     Arm,
     Baseline,
     Both,
@@ -73,7 +73,7 @@ pub enum Side {
 
 /// What to do with a window whose outcome is zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Zeros {
+pub enum ZeroHandling {
     Refuse,
     /// A zero stands for some value of at most this, in the outcome's own unit.
     AtMost(f64),
@@ -83,31 +83,35 @@ pub enum Zeros {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PairError {
     #[error("{arm} windows of the arm against {baseline} of the baseline: give one for each round")]
-    Lengths { arm: usize, baseline: usize },
+    LengthMismatch { arm: usize, baseline: usize },
     #[error("round {round} has the value {value}: a ratio needs a finite value above zero")]
-    NoLog { round: usize, value: f64 },
+    NotPositive { round: usize, value: f64 },
     #[error("round {round} has the value {value}: a difference needs a finite value")]
     NotFinite { round: usize, value: f64 },
     #[error("{floor} cannot stand in for a zero: give a finite value above zero")]
-    Floor { floor: f64 },
+    InvalidFloor { floor: f64 },
 }
 
 /// ln arm - ln baseline for each round in which both have a window.
 ///
 /// # Errors
 /// Slices of unequal length; a negative or non-finite value; a zero under [`Zeros::Refuse`].
-pub fn log_ratios(arm: &[Option<f64>], baseline: &[Option<f64>], zeros: Zeros) -> Result<Pairs, PairError> {
-    if let Zeros::AtMost(floor) = zeros
+pub fn log_ratios(
+    arm: &[Option<f64>],
+    baseline: &[Option<f64>],
+    zeros: ZeroHandling,
+) -> Result<Pairs, PairError> {
+    if let ZeroHandling::AtMost(floor) = zeros
         && !(floor.is_finite() && floor > 0.0)
     {
-        return Err(PairError::Floor { floor });
+        return Err(PairError::InvalidFloor { floor });
     }
-    pair(arm, baseline, |round, arm, baseline| {
+    pair_rounds(arm, baseline, |round, arm, baseline| {
         // A stand-in beyond the other side's value would turn the sign of the effect.
         let bound = if arm > 0.0 { arm } else { f64::INFINITY };
-        let (below, below_floored) = above_zero(round, baseline, zeros, bound)?;
+        let (below, below_floored) = replace_zero(round, baseline, zeros, bound)?;
         let bound = if baseline > 0.0 { baseline } else { f64::INFINITY };
-        let (above, above_floored) = above_zero(round, arm, zeros, bound)?;
+        let (above, above_floored) = replace_zero(round, arm, zeros, bound)?;
         Ok((above.ln() - below.ln(), above_floored || below_floored))
     })
 }
@@ -117,7 +121,7 @@ pub fn log_ratios(arm: &[Option<f64>], baseline: &[Option<f64>], zeros: Zeros) -
 /// # Errors
 /// Slices of unequal length, or a value that is not finite.
 pub fn differences(arm: &[Option<f64>], baseline: &[Option<f64>]) -> Result<Pairs, PairError> {
-    pair(arm, baseline, |round, arm, baseline| {
+    pair_rounds(arm, baseline, |round, arm, baseline| {
         for value in [arm, baseline] {
             if !value.is_finite() {
                 return Err(PairError::NotFinite { round, value });
@@ -129,31 +133,31 @@ pub fn differences(arm: &[Option<f64>], baseline: &[Option<f64>]) -> Result<Pair
 
 /// 100 (e^d - 1): a log ratio as a percentage.
 #[must_use]
-pub fn toll_pct(log_ratio: f64) -> f64 {
+pub fn log_ratio_to_pct(log_ratio: f64) -> f64 {
     100.0 * log_ratio.exp_m1()
 }
 
 /// The log ratio of a toll in percent; -infinity at -100%, NaN below.
 #[must_use]
-pub fn log_of_toll(pct: f64) -> f64 {
+pub fn pct_to_log_ratio(pct: f64) -> f64 {
     (pct / 100.0).ln_1p()
 }
 
-fn above_zero(round: usize, value: f64, zeros: Zeros, bound: f64) -> Result<(f64, bool), PairError> {
+fn replace_zero(round: usize, value: f64, zeros: ZeroHandling, bound: f64) -> Result<(f64, bool), PairError> {
     match zeros {
         _ if value.is_finite() && value > 0.0 => Ok((value, false)),
-        Zeros::AtMost(floor) if value == 0.0 => Ok((floor.min(bound), true)),
-        Zeros::Refuse | Zeros::AtMost(_) => Err(PairError::NoLog { round, value }),
+        ZeroHandling::AtMost(floor) if value == 0.0 => Ok((floor.min(bound), true)),
+        ZeroHandling::Refuse | ZeroHandling::AtMost(_) => Err(PairError::NotPositive { round, value }),
     }
 }
 
-fn pair(
+fn pair_rounds(
     arm: &[Option<f64>],
     baseline: &[Option<f64>],
     compare: impl Fn(usize, f64, f64) -> Result<(f64, bool), PairError>,
 ) -> Result<Pairs, PairError> {
     if arm.len() != baseline.len() {
-        return Err(PairError::Lengths { arm: arm.len(), baseline: baseline.len() });
+        return Err(PairError::LengthMismatch { arm: arm.len(), baseline: baseline.len() });
     }
     let mut pairs = Pairs::default();
     for (round, both) in arm.iter().copied().zip(baseline.iter().copied()).enumerate() {
@@ -165,11 +169,11 @@ fn pair(
                 pairs.floored.extend(floored.then_some(round));
                 continue;
             }
-            (None, Some(_)) => Side::Arm,
-            (Some(_), None) => Side::Baseline,
-            (None, None) => Side::Both,
+            (None, Some(_)) => MissingSide::Arm,
+            (Some(_), None) => MissingSide::Baseline,
+            (None, None) => MissingSide::Both,
         };
-        pairs.missing.push(Missing { round, side });
+        pairs.missing.push(MissingPair { round, side });
     }
     Ok(pairs)
 }
@@ -183,10 +187,10 @@ mod tests {
         let pairs = log_ratios(
             &[Some(90.0), Some(180.0), Some(45.0)],
             &[Some(100.0), Some(200.0), Some(50.0)],
-            Zeros::Refuse,
+            ZeroHandling::Refuse,
         )
         .unwrap();
-        assert!((pairs.toll_pct().unwrap() + 10.0).abs() < 1e-12);
+        assert!((pairs.overhead_pct().unwrap() + 10.0).abs() < 1e-12);
         assert_eq!(pairs.rounds, [0, 1, 2]);
     }
 
@@ -195,20 +199,20 @@ mod tests {
         let pairs = log_ratios(
             &[None, Some(2.0), Some(3.0), None],
             &[Some(1.0), Some(1.0), None, None],
-            Zeros::Refuse,
+            ZeroHandling::Refuse,
         )
         .unwrap();
         assert_eq!(pairs.rounds, [1]);
         assert_eq!(pairs.by_round(3), [None, Some(2.0_f64.ln()), None]);
         let sides: Vec<_> = pairs.missing.iter().map(|m| (m.round, m.side)).collect();
-        assert_eq!(sides, [(0, Side::Arm), (2, Side::Baseline), (3, Side::Both)]);
+        assert_eq!(sides, [(0, MissingSide::Arm), (2, MissingSide::Baseline), (3, MissingSide::Both)]);
     }
 
     #[test]
     fn drift_is_taken_from_the_round_that_it_was_seen_in() {
         let mut pairs =
             differences(&[Some(3.0), None, Some(5.0)], &[Some(1.0), Some(1.0), Some(1.0)]).unwrap();
-        pairs.without(&[0.5, 9.0, 0.25], &[0.25, 9.0]);
+        pairs.subtract_drift(&[0.5, 9.0, 0.25], &[0.25, 9.0]);
         assert_eq!(pairs.d, [1.75, 3.75]);
     }
 
@@ -216,10 +220,10 @@ mod tests {
     fn a_zero_is_refused_or_bounded_but_never_left_out() {
         let (arm, baseline) = ([Some(100.0), Some(0.0)], [Some(100.0), Some(100.0)]);
         assert_eq!(
-            log_ratios(&arm, &baseline, Zeros::Refuse),
-            Err(PairError::NoLog { round: 1, value: 0.0 })
+            log_ratios(&arm, &baseline, ZeroHandling::Refuse),
+            Err(PairError::NotPositive { round: 1, value: 0.0 })
         );
-        let pairs = log_ratios(&arm, &baseline, Zeros::AtMost(0.1)).unwrap();
+        let pairs = log_ratios(&arm, &baseline, ZeroHandling::AtMost(0.1)).unwrap();
         assert_eq!(pairs.floored, [1]);
         assert!((pairs.d[1] - (0.1_f64 / 100.0).ln()).abs() < 1e-12);
     }
@@ -228,7 +232,7 @@ mod tests {
     fn a_bounded_zero_never_turns_the_sign_of_an_effect() {
         let cases = [(0.0, 0.05, 0.0), (0.05, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.4, -4.0), (0.4, 0.0, 4.0)];
         for (arm, baseline, want) in cases {
-            let pairs = log_ratios(&[Some(arm)], &[Some(baseline)], Zeros::AtMost(0.1)).unwrap();
+            let pairs = log_ratios(&[Some(arm)], &[Some(baseline)], ZeroHandling::AtMost(0.1)).unwrap();
             let want: f64 = if want == 0.0 { 0.0 } else { 4.0_f64.ln().copysign(want) };
             assert!((pairs.d[0] - want).abs() < 1e-12, "{arm} {baseline}: {pairs:?}");
         }
@@ -237,13 +241,13 @@ mod tests {
     #[test]
     fn values_without_a_logarithm_are_refused_by_name() {
         for value in [-1.0, f64::NAN, f64::INFINITY] {
-            for zeros in [Zeros::Refuse, Zeros::AtMost(1.0)] {
+            for zeros in [ZeroHandling::Refuse, ZeroHandling::AtMost(1.0)] {
                 let error = log_ratios(&[Some(1.0)], &[Some(value)], zeros).unwrap_err();
-                assert!(matches!(error, PairError::NoLog { round: 0, .. }), "{error}");
+                assert!(matches!(error, PairError::NotPositive { round: 0, .. }), "{error}");
             }
         }
-        assert!(log_ratios(&[], &[], Zeros::AtMost(0.0)).is_err());
-        assert!(log_ratios(&[None], &[], Zeros::Refuse).is_err());
+        assert!(log_ratios(&[], &[], ZeroHandling::AtMost(0.0)).is_err());
+        assert!(log_ratios(&[None], &[], ZeroHandling::Refuse).is_err());
     }
 
     #[test]
@@ -257,7 +261,7 @@ mod tests {
     #[test]
     fn percent_and_log_ratio_are_inverse() {
         for pct in [-99.0, -1e-9, 0.0, 3.0, 400.0] {
-            assert!((toll_pct(log_of_toll(pct)) - pct).abs() < 1e-9);
+            assert!((log_ratio_to_pct(pct_to_log_ratio(pct)) - pct).abs() < 1e-9);
         }
     }
 }

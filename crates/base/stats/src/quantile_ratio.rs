@@ -7,13 +7,13 @@
 //! # Invariants
 //! Never averages percentiles.
 
-use crate::bootstrap::{BOOTSTRAP_ROUNDS, bca};
-use crate::interval::{Interval, NoInterval};
+use crate::bootstrap::{MIN_BOOTSTRAP_ROUNDS, bca};
+use crate::interval::{Interval, IntervalError};
 use crate::signflip::{rounds_for_interval, sign_flip};
 use std::ops::Range;
 
 /// Fewest events beyond a quantile, in each block, for it to be worth a number.
-const EVENTS_BEYOND: f64 = 10.0;
+const MIN_TAIL_EVENTS: f64 = 10.0;
 
 /// The windows of one round: (value, count) in any order, values as the histogram records them.
 #[derive(Debug, Clone, Copy)]
@@ -31,9 +31,9 @@ pub struct QuantileRatio {
     pub ln_ratio: f64,
     pub blocks: Blocks,
     /// True if the blocks were too few to resample, so that their signs were flipped.
-    pub by_sign_flips: bool,
+    pub used_sign_flips: bool,
     /// Over whole blocks, of `ln_ratio`.
-    pub interval: Result<Interval, NoInterval>,
+    pub interval: Result<Interval, IntervalError>,
 }
 
 /// Consecutive rounds put together, as evenly as they go.
@@ -45,7 +45,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// Rounds of each block.
-    fn each(self) -> impl Iterator<Item = Range<usize>> {
+    fn ranges(self) -> impl Iterator<Item = Range<usize>> {
         let begin = move |block: usize| block * self.rounds / self.count;
         (0..self.count).map(move |block| begin(block)..begin(block + 1))
     }
@@ -57,14 +57,14 @@ impl Blocks {
     }
 
     /// As many as have `need` events each on every side, a side being the events of each round.
-    fn filled(sides: &[Vec<u64>], need: u64) -> Result<Self, NoInterval> {
+    fn with_min_events(sides: &[Vec<u64>], need: u64) -> Result<Self, IntervalError> {
         let rounds = sides.iter().map(Vec::len).min().unwrap_or(0);
         let is_full = |events: &[u64]| events.iter().sum::<u64>() >= need;
         let are_full =
-            |blocks: &Blocks| blocks.each().all(|b| sides.iter().all(|side| is_full(&side[b.clone()])));
+            |blocks: &Blocks| blocks.ranges().all(|b| sides.iter().all(|side| is_full(&side[b.clone()])));
         let have = sides.iter().map(|side| side.iter().sum()).min().unwrap_or(0);
         let mut candidates = (1..=rounds).rev().map(|count| Blocks { count, rounds });
-        candidates.find(are_full).ok_or(NoInterval::TooFewEvents { have, need })
+        candidates.find(are_full).ok_or(IntervalError::TooFewEvents { have, need })
     }
 }
 
@@ -82,30 +82,30 @@ pub fn quantile_ratio(
     quantile: f64,
     alpha: f64,
     seed: u64,
-) -> Result<QuantileRatio, NoInterval> {
-    let arm = Merged::new(pairs.iter().map(|pair| pair.arm));
-    let baseline = Merged::new(pairs.iter().map(|pair| pair.baseline));
+) -> Result<QuantileRatio, IntervalError> {
+    let arm = MergedWindows::new(pairs.iter().map(|pair| pair.arm));
+    let baseline = MergedWindows::new(pairs.iter().map(|pair| pair.baseline));
     let need = events_for_quantile(quantile);
-    let blocks = Blocks::filled(&[arm.events(), baseline.events()], need)?;
-    let (arm, baseline) = (arm.by_block(blocks), baseline.by_block(blocks));
+    let blocks = Blocks::with_min_events(&[arm.count_events(), baseline.count_events()], need)?;
+    let (arm, baseline) = (arm.merge_blocks(blocks), baseline.merge_blocks(blocks));
     let log = |rows: &[usize]| {
         (arm.quantile(rows, quantile) as f64).ln() - (baseline.quantile(rows, quantile) as f64).ln()
     };
     let everything: Vec<usize> = (0..blocks.count).collect();
     let need = rounds_for_interval(alpha);
     let too_few = match pairs.len() {
-        have if have < need => NoInterval::TooFewRounds { have, need },
-        _ => NoInterval::TooFewBlocks { have: blocks.count, need },
+        have if have < need => IntervalError::TooFewRounds { have, need },
+        _ => IntervalError::TooFewBlocks { have: blocks.count, need },
     };
     let merged = QuantileRatio {
         arm: arm.quantile(&everything, quantile),
         baseline: baseline.quantile(&everything, quantile),
         ln_ratio: log(&everything),
         blocks,
-        by_sign_flips: false,
+        used_sign_flips: false,
         interval: Err(too_few),
     };
-    if blocks.count >= BOOTSTRAP_ROUNDS {
+    if blocks.count >= MIN_BOOTSTRAP_ROUNDS {
         let interval = bca(blocks.count, alpha, seed, log);
         return Ok(QuantileRatio { interval, ..merged });
     }
@@ -114,17 +114,17 @@ pub fn quantile_ratio(
     }
     let by_block: Vec<f64> = everything.iter().map(|&block| log(&[block])).collect();
     let found = sign_flip(&by_block, alpha, seed);
-    Ok(QuantileRatio { ln_ratio: found.mean, by_sign_flips: true, interval: found.interval, ..merged })
+    Ok(QuantileRatio { ln_ratio: found.mean, used_sign_flips: true, interval: found.interval, ..merged })
 }
 
 /// The `quantile` of all `windows` merged, and of each block of them that has the events for it.
 ///
 /// # Errors
 /// All windows together have too few events.
-pub fn block_quantiles(windows: &[&[(u64, u64)]], quantile: f64) -> Result<(u64, Vec<u64>), NoInterval> {
-    let merged = Merged::new(windows.iter().copied());
-    let blocks = Blocks::filled(&[merged.events()], events_for_quantile(quantile))?;
-    let merged = merged.by_block(blocks);
+pub fn block_quantiles(windows: &[&[(u64, u64)]], quantile: f64) -> Result<(u64, Vec<u64>), IntervalError> {
+    let merged = MergedWindows::new(windows.iter().copied());
+    let blocks = Blocks::with_min_events(&[merged.count_events()], events_for_quantile(quantile))?;
+    let merged = merged.merge_blocks(blocks);
     let everything: Vec<usize> = (0..blocks.count).collect();
     let of_blocks = everything.iter().map(|&block| merged.quantile(&[block], quantile)).collect();
     Ok((merged.quantile(&everything, quantile), of_blocks))
@@ -134,43 +134,43 @@ pub fn block_quantiles(windows: &[&[(u64, u64)]], quantile: f64) -> Result<(u64,
 #[must_use]
 pub fn events_for_quantile(quantile: f64) -> u64 {
     // 10 / (1 - .99) is 999.99...: rounding dust must neither add an event nor take one.
-    (EVENTS_BEYOND / (1.0 - quantile) - 1e-6).ceil() as u64
+    (MIN_TAIL_EVENTS / (1.0 - quantile) - 1e-6).ceil() as u64
 }
 
 /// Windows on one grid of values, as running counts: the quantile of any choice of windows is then a binary
 /// search, with no histogram built.
-struct Merged {
+struct MergedWindows {
     values: Vec<u64>,
     /// For each window, events at or below each of the values.
-    running: Vec<Vec<u64>>,
+    cumulative: Vec<Vec<u64>>,
 }
 
-impl Merged {
+impl MergedWindows {
     fn new<'a>(windows: impl Iterator<Item = &'a [(u64, u64)]> + Clone) -> Self {
         let mut values: Vec<u64> = windows.clone().flatten().map(|&(value, _)| value).collect();
         values.sort_unstable();
         values.dedup();
-        let running = windows.map(|window| running_counts(&values, window)).collect();
-        Merged { values, running }
+        let running = windows.map(|window| cumulative_counts(&values, window)).collect();
+        MergedWindows { values, cumulative: running }
     }
 
     /// The windows of each block in one.
-    fn by_block(&self, blocks: Blocks) -> Merged {
+    fn merge_blocks(&self, blocks: Blocks) -> MergedWindows {
         let sums = |block: Range<usize>| {
-            let at = |value: usize| self.running[block.clone()].iter().map(|window| window[value]).sum();
+            let at = |value: usize| self.cumulative[block.clone()].iter().map(|window| window[value]).sum();
             (0..self.values.len()).map(at).collect()
         };
-        Merged { values: self.values.clone(), running: blocks.each().map(sums).collect() }
+        MergedWindows { values: self.values.clone(), cumulative: blocks.ranges().map(sums).collect() }
     }
 
     /// Of each window.
-    fn events(&self) -> Vec<u64> {
-        self.running.iter().map(|window| window.last().copied().unwrap_or(0)).collect()
+    fn count_events(&self) -> Vec<u64> {
+        self.cumulative.iter().map(|window| window.last().copied().unwrap_or(0)).collect()
     }
 
     /// The smallest value with at least quantile x events at or below it; 0 where there are no events.
     fn quantile(&self, rows: &[usize], quantile: f64) -> u64 {
-        let at_or_below = |value: usize| rows.iter().map(|&row| self.running[row][value]).sum::<u64>();
+        let at_or_below = |value: usize| rows.iter().map(|&row| self.cumulative[row][value]).sum::<u64>();
         let Some(last) = self.values.len().checked_sub(1) else { return 0 };
         let rank = ((quantile * at_or_below(last) as f64).ceil() as u64).max(1);
         let (mut low, mut high) = (0, last);
@@ -182,7 +182,7 @@ impl Merged {
     }
 }
 
-fn running_counts(values: &[u64], window: &[(u64, u64)]) -> Vec<u64> {
+fn cumulative_counts(values: &[u64], window: &[(u64, u64)]) -> Vec<u64> {
     let mut counts = vec![0; values.len()];
     for &(value, count) in window {
         counts[values.partition_point(|&v| v < value)] += count;
@@ -203,7 +203,7 @@ mod tests {
     fn merged_windows_give_the_quantile_of_all_events_not_the_mean_of_quantiles() {
         let quick: Vec<(u64, u64)> = (1..=1000).map(|v| (v, 9)).collect();
         let slow = [(50_000, 1000)];
-        let merged = Merged::new([&quick[..], &slow[..]].into_iter());
+        let merged = MergedWindows::new([&quick[..], &slow[..]].into_iter());
         assert_eq!(merged.quantile(&[0, 1], 0.5), 556);
         assert_eq!(merged.quantile(&[0, 1], 0.9), 1000);
         assert_eq!(merged.quantile(&[0, 1], 0.91), 50_000);
@@ -220,12 +220,12 @@ mod tests {
         let pairs: Vec<_> = windows.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
         let got = quantile_ratio(&pairs, 0.99, 0.05, 1).unwrap();
         assert!(got.interval.unwrap().contains(1.1_f64.ln()), "{got:?}");
-        assert_eq!((got.blocks, got.by_sign_flips), (Blocks { count: 14, rounds: 14 }, false));
+        assert_eq!((got.blocks, got.used_sign_flips), (Blocks { count: 14, rounds: 14 }, false));
         let some = quantile_ratio(&pairs[..8], 0.99, 0.05, 1).unwrap();
-        assert!(some.by_sign_flips && some.interval.unwrap().contains(1.1_f64.ln()), "{some:?}");
+        assert!(some.used_sign_flips && some.interval.unwrap().contains(1.1_f64.ln()), "{some:?}");
         assert!(some.interval.unwrap().contains(some.ln_ratio));
         let few = quantile_ratio(&pairs[..5], 0.99, 0.05, 1).unwrap();
-        assert_eq!(few.interval, Err(NoInterval::TooFewRounds { have: 5, need: 6 }));
+        assert_eq!(few.interval, Err(IntervalError::TooFewRounds { have: 5, need: 6 }));
         assert!(few.arm > few.baseline);
     }
 
@@ -237,15 +237,15 @@ mod tests {
         let got = quantile_ratio(&pairs, 0.99, 0.05, 1).unwrap();
         // Four windows hold 1,200 events, three 900.
         assert_eq!((got.blocks, got.blocks.sizes()), (Blocks { count: 12, rounds: 50 }, (4, 5)));
-        assert!(!got.by_sign_flips && (got.interval.unwrap().low - 1.1_f64.ln()).abs() < 1e-9, "{got:?}");
+        assert!(!got.used_sign_flips && (got.interval.unwrap().low - 1.1_f64.ln()).abs() < 1e-9, "{got:?}");
         let fewer = quantile_ratio(&pairs[..25], 0.99, 0.05, 1).unwrap();
-        assert_eq!((fewer.blocks.count, fewer.by_sign_flips), (6, true));
+        assert_eq!((fewer.blocks.count, fewer.used_sign_flips), (6, true));
         assert!((fewer.ln_ratio - 1.1_f64.ln()).abs() < 1e-9 && fewer.interval.is_ok(), "{fewer:?}");
         let fewest = quantile_ratio(&pairs[..23], 0.99, 0.05, 1).unwrap();
-        assert_eq!(fewest.interval, Err(NoInterval::TooFewBlocks { have: 5, need: 6 }));
+        assert_eq!(fewest.interval, Err(IntervalError::TooFewBlocks { have: 5, need: 6 }));
         // One empty side and there is no block.
         let gone = [WindowPair { arm: &slow, baseline: &[] }; 50];
-        let none = Err(NoInterval::TooFewEvents { have: 0, need: 1000 });
+        let none = Err(IntervalError::TooFewEvents { have: 0, need: 1000 });
         assert_eq!(quantile_ratio(&gone, 0.99, 0.05, 1), none);
         let (all, by_block) = block_quantiles(&vec![&slow[..]; 50], 0.99).unwrap();
         assert_eq!((all, by_block), (14_256, vec![14_256; 12]));
@@ -256,9 +256,9 @@ mod tests {
     fn blocks_hold_every_round_once_and_in_order() {
         for (count, rounds) in [(1, 1), (3, 7), (12, 50), (12, 12), (7, 100)] {
             let blocks = Blocks { count, rounds };
-            assert_eq!(blocks.each().flatten().collect::<Vec<_>>(), (0..rounds).collect::<Vec<_>>());
+            assert_eq!(blocks.ranges().flatten().collect::<Vec<_>>(), (0..rounds).collect::<Vec<_>>());
             let (least, most) = blocks.sizes();
-            assert!(blocks.each().all(|block| (least..=most).contains(&block.len())), "{blocks:?}");
+            assert!(blocks.ranges().all(|block| (least..=most).contains(&block.len())), "{blocks:?}");
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
         let pairs = [WindowPair { arm: &enough, baseline: &few }];
         assert_eq!(
             quantile_ratio(&pairs, 0.99, 0.05, 1),
-            Err(NoInterval::TooFewEvents { have: 999, need: 1000 })
+            Err(IntervalError::TooFewEvents { have: 999, need: 1000 })
         );
         assert!(quantile_ratio(&[], 0.99, 0.05, 1).is_err());
         assert!(quantile_ratio(&[WindowPair { arm: &[], baseline: &[] }], 0.99, 0.05, 1).is_err());

@@ -2,11 +2,11 @@
 //!
 //! Repeated checks of a fixed-sample interval would miss the truth too often.
 
-use crate::interval::{self, Interval, NoInterval};
+use crate::interval::{self, Interval, IntervalError};
 use crate::moments::{mean, sd};
 
 /// Below this the normal approximation that the sequence rests on is not to be trusted.
-pub const SEQUENCE_ROUNDS: usize = 10;
+pub const MIN_SEQUENCE_ROUNDS: usize = 10;
 /// The number of rounds at which the sequence is at its tightest.
 const TIGHTEST_AT: f64 = 20.0;
 
@@ -22,8 +22,8 @@ const TIGHTEST_AT: f64 = 20.0;
 ///
 /// # Errors
 /// Fewer than 10 rounds; a value that is not finite.
-pub fn confidence_sequence(d: &[f64], alpha: f64) -> Result<Interval, NoInterval> {
-    interval::check(d, SEQUENCE_ROUNDS, alpha)?;
+pub fn confidence_sequence(d: &[f64], alpha: f64) -> Result<Interval, IntervalError> {
+    interval::check_sample(d, MIN_SEQUENCE_ROUNDS, alpha)?;
     let n = d.len() as f64;
     let rho2 = (-2.0 * alpha.ln() + (1.0 - 2.0 * alpha.ln()).ln()) / TIGHTEST_AT;
     let grown = n * rho2 + 1.0;
@@ -50,6 +50,9 @@ mod tests {
 
     #[test]
     fn nine_rounds_are_too_few_to_look() {
-        assert_eq!(confidence_sequence(&[1.0; 9], 0.05), Err(NoInterval::TooFewRounds { have: 9, need: 10 }));
+        assert_eq!(
+            confidence_sequence(&[1.0; 9], 0.05),
+            Err(IntervalError::TooFewRounds { have: 9, need: 10 })
+        );
     }
 }

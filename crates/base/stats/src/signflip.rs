@@ -20,12 +20,12 @@
 //! the two reaches. Interval and p value come from the same counts, so one excludes zero exactly when the
 //! other is at most alpha.
 
-use crate::draws::{Draws, stream};
-use crate::interval::{self, Interval, NoInterval};
+use crate::interval::{self, Interval, IntervalError};
 use crate::moments::mean;
+use crate::seeded_rng::{SeededRng, stream};
 
 /// Up to here every sign vector is counted; above, [`SIGN_DRAWS`] of them are drawn.
-const EXACT_ROUNDS: usize = 16;
+const MAX_EXACT_ROUNDS: usize = 16;
 /// Sign vectors in a drawn test, the observed one among them.
 const SIGN_DRAWS: usize = 20_000;
 
@@ -39,7 +39,7 @@ pub struct SignFlip {
     pub p: f64,
     /// Coverage 1 - alpha, of all arms tested together at once; for log ratios, [`Interval::toll_pct`] turns it
     /// into percent. Excludes zero exactly when `p` is at most alpha.
-    pub interval: Result<Interval, NoInterval>,
+    pub interval: Result<Interval, IntervalError>,
 }
 
 /// The sign-flip test of d = 0 and its inversion, an interval for the centre of d.
@@ -50,7 +50,7 @@ pub struct SignFlip {
 pub fn sign_flip(d: &[f64], alpha: f64, seed: u64) -> SignFlip {
     let alone: Vec<Option<f64>> = d.iter().copied().map(Some).collect();
     let found = simultaneous_sign_flips(&[&alone], alpha, seed);
-    found.first().copied().unwrap_or(SignFlip::of_nothing(NoInterval::NotFinite))
+    found.first().copied().unwrap_or(SignFlip::without_interval(IntervalError::NotFinite))
 }
 
 /// The same for several arms at once: the chance that *any* of the intervals misses its arm's effect, and that any
@@ -62,49 +62,49 @@ pub fn sign_flip(d: &[f64], alpha: f64, seed: u64) -> SignFlip {
 #[must_use]
 pub fn simultaneous_sign_flips(arms: &[&[Option<f64>]], alpha: f64, seed: u64) -> Vec<SignFlip> {
     let need = rounds_for_interval(alpha);
-    let checked: Vec<Result<(), NoInterval>> = arms
+    let checked: Vec<Result<(), IntervalError>> = arms
         .iter()
-        .map(|arm| interval::check(&arm.iter().flatten().copied().collect::<Vec<_>>(), need, alpha))
+        .map(|arm| interval::check_sample(&arm.iter().flatten().copied().collect::<Vec<_>>(), need, alpha))
         .collect();
     let length = arms.iter().map(|arm| arm.len()).max().unwrap_or(0);
     // A round in which no arm has a difference has no sign to flip.
     let held: Vec<usize> = (0..length)
         .filter(|&round| arms.iter().any(|arm| arm.get(round).copied().flatten().is_some()))
         .collect();
-    let vectors = SignVectors::of(held.len(), seed);
-    let centred: Vec<Option<Centred>> = arms.iter().map(|arm| Centred::of(arm, &held, &vectors)).collect();
+    let vectors = SignVectors::draw(held.len(), seed);
+    let centred: Vec<Option<Centred>> = arms.iter().map(|arm| Centred::new(arm, &held, &vectors)).collect();
     // An arm alone has nobody to exceed.
     let company = if arms.len() > 1 { vectors.count() } else { 0 };
-    let family = Largest::of(
+    let family = LargestStatistics::new(
         company,
         centred.iter().zip(&checked).map(|(arm, checked)| arm.as_ref().filter(|_| checked.is_ok())),
     );
-    let one = |(k, (arm, checked)): (usize, (Option<Centred>, Result<(), NoInterval>))| match arm {
-        Some(arm) => tested(&arm, checked, &vectors, family.but(k), alpha),
-        None => SignFlip::of_nothing(checked.err().unwrap_or(NoInterval::NotFinite)),
+    let one = |(k, (arm, checked)): (usize, (Option<Centred>, Result<(), IntervalError>))| match arm {
+        Some(arm) => test_arm(&arm, checked, &vectors, family.excluding(k), alpha),
+        None => SignFlip::without_interval(checked.err().unwrap_or(IntervalError::NotFinite)),
     };
     centred.into_iter().zip(checked).enumerate().map(one).collect()
 }
 
 /// `others`: for each vector, the largest statistic of the other arms.
-fn tested(
+fn test_arm(
     arm: &Centred,
-    checked: Result<(), NoInterval>,
+    checked: Result<(), IntervalError>,
     vectors: &SignVectors,
     others: impl Fn(usize) -> f64,
     alpha: f64,
 ) -> SignFlip {
-    let mut splits = Splits::of(arm, vectors, others);
+    let mut splits = ThetaBounds::new(arm, vectors, others);
     let interval = checked.and_then(|()| {
         // p(theta) > alpha while at least this many splits reach theta.
         let reach = (alpha * splits.vectors() as f64 + 1e-9).floor() as usize;
-        let (low, high) = splits.ends(reach.max(1));
+        let (low, high) = splits.find_bounds(reach.max(1));
         let (low, high) = (arm.mean + low - arm.tie, arm.mean + high + arm.tie);
         if low.is_finite() && high.is_finite() {
             Ok(Interval { low, high })
         } else {
             // Another arm's rounds differ so little in size that a few flips leave it no spread at all.
-            Err(NoInterval::TooFewRounds { have: arm.rounds, need: arm.rounds + 1 })
+            Err(IntervalError::TooFewRounds { have: arm.rounds, need: arm.rounds + 1 })
         }
     });
     SignFlip { mean: arm.mean, p: splits.p(-arm.mean, arm.tie), interval }
@@ -116,17 +116,17 @@ fn tested(
 /// `usize::MAX` where no number of rounds would do (alpha below 1/20,000).
 #[must_use]
 pub fn rounds_for_interval(alpha: f64) -> usize {
-    (1..=EXACT_ROUNDS + 1).find(|&n| smallest_p(n) <= alpha).unwrap_or(usize::MAX)
+    (1..=MAX_EXACT_ROUNDS + 1).find(|&n| smallest_p(n) <= alpha).unwrap_or(usize::MAX)
 }
 
 /// The smallest p that n rounds can give, 2^(1-n) up to 16 rounds: all signs alike, or all opposite.
 #[must_use]
 pub fn smallest_p(rounds: usize) -> f64 {
-    if rounds > EXACT_ROUNDS { 1.0 / SIGN_DRAWS as f64 } else { 2.0 * 0.5_f64.powi(rounds as i32) }
+    if rounds > MAX_EXACT_ROUNDS { 1.0 / SIGN_DRAWS as f64 } else { 2.0 * 0.5_f64.powi(rounds as i32) }
 }
 
 impl SignFlip {
-    fn of_nothing(reason: NoInterval) -> Self {
+    fn without_interval(reason: IntervalError) -> Self {
         SignFlip { mean: f64::NAN, p: 1.0, interval: Err(reason) }
     }
 }
@@ -140,16 +140,16 @@ pub(crate) struct SignVectors {
 }
 
 impl SignVectors {
-    pub(crate) fn of(rounds: usize, seed: u64) -> Self {
+    pub(crate) fn draw(rounds: usize, seed: u64) -> Self {
         let words = rounds.div_ceil(64).max(1);
-        if rounds <= EXACT_ROUNDS {
+        if rounds <= MAX_EXACT_ROUNDS {
             let all = 1..(1_u64 << rounds.saturating_sub(1));
             return SignVectors { bits: all.collect(), words };
         }
-        let mut draws = Draws::new(seed, stream::SIGNS);
+        let mut draws = SeededRng::new(seed, stream::SIGNS);
         let mut bits = vec![0; (SIGN_DRAWS - 1) * words];
         for vector in bits.chunks_exact_mut(words) {
-            vector.fill_with(|| draws.bits());
+            vector.fill_with(|| draws.next_u64());
             if let Some(last) = vector.last_mut() {
                 *last >>= words * 64 - rounds;
             }
@@ -157,7 +157,7 @@ impl SignVectors {
         SignVectors { bits, words }
     }
 
-    fn each(&self) -> impl Iterator<Item = &[u64]> {
+    fn iter(&self) -> impl Iterator<Item = &[u64]> {
         self.bits.chunks_exact(self.words)
     }
 
@@ -182,7 +182,7 @@ struct Centred {
 
 impl Centred {
     /// `held`: the rounds that `vectors` are of. `None` without data, or where a value is not finite.
-    fn of(arm: &[Option<f64>], held: &[usize], vectors: &SignVectors) -> Option<Self> {
+    fn new(arm: &[Option<f64>], held: &[usize], vectors: &SignVectors) -> Option<Self> {
         let by_sign: Vec<Option<f64>> = held.iter().map(|&round| arm.get(round).copied().flatten()).collect();
         let d: Vec<f64> = by_sign.iter().flatten().copied().collect();
         if d.is_empty() || d.iter().any(|v| !v.is_finite()) {
@@ -205,19 +205,19 @@ impl Centred {
             tie: 1e-12 * spread + 4.0 * f64::EPSILON * mean.abs(),
             rounds: d.len(),
             present,
-            sums: SubsetSums::new(&about).of_each(vectors),
+            sums: SubsetSums::new(&about).sums_for(vectors),
         })
     }
 
     /// How many differences `vector` leaves positive.
-    fn positive(&self, vector: &[u64]) -> usize {
+    fn count_positive(&self, vector: &[u64]) -> usize {
         let count: u32 =
             vector.iter().zip(&self.present).map(|(v, present)| (v & present).count_ones()).sum();
         count as usize
     }
 
     /// Student's t of the differences under each vector, about zero, without its sign.
-    fn t(&self) -> impl Iterator<Item = f64> {
+    fn t_statistics(&self) -> impl Iterator<Item = f64> {
         let n = self.rounds as f64;
         self.sums.iter().map(move |sum| {
             let mean = 2.0 * sum.abs() / n;
@@ -232,18 +232,19 @@ impl Centred {
 
 /// For each vector, the two largest statistics of any arm: whichever arm is left out, the largest of the others
 /// is one of them.
-struct Largest {
+struct LargestStatistics {
     first: Vec<(f64, usize)>,
     second: Vec<f64>,
 }
 
-impl Largest {
-    fn of<'a>(count: usize, family: impl Iterator<Item = Option<&'a Centred>>) -> Self {
-        let mut largest = Largest { first: vec![(0.0, usize::MAX); count], second: vec![0.0; count] };
+impl LargestStatistics {
+    fn new<'a>(count: usize, family: impl Iterator<Item = Option<&'a Centred>>) -> Self {
+        let mut largest =
+            LargestStatistics { first: vec![(0.0, usize::MAX); count], second: vec![0.0; count] };
         for (k, arm) in family.enumerate() {
             let Some(arm) = arm else { continue };
             let rows = largest.first.iter_mut().zip(&mut largest.second);
-            for (t, (first, second)) in arm.t().zip(rows) {
+            for (t, (first, second)) in arm.t_statistics().zip(rows) {
                 if t > first.0 {
                     (*second, *first) = (first.0, (t, k));
                 } else if t > *second {
@@ -255,7 +256,7 @@ impl Largest {
     }
 
     /// The largest of all arms but `k`, by vector.
-    fn but(&self, k: usize) -> impl Fn(usize) -> f64 {
+    fn excluding(&self, k: usize) -> impl Fn(usize) -> f64 {
         move |vector| match self.first.get(vector) {
             Some(&(_, arm)) if arm == k => self.second[vector],
             Some(&(t, _)) => t,
@@ -265,15 +266,15 @@ impl Largest {
 }
 
 /// For each sign vector but the observed one: how far from the mean it counts, above and below.
-struct Splits {
+struct ThetaBounds {
     above: Vec<f64>,
     below: Vec<f64>,
 }
 
-impl Splits {
-    fn of(arm: &Centred, vectors: &SignVectors, others: impl Fn(usize) -> f64) -> Self {
+impl ThetaBounds {
+    fn new(arm: &Centred, vectors: &SignVectors, others: impl Fn(usize) -> f64) -> Self {
         let one = |(i, vector): (usize, &[u64])| {
-            let (sum, positive) = (arm.sums[i], arm.positive(vector));
+            let (sum, positive) = (arm.sums[i], arm.count_positive(vector));
             let reached = others(i) * arm.standard_error;
             if positive == 0 || positive == arm.rounds {
                 // All signs alike: as extreme as the data at every theta.
@@ -282,8 +283,8 @@ impl Splits {
             let (one, other) = (sum / positive as f64, -sum / (arm.rounds - positive) as f64);
             (one.max(other).max(reached), one.min(other).min(-reached))
         };
-        let (above, below) = vectors.each().enumerate().map(one).unzip();
-        Splits { above, below }
+        let (above, below) = vectors.iter().enumerate().map(one).unzip();
+        ThetaBounds { above, below }
     }
 
     /// Including the observed one.
@@ -302,7 +303,7 @@ impl Splits {
     }
 
     /// The values that exactly `reach` splits reach, below and above the mean.
-    fn ends(&mut self, reach: usize) -> (f64, f64) {
+    fn find_bounds(&mut self, reach: usize) -> (f64, f64) {
         let index = reach.min(self.above.len()) - 1;
         let (_, low, _) = self.below.select_nth_unstable_by(index, f64::total_cmp);
         let (_, high, _) = self.above.select_nth_unstable_by(index, |a, b| b.total_cmp(a));
@@ -329,11 +330,11 @@ impl SubsetSums {
         SubsetSums { tables: x.chunks(8).map(table).collect() }
     }
 
-    pub(crate) fn of_each(&self, vectors: &SignVectors) -> Vec<f64> {
-        vectors.each().map(|vector| self.of(vector)).collect()
+    pub(crate) fn sums_for(&self, vectors: &SignVectors) -> Vec<f64> {
+        vectors.iter().map(|vector| self.masked_sum(vector)).collect()
     }
 
-    fn of(&self, mask: &[u64]) -> f64 {
+    fn masked_sum(&self, mask: &[u64]) -> f64 {
         let byte = |chunk: usize| (mask[chunk / 8] >> (chunk % 8 * 8)) as usize & 255;
         self.tables.iter().enumerate().map(|(chunk, table)| table[byte(chunk)]).sum()
     }

@@ -79,14 +79,14 @@ impl LoadBin {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThroughputRule {
     /// So many bins are taken together.
-    pub widened: usize,
+    pub bins_per_group: usize,
     /// Completions a second, median over the baseline's (widened) bins.
     pub median_per_s: f64,
 }
 
 /// Reason why throughput stalls cannot be distinguished from chance.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-pub enum UnruledStalls {
+pub enum StallRuleError {
     #[error("the baseline has no bins: throughput stalls cannot be judged")]
     NoBins,
     /// Either that slow, or windows too short to hold bins that wide.
@@ -102,12 +102,12 @@ impl ThroughputRule {
     ///
     /// # Errors
     /// No bins, or so few completions that no bin of up to 10 s holds 30.
-    pub fn from_baseline(windows: &[&[LoadBin]]) -> Result<Self, UnruledStalls> {
+    pub fn from_baseline(windows: &[&[LoadBin]]) -> Result<Self, StallRuleError> {
         let all = || windows.iter().copied().flatten();
         let completions: u64 = all().map(|bin| bin.completions).sum();
         let width_us: u64 = all().map(|bin| bin.width_us).sum();
         if width_us == 0 {
-            return Err(UnruledStalls::NoBins);
+            return Err(StallRuleError::NoBins);
         }
         let per_s = completions as f64 * 1e6 / width_us as f64;
         let mean_width_us = (width_us / all().count() as u64).max(1);
@@ -115,25 +115,25 @@ impl ThroughputRule {
         let widest = longest.min((WIDEST_BIN_US / mean_width_us) as usize);
         let mut widened = 1;
         while widened <= widest {
-            let wide: Vec<LoadBin> = windows.iter().flat_map(|bins| widen(bins, widened)).collect();
+            let wide: Vec<LoadBin> = windows.iter().flat_map(|bins| group_bins(bins, widened)).collect();
             let counts: Vec<f64> = wide.iter().map(|bin| bin.completions as f64).collect();
             if median(&counts) >= EXPECTED_IN_BIN {
-                let rates: Vec<f64> = wide.iter().map(per_second).collect();
-                return Ok(ThroughputRule { widened, median_per_s: median(&rates) });
+                let rates: Vec<f64> = wide.iter().map(completions_per_s).collect();
+                return Ok(ThroughputRule { bins_per_group: widened, median_per_s: median(&rates) });
             }
             // By a quarter each time: a handful of steps, and never much wider than needed.
             widened += widened.div_ceil(4);
         }
-        Err(UnruledStalls::TooSlow { per_s })
+        Err(StallRuleError::TooSlow { per_s })
     }
 
     /// Stretches of at least two consecutive bins below 10% of the median. A gap between bins ends a stretch:
     /// nothing was recorded in it.
     #[must_use]
     pub fn stalls(&self, window: &[LoadBin]) -> Vec<Stall> {
-        let bins = widen(window, self.widened);
-        let stalled = |bin: &LoadBin| per_second(bin) < STALLED_SHARE * self.median_per_s;
-        bins.chunk_by(|a, b| stalled(a) == stalled(b) && follows(a, b))
+        let bins = group_bins(window, self.bins_per_group);
+        let stalled = |bin: &LoadBin| completions_per_s(bin) < STALLED_SHARE * self.median_per_s;
+        bins.chunk_by(|a, b| stalled(a) == stalled(b) && is_adjacent(a, b))
             .filter(|run| run.len() >= STALLED_BINS && stalled(&run[0]))
             .map(|run| Stall { begin_us: run[0].begin_us(), end_us: run[run.len() - 1].end_us })
             .collect()
@@ -159,7 +159,7 @@ pub fn latency_stalls(window: &[LoadBin], threshold_us: u64) -> Vec<Stall> {
         let slowest = bin.latency_us_max.max(bin.oldest_us);
         if slowest > threshold_us {
             let begin_us = bin.end_us.saturating_sub(slowest).max(window_begin);
-            join(&mut stalls, Stall { begin_us, end_us: bin.end_us });
+            merge_stall(&mut stalls, Stall { begin_us, end_us: bin.end_us });
         }
     }
     stalls
@@ -171,13 +171,13 @@ pub fn latency_stalls(window: &[LoadBin], threshold_us: u64) -> Vec<Stall> {
 pub fn harness_stalls(ticks: &[(u64, u64)]) -> Vec<Stall> {
     let mut stalls = Vec::new();
     for &(mono_us, late_us) in ticks.iter().filter(|&&(_, late_us)| late_us > HARNESS_LATE_US) {
-        join(&mut stalls, Stall { begin_us: mono_us.saturating_sub(late_us), end_us: mono_us });
+        merge_stall(&mut stalls, Stall { begin_us: mono_us.saturating_sub(late_us), end_us: mono_us });
     }
     stalls
 }
 
 /// Adds a stall that ends no earlier than those before it, and merges it with the stalls it touches.
-fn join(stalls: &mut Vec<Stall>, mut next: Stall) {
+fn merge_stall(stalls: &mut Vec<Stall>, mut next: Stall) {
     while let Some(last) = stalls.last().filter(|last| last.end_us >= next.begin_us) {
         next.begin_us = next.begin_us.min(last.begin_us);
         stalls.pop();
@@ -186,7 +186,7 @@ fn join(stalls: &mut Vec<Stall>, mut next: Stall) {
 }
 
 /// Takes bins together; a remainder at the end of a stretch without gaps is left out.
-fn widen(bins: &[LoadBin], by: usize) -> Vec<LoadBin> {
+fn group_bins(bins: &[LoadBin], by: usize) -> Vec<LoadBin> {
     let together = |group: &[LoadBin]| LoadBin {
         end_us: group[group.len() - 1].end_us,
         width_us: group.iter().map(|bin| bin.width_us).sum(),
@@ -194,15 +194,15 @@ fn widen(bins: &[LoadBin], by: usize) -> Vec<LoadBin> {
         latency_us_max: group.iter().map(|bin| bin.latency_us_max).max().unwrap_or(0),
         oldest_us: group[group.len() - 1].oldest_us,
     };
-    bins.chunk_by(follows).flat_map(|run| run.chunks_exact(by)).map(together).collect()
+    bins.chunk_by(is_adjacent).flat_map(|run| run.chunks_exact(by)).map(together).collect()
 }
 
 /// True if `next` begins where `bin` ends, to within half a bin of jitter.
-fn follows(bin: &LoadBin, next: &LoadBin) -> bool {
+fn is_adjacent(bin: &LoadBin, next: &LoadBin) -> bool {
     next.begin_us() <= bin.end_us + bin.width_us.max(1) / 2
 }
 
-fn per_second(bin: &LoadBin) -> f64 {
+fn completions_per_s(bin: &LoadBin) -> f64 {
     bin.completions as f64 * 1e6 / bin.width_us.max(1) as f64
 }
 
@@ -228,7 +228,7 @@ mod tests {
     fn two_empty_bins_in_a_row_are_a_stall_and_one_is_not() {
         let baseline = bins(&[100; 50]);
         let rule = ThroughputRule::from_baseline(&[&baseline]).unwrap();
-        assert_eq!((rule.widened, rule.median_per_s), (1, 1000.0));
+        assert_eq!((rule.bins_per_group, rule.median_per_s), (1, 1000.0));
         type Case = (&'static [u64], &'static [(u64, u64)]);
         let cases: [Case; 5] = [
             (&[100, 0, 100, 0, 100], &[]),
@@ -246,7 +246,7 @@ mod tests {
     fn a_slow_load_gets_wider_bins_until_thirty_are_expected() {
         let baseline = bins(&[7; 100]);
         let rule = ThroughputRule::from_baseline(&[&baseline, &baseline]).unwrap();
-        assert!(rule.widened == 5 && (rule.median_per_s - 70.0).abs() < 1e-9, "{rule:?}");
+        assert!(rule.bins_per_group == 5 && (rule.median_per_s - 70.0).abs() < 1e-9, "{rule:?}");
         // Four empty bins are no longer enough: not two wide ones.
         let mut window = [7; 40];
         window[10..14].fill(0);
@@ -259,17 +259,17 @@ mod tests {
     fn a_load_too_slow_for_any_bin_is_not_judged() {
         let slow = bins(&[0, 1, 0, 0].repeat(100));
         let error = ThroughputRule::from_baseline(&[&slow]).unwrap_err();
-        assert_eq!(error, UnruledStalls::TooSlow { per_s: 2.5 });
-        assert_eq!(ThroughputRule::from_baseline(&[&[]]), Err(UnruledStalls::NoBins));
+        assert_eq!(error, StallRuleError::TooSlow { per_s: 2.5 });
+        assert_eq!(ThroughputRule::from_baseline(&[&[]]), Err(StallRuleError::NoBins));
     }
 
     #[test]
     fn a_gap_between_bins_is_not_counted_as_stalled_time() {
-        let rule = ThroughputRule { widened: 1, median_per_s: 1000.0 };
+        let rule = ThroughputRule { bins_per_group: 1, median_per_s: 1000.0 };
         let mut window = bins(&[100, 0, 0, 0, 100]);
         window.remove(2);
         assert!(rule.stalls(&window).is_empty());
-        let wide = ThroughputRule { widened: 2, median_per_s: 1000.0 };
+        let wide = ThroughputRule { bins_per_group: 2, median_per_s: 1000.0 };
         let mut window = bins(&[0, 0, 0, 0, 0, 0]);
         window.remove(1);
         assert_eq!(spans(&wide.stalls(&window)), [(200, 600)]);
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn late_bins_are_judged_by_their_rate() {
-        let rule = ThroughputRule { widened: 1, median_per_s: 1000.0 };
+        let rule = ThroughputRule { bins_per_group: 1, median_per_s: 1000.0 };
         let late =
             |end_us, width_us, completions| LoadBin { end_us, width_us, completions, ..LoadBin::default() };
         // 30 in 400 ms is 7.5% of the rate, though 30% of a normal bin's count.

@@ -7,13 +7,13 @@ use crate::interval::Interval;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verdict {
     /// Worse than the baseline, by an amount the interval does not hold to be negligible.
-    Costly,
+    Worse,
     /// Better than the baseline.
-    Cheaper,
+    Better,
     /// The interval lies inside the margin, even if it does not hold zero.
-    NoEffect,
+    Equivalent,
     /// Neither can be said: more rounds are needed.
-    Unclear,
+    Inconclusive,
     /// There is no interval to judge by.
     NoInterval,
 }
@@ -25,17 +25,17 @@ pub enum Verdict {
 /// need an interval that excludes zero; where several arms are judged together it must be a simultaneous one
 /// ([`crate::simultaneous_sign_flips`]). A margin of zero switches "no effect" off.
 #[must_use]
-pub fn verdict(interval: Option<Interval>, margin: f64, higher_is_better: bool) -> Verdict {
+pub fn judge_interval(interval: Option<Interval>, margin: f64, higher_is_better: bool) -> Verdict {
     let Some(interval) = interval else { return Verdict::NoInterval };
     if margin > 0.0 && interval.lies_within(margin) {
-        return Verdict::NoEffect;
+        return Verdict::Equivalent;
     }
     match (interval.low > 0.0, interval.high < 0.0) {
-        (true, _) if higher_is_better => Verdict::Cheaper,
-        (true, _) => Verdict::Costly,
-        (_, true) if higher_is_better => Verdict::Costly,
-        (_, true) => Verdict::Cheaper,
-        (false, false) => Verdict::Unclear,
+        (true, _) if higher_is_better => Verdict::Better,
+        (true, _) => Verdict::Worse,
+        (_, true) if higher_is_better => Verdict::Worse,
+        (_, true) => Verdict::Better,
+        (false, false) => Verdict::Inconclusive,
     }
 }
 
@@ -45,24 +45,24 @@ mod tests {
 
     #[test]
     fn verdicts_follow_interval_margin_and_direction() {
-        use Verdict::{Cheaper, Costly, NoEffect, NoInterval, Unclear};
+        use Verdict::{Better, Equivalent, Inconclusive, NoInterval, Worse};
         type Case = (Option<(f64, f64)>, bool, Verdict);
         let cases: &[Case] = &[
-            (Some((-9.0, -3.0)), true, Costly),
-            (Some((-9.0, -3.0)), false, Cheaper),
-            (Some((3.0, 9.0)), true, Cheaper),
-            (Some((3.0, 9.0)), false, Costly),
-            (Some((-1.0, 1.5)), true, NoEffect),
-            (Some((-1.5, -0.5)), true, NoEffect),
-            (Some((-2.5, 1.0)), true, Unclear),
+            (Some((-9.0, -3.0)), true, Worse),
+            (Some((-9.0, -3.0)), false, Better),
+            (Some((3.0, 9.0)), true, Better),
+            (Some((3.0, 9.0)), false, Worse),
+            (Some((-1.0, 1.5)), true, Equivalent),
+            (Some((-1.5, -0.5)), true, Equivalent),
+            (Some((-2.5, 1.0)), true, Inconclusive),
             // Touching zero is holding zero: the p of a sign-flip interval is then above alpha.
-            (Some((-9.0, 0.0)), true, Unclear),
-            (Some((f64::NAN, f64::NAN)), true, Unclear),
+            (Some((-9.0, 0.0)), true, Inconclusive),
+            (Some((f64::NAN, f64::NAN)), true, Inconclusive),
             (None, true, NoInterval),
         ];
         for &(interval, higher_is_better, want) in cases {
             let interval = interval.map(|(low, high)| Interval { low, high });
-            let got = verdict(interval, 2.0, higher_is_better);
+            let got = judge_interval(interval, 2.0, higher_is_better);
             assert_eq!(got, want, "{interval:?} higher={higher_is_better}");
         }
     }
@@ -70,6 +70,6 @@ mod tests {
     #[test]
     fn a_margin_of_zero_never_says_no_effect() {
         let nothing = Some(Interval { low: 0.0, high: 0.0 });
-        assert_eq!(verdict(nothing, 0.0, true), Verdict::Unclear);
+        assert_eq!(judge_interval(nothing, 0.0, true), Verdict::Inconclusive);
     }
 }

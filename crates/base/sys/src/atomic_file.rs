@@ -3,7 +3,7 @@
 //! It is written beside the target, as `NAME.RANDOM.part`, and its bytes are on the disk before it is renamed.
 //! Never follows a link at the target. A killed writer leaves the part behind, and the target as it was.
 
-use crate::private;
+use crate::private_file;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -29,7 +29,7 @@ impl AtomicFile {
         prefix.push(".");
         let mut builder = tempfile::Builder::new();
         builder.prefix(&prefix).suffix(".part");
-        let part = builder.make_in(directory(target), private::create)?;
+        let part = builder.make_in(directory(target), private_file::create)?;
         Ok(Self { part, target: target.to_owned() })
     }
 

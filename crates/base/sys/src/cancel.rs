@@ -9,9 +9,9 @@ use std::time::Duration;
 
 /// Clones share one state, which is cancelled once and stays so. Loops check it at least ten times a second.
 #[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct CancelToken(Arc<AtomicBool>);
 
-impl Cancel {
+impl CancelToken {
     pub fn new() -> Self {
         Self::default()
     }
@@ -64,10 +64,10 @@ impl Cancel {
 
     /// Does `work`, and calls `end` once it is cancelled meanwhile: for work that waits for another process, which `end`
     /// ends.
-    pub fn ended_by<T>(&self, end: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
+    pub fn run_interruptible<T>(&self, end: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
         const CHECK_EVERY: Duration = Duration::from_millis(50);
-        struct Over<'a>(&'a AtomicBool, &'a Thread);
-        impl Drop for Over<'_> {
+        struct FinishGuard<'a>(&'a AtomicBool, &'a Thread);
+        impl Drop for FinishGuard<'_> {
             fn drop(&mut self) {
                 self.0.store(true, Ordering::Relaxed);
                 self.1.unpark();
@@ -83,7 +83,7 @@ impl Cancel {
                     std::thread::park_timeout(CHECK_EVERY);
                 }
             });
-            let _over = Over(&over, watch.thread());
+            let _over = FinishGuard(&over, watch.thread());
             work()
         })
     }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn clones_are_cancelled_together_and_whoever_waits_is_told() {
-        let cancel = Cancel::new();
+        let cancel = CancelToken::new();
         let held = cancel.clone();
         assert!(held.check().is_ok() && held.sleep(0.0));
         assert!(!cancel.cancel(), "it was not before");
@@ -106,11 +106,11 @@ mod tests {
 
     #[test]
     fn work_that_waits_for_somebody_else_is_ended_from_outside() {
-        let (cancel, ended) = (Cancel::new(), AtomicBool::new(false));
+        let (cancel, ended) = (CancelToken::new(), AtomicBool::new(false));
         let end = || ended.store(true, Ordering::Relaxed);
-        assert_eq!(cancel.ended_by(end, || 1), 1);
+        assert_eq!(cancel.run_interruptible(end, || 1), 1);
         assert!(!ended.load(Ordering::Relaxed), "nobody asked for an end");
-        let waited = cancel.ended_by(end, || {
+        let waited = cancel.run_interruptible(end, || {
             cancel.cancel();
             while !ended.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));

@@ -29,12 +29,12 @@ impl Capability {
     }
 
     /// True if the capability is in the effective set of this process.
-    pub fn held(self) -> bool {
-        effective(&proc_file::status("self")).is_some_and(|set| set >> (self as u32) & 1 == 1)
+    pub fn is_effective(self) -> bool {
+        parse_effective_set(&proc_file::status("self")).is_some_and(|set| set >> (self as u32) & 1 == 1)
     }
 }
 
-fn effective(status: &str) -> Option<u64> {
+fn parse_effective_set(status: &str) -> Option<u64> {
     proc_file::bits(status, "CapEff")
 }
 
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn the_effective_set_is_read_as_bits() {
-        let set = effective("Name:\tx\nCapEff:\t0000000000002000\n").expect("parsed");
+        let set = parse_effective_set("Name:\tx\nCapEff:\t0000000000002000\n").expect("parsed");
         assert_eq!(set >> (Capability::NetRaw as u32) & 1, 1);
         assert_eq!(set >> (Capability::NetAdmin as u32) & 1, 0);
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// After SIGKILL only a process stuck in the kernel is left.
-const GONE_WITHIN: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Groups of this process in each hierarchy, and where the hierarchies are mounted.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub fn shares_out(group: &Path, controller: &str) -> Option<bool> {
 
 /// Directory under which this process may create groups. `None` without cgroup v2, or without write
 /// permission there.
-pub fn base() -> Option<PathBuf> {
+pub fn find_parent_group() -> Option<PathBuf> {
     let base = Own::read().ok()?.unified()?;
     // A group beside others would get its own share of the CPU: that would be part of what is priced.
     let schedules = shares_out(&base, "cpu")?;
@@ -91,7 +91,7 @@ pub fn members(group: &Path) -> Vec<i32> {
         text.lines().filter_map(|line| line.parse::<i32>().ok()).collect::<Vec<_>>()
     };
     let mut found = pids(group);
-    found.extend(below(group).iter().flat_map(|path| pids(path)));
+    found.extend(list_subgroups(group).iter().flat_map(|path| pids(path)));
     found
 }
 
@@ -105,19 +105,19 @@ pub fn cpu_us(group: &Path) -> Option<u64> {
 /// Resource usage of a group's processes, including ended ones. A field is `None` if the kernel does not
 /// provide it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct ResourceUsage {
     pub memory_peak_bytes: Option<u64>,
     pub read_bytes: Option<u64>,
     pub written_bytes: Option<u64>,
     /// Time in which some process of the group waited for a CPU, a device, memory; microseconds.
-    pub waited_cpu_us: Option<u64>,
-    pub waited_io_us: Option<u64>,
-    pub waited_memory_us: Option<u64>,
+    pub cpu_pressure_us: Option<u64>,
+    pub io_pressure_us: Option<u64>,
+    pub memory_pressure_us: Option<u64>,
 }
 
 /// Reads the resource usage of a group. Peak memory and I/O need controllers that may not be delegated on
 /// this host. Wait times need pressure stall information (PSI) in the kernel.
-pub fn figures(group: &Path) -> Figures {
+pub fn read_resource_usage(group: &Path) -> ResourceUsage {
     let text = |name: &str| std::fs::read_to_string(group.join(name)).ok();
     let io = text("io.stat");
     let bytes = |key: &str| {
@@ -125,13 +125,13 @@ pub fn figures(group: &Path) -> Figures {
         Some(values.filter_map(|value| value.parse::<u64>().ok()).sum())
     };
     let waited = |name: &str| pressure_us(&text(name)?);
-    Figures {
+    ResourceUsage {
         memory_peak_bytes: text("memory.peak").and_then(|peak| peak.trim().parse().ok()),
         read_bytes: bytes("rbytes="),
         written_bytes: bytes("wbytes="),
-        waited_cpu_us: waited("cpu.pressure"),
-        waited_io_us: waited("io.pressure"),
-        waited_memory_us: waited("memory.pressure"),
+        cpu_pressure_us: waited("cpu.pressure"),
+        io_pressure_us: waited("io.pressure"),
+        memory_pressure_us: waited("memory.pressure"),
     }
 }
 
@@ -141,7 +141,7 @@ fn pressure_us(text: &str) -> Option<u64> {
     some.split_ascii_whitespace().find_map(|field| field.strip_prefix("total=")?.parse().ok())
 }
 
-fn below(group: &Path) -> Vec<PathBuf> {
+fn list_subgroups(group: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(group).into_iter().flatten().flatten();
     entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|e| e.path()).collect()
 }
@@ -163,7 +163,7 @@ pub fn remove(group: &Path) -> Result<Option<usize>> {
                 let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
             }
         }
-        if begun.elapsed() > GONE_WITHIN {
+        if begun.elapsed() > KILL_TIMEOUT {
             bail!(
                 "processes {:?} of control group {} are stuck in the kernel",
                 members(group),
@@ -172,12 +172,12 @@ pub fn remove(group: &Path) -> Result<Option<usize>> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    for path in below(group).iter().map(PathBuf::as_path).chain([group]) {
+    for path in list_subgroups(group).iter().map(PathBuf::as_path).chain([group]) {
         // The last process is gone from the list a moment before the group is free.
         while let Err(error) = std::fs::remove_dir(path) {
             match error.kind() {
                 ErrorKind::NotFound => break,
-                ErrorKind::ResourceBusy if begun.elapsed() < GONE_WITHIN => {
+                ErrorKind::ResourceBusy if begun.elapsed() < KILL_TIMEOUT => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 _ => return Err(error).with_context(failed),
@@ -216,18 +216,18 @@ mod tests {
     #[test]
     fn figures_are_read_as_far_as_there_are_any() {
         let group = tempfile::tempdir().unwrap();
-        assert_eq!(figures(group.path()), Figures::default());
+        assert_eq!(read_resource_usage(group.path()), ResourceUsage::default());
         let write = |name: &str, text: &str| std::fs::write(group.path().join(name), text).unwrap();
         write("memory.peak", "4096\n");
         write("io.stat", "8:0 rbytes=10 wbytes=3 rios=1 wios=1\n254:0 rbytes=5 wbytes=4 rios=1\n");
         write("cpu.pressure", "some avg10=0.00 avg60=1.10 avg300=0.20 total=777\nfull avg10=0.0 total=1\n");
-        let expected = Figures {
+        let expected = ResourceUsage {
             memory_peak_bytes: Some(4096),
             read_bytes: Some(15),
             written_bytes: Some(7),
-            waited_cpu_us: Some(777),
-            ..Figures::default()
+            cpu_pressure_us: Some(777),
+            ..ResourceUsage::default()
         };
-        assert_eq!(figures(group.path()), expected);
+        assert_eq!(read_resource_usage(group.path()), expected);
     }
 }

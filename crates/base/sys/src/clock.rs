@@ -8,22 +8,22 @@ use std::time::Duration;
 
 /// CLOCK_MONOTONIC in microseconds: the clock of every sample and step.
 pub fn mono_us() -> u64 {
-    micros(ClockId::CLOCK_MONOTONIC)
+    read_us(ClockId::CLOCK_MONOTONIC)
 }
 
 /// Unix time in microseconds: the clock of packets and logs.
 pub fn wall_us() -> u64 {
-    micros(ClockId::CLOCK_REALTIME)
+    read_us(ClockId::CLOCK_REALTIME)
 }
 
 /// CPU time of the calling thread, user and system, microseconds.
-pub fn cpu_of_thread_us() -> u64 {
-    micros(ClockId::CLOCK_THREAD_CPUTIME_ID)
+pub fn thread_cpu_us() -> u64 {
+    read_us(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// CPU time of all threads of this process, user and system, microseconds.
-pub fn cpu_of_process_us() -> u64 {
-    micros(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+pub fn process_cpu_us() -> u64 {
+    read_us(ClockId::CLOCK_PROCESS_CPUTIME_ID)
 }
 
 /// Sleeps until a moment of [`mono_us`]; returns at once if it has passed.
@@ -34,13 +34,13 @@ pub fn sleep_until(moment_us: u64) {
     }
 }
 
-fn micros(clock: ClockId) -> u64 {
+fn read_us(clock: ClockId) -> u64 {
     // No clock can fail on Linux; a zero would show at once in every sample.
     clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000 + t.tv_nsec() as u64 / 1000)
 }
 /// CLOCK_MONOTONIC, in nanoseconds. Linux cannot fail to answer it.
 #[inline]
-pub fn now_ns() -> u64 {
+pub fn mono_ns() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC)
         .map_or(0, |t| t.tv_sec().unsigned_abs() * 1_000_000_000 + t.tv_nsec().unsigned_abs())
 }

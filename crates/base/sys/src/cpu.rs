@@ -1,6 +1,6 @@
 //! CPU time of the whole host since boot, and the number of usable CPUs.
 
-use crate::read;
+use crate::read_trimmed;
 
 /// One tick of /proc/stat; USER_HZ has been 100 on every Linux architecture toll runs on.
 pub const TICK_US: u64 = 10_000;
@@ -17,7 +17,7 @@ pub struct CpuTicks {
 
 impl CpuTicks {
     pub fn read() -> Self {
-        Self::parse(&read("/proc/stat"))
+        Self::parse(&read_trimmed("/proc/stat"))
     }
 
     /// The first line: user nice system idle iowait irq softirq steal (guest is inside user).

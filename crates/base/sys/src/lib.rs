@@ -9,28 +9,28 @@ pub mod atomic_file;
 pub mod cancel;
 pub mod capability;
 pub mod cgroup;
-pub mod child;
+pub mod child_process;
 pub mod clock;
-pub mod counted;
+pub mod count_format;
 pub mod cpu;
 pub mod device;
 pub mod disk;
-pub mod figures;
 pub mod memory;
-pub mod named;
-pub mod places;
-pub mod private;
+pub mod named_choice;
+pub mod number_format;
+pub mod paths;
+pub mod private_file;
 pub mod proc_file;
 pub mod process;
 pub mod program;
-pub mod secrets;
+pub mod redact;
 pub mod server_process;
 pub mod signals;
-pub mod slow;
+pub mod slow_warning;
 pub mod sysctl;
 pub mod units;
 
 /// A file's text, trimmed; empty where it cannot be read.
-pub fn read(path: &str) -> String {
+pub fn read_trimmed(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }

@@ -1,16 +1,16 @@
 //! Reader of the files of /proc that hold `Name: value` lines: status and io of a process, meminfo.
 
-use crate::read;
+use crate::read_trimmed;
 use std::fmt::Display;
 
 /// Status of a process, by its pid or as `self`; empty if it cannot be read.
 pub fn status(pid: impl Display) -> String {
-    read(&format!("/proc/{pid}/status"))
+    read_trimmed(&format!("/proc/{pid}/status"))
 }
 
 /// What a process read and wrote; empty if it cannot be read, as of another user's process.
 pub fn io(pid: impl Display) -> String {
-    read(&format!("/proc/{pid}/io"))
+    read_trimmed(&format!("/proc/{pid}/io"))
 }
 
 /// Value of a line.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Environment variable of every process that toll starts; its value is the run id. It identifies an orphan
 /// even if toll died between the fork and the journal entry.
-pub const MARKER: &str = "TOLL_RUN";
+pub const RUN_ID_VARIABLE: &str = "TOLL_RUN";
 
 /// Identity of a process of this boot. A later process with the same pid has another identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,17 +27,17 @@ pub struct ProcessId {
 
 impl ProcessId {
     /// Fails when there is no such process.
-    pub fn of(pid: i32) -> io::Result<Self> {
+    pub fn from_pid(pid: i32) -> io::Result<Self> {
         Ok(Self { pid, start_ticks: Stat::read(pid)?.start_ticks })
     }
 
-    pub fn own() -> io::Result<Self> {
-        Self::of(Pid::this().as_raw())
+    pub fn current() -> io::Result<Self> {
+        Self::from_pid(Pid::this().as_raw())
     }
 
     /// A zombie has ended: all that is left of it is an exit code.
-    pub fn alive(&self) -> bool {
-        Stat::read(self.pid).is_ok_and(|s| s.start_ticks == self.start_ticks && !s.ended())
+    pub fn is_alive(&self) -> bool {
+        Stat::read(self.pid).is_ok_and(|s| s.start_ticks == self.start_ticks && !s.has_ended())
     }
 }
 
@@ -70,18 +70,18 @@ impl Stat {
         Some(Self { state, parent, group, flags, start_ticks })
     }
 
-    fn ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
 }
 
 /// This boot's id; pids and start times of another boot mean nothing.
 pub fn boot_id() -> String {
-    crate::read("/proc/sys/kernel/random/boot_id")
+    crate::read_trimmed("/proc/sys/kernel/random/boot_id")
 }
 
 /// PID namespace of this process; empty if it cannot be read.
-pub fn namespace() -> String {
+pub fn pid_namespace() -> String {
     std::fs::read_link("/proc/self/ns/pid")
         .map(|link| link.to_string_lossy().into_owned())
         .unwrap_or_default()
@@ -89,51 +89,51 @@ pub fn namespace() -> String {
 
 /// Living processes whose environment carries `TOLL_RUN=run_id`, other than this one and the
 /// members of the groups that `except` leads.
-pub fn marked(run_id: &str, except: &[ProcessId]) -> Vec<ProcessId> {
-    let wanted = format!("{MARKER}={run_id}");
+pub fn find_by_run_id(run_id: &str, except: &[ProcessId]) -> Vec<ProcessId> {
+    let wanted = format!("{RUN_ID_VARIABLE}={run_id}");
     let own = Pid::this().as_raw();
-    living()
+    list_processes()
         .filter(|(id, stat)| id.pid != own && !except.iter().any(|leader| leader.pid == stat.group))
-        .filter(|(id, _)| has_variable(id.pid, wanted.as_bytes()))
+        .filter(|(id, _)| has_environment_entry(id.pid, wanted.as_bytes()))
         .map(|(id, _)| id)
         .collect()
 }
 
 /// Running members of the process group of `leader`. If the leader has ended, only members with the run's
 /// marker count.
-pub fn group(leader: ProcessId, run_id: &str) -> Vec<ProcessId> {
-    let wanted = format!("{MARKER}={run_id}");
-    let led = leader.alive();
-    living()
+pub fn find_group_members(leader: ProcessId, run_id: &str) -> Vec<ProcessId> {
+    let wanted = format!("{RUN_ID_VARIABLE}={run_id}");
+    let led = leader.is_alive();
+    list_processes()
         .filter(|(_, stat)| stat.group == leader.pid)
-        .filter(|(id, _)| led || has_variable(id.pid, wanted.as_bytes()))
+        .filter(|(id, _)| led || has_environment_entry(id.pid, wanted.as_bytes()))
         .map(|(id, _)| id)
         .collect()
 }
 
 /// Living processes of a group, whoever started them.
-pub fn members(group: i32) -> Vec<i32> {
-    living().filter(|(_, stat)| stat.group == group).map(|(id, _)| id.pid).collect()
+pub fn list_group_pids(group: i32) -> Vec<i32> {
+    list_processes().filter(|(_, stat)| stat.group == group).map(|(id, _)| id.pid).collect()
 }
 
 /// True if a running process of the group is in uninterruptible sleep, where no signal reaches it.
-pub fn waits_in_kernel(group: i32) -> bool {
-    living().any(|(_, stat)| stat.group == group && stat.state == b'D')
+pub fn is_uninterruptible(group: i32) -> bool {
+    list_processes().any(|(_, stat)| stat.group == group && stat.state == b'D')
 }
 
-fn living() -> impl Iterator<Item = (ProcessId, Stat)> {
+fn list_processes() -> impl Iterator<Item = (ProcessId, Stat)> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = Stat::read(pid).ok()?;
-        (!stat.ended()).then_some((ProcessId { pid, start_ticks: stat.start_ticks }, stat))
+        (!stat.has_ended()).then_some((ProcessId { pid, start_ticks: stat.start_ticks }, stat))
     })
 }
 
-fn has_variable(pid: i32, wanted: &[u8]) -> bool {
+fn has_environment_entry(pid: i32, wanted: &[u8]) -> bool {
     let begun = Instant::now();
     loop {
         let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
-        if !environment.is_empty() || !is_becoming(pid) || begun.elapsed() > BECOMES_WITHIN {
+        if !environment.is_empty() || !is_in_execve(pid) || begun.elapsed() > EXEC_TIMEOUT {
             return environment.split(|&b| b == 0).any(|variable| variable == wanted);
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -141,12 +141,12 @@ fn has_variable(pid: i32, wanted: &[u8]) -> bool {
 }
 
 /// Longest time between fork and execve on a host with busy CPUs.
-const BECOMES_WITHIN: Duration = Duration::from_secs(5);
+const EXEC_TIMEOUT: Duration = Duration::from_secs(5);
 /// `PF_FORKNOEXEC` of linux/sched.h: forked, and no program of its own yet.
-const FORKED: u64 = 0x40;
+const PF_FORKNOEXEC: u64 = 0x40;
 
 /// True inside execve: arguments and environment of the new program are not readable yet.
-fn is_becoming(pid: i32) -> bool {
+fn is_in_execve(pid: i32) -> bool {
     // Without a program: of the kernel.
     std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.is_empty())
         && std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
@@ -154,7 +154,7 @@ fn is_becoming(pid: i32) -> bool {
 
 /// Waits until each process that a killed toll had just forked has executed its program: before that it has
 /// no marker. Ignores processes of a toll that is still running.
-pub fn await_unborn() {
+pub fn wait_for_pending_execs() {
     let program = |pid: i32| {
         let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
         let name = path.file_name()?.to_str()?;
@@ -163,32 +163,33 @@ pub fn await_unborn() {
     };
     let Some(own) = program(Pid::this().as_raw()) else { return };
     let is_toll = |pid: i32| program(pid).is_some_and(|name| name == own);
-    let is_unborn =
-        |(id, stat): (ProcessId, Stat)| stat.flags & FORKED != 0 && is_toll(id.pid) && !is_toll(stat.parent);
+    let is_unborn = |(id, stat): (ProcessId, Stat)| {
+        stat.flags & PF_FORKNOEXEC != 0 && is_toll(id.pid) && !is_toll(stat.parent)
+    };
     let begun = Instant::now();
-    while living().any(is_unborn) && begun.elapsed() < BECOMES_WITHIN {
+    while list_processes().any(is_unborn) && begun.elapsed() < EXEC_TIMEOUT {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// How a process (or group) came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum Termination {
     /// There was nothing left to end.
-    Gone,
+    AlreadyExited,
     /// The process ended after this signal.
-    Asked(Signal),
+    Signalled(Signal),
     /// The process ignored the other signals and was killed.
     Killed,
     /// It is still there (stuck in the kernel).
     Stuck,
 }
 
-impl std::fmt::Display for Ending {
+impl std::fmt::Display for Termination {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Gone => write!(f, "had ended already"),
-            Self::Asked(signal) => write!(f, "ended by {signal}"),
+            Self::AlreadyExited => write!(f, "had ended already"),
+            Self::Signalled(signal) => write!(f, "ended by {signal}"),
             Self::Killed => write!(f, "killed: it did not end when asked"),
             Self::Stuck => write!(f, "still there after SIGKILL (stuck in the kernel)"),
         }
@@ -198,11 +199,11 @@ impl std::fmt::Display for Ending {
 /// Ends a process group: `first`, then TERM, then KILL, each given `grace`. Returns when none of
 /// its members lives. A leader that is a child of ours is reaped by whoever holds its `Child`.
 #[allow(clippy::disallowed_methods)] // the members are compared by their start times
-pub fn end_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration) -> Ending {
-    end(
+pub fn terminate_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration) -> Termination {
+    terminate(
         first,
         grace,
-        || group(leader, run_id),
+        || find_group_members(leader, run_id),
         |signal| {
             // Only while a member was just seen: the number of an empty group may be handed out again.
             killpg(Pid::from_raw(leader.pid), signal)?;
@@ -214,14 +215,14 @@ pub fn end_group(leader: ProcessId, run_id: &str, first: Signal, grace: Duration
 
 /// Ends every process of [`marked`].
 #[allow(clippy::disallowed_methods)] // they carry the run's mark
-pub fn end_marked(run_id: &str, except: &[ProcessId], grace: Duration) -> Ending {
-    end(
+pub fn terminate_by_run_id(run_id: &str, except: &[ProcessId], grace: Duration) -> Termination {
+    terminate(
         Signal::SIGTERM,
         grace,
-        || marked(run_id, except),
+        || find_by_run_id(run_id, except),
         |signal| {
-            for process in marked(run_id, except) {
-                if process.alive() {
+            for process in find_by_run_id(run_id, except) {
+                if process.is_alive() {
                     kill(Pid::from_raw(process.pid), signal)?;
                 }
             }
@@ -230,14 +231,14 @@ pub fn end_marked(run_id: &str, except: &[ProcessId], grace: Duration) -> Ending
     )
 }
 
-fn end(
+fn terminate(
     first: Signal,
     grace: Duration,
     members: impl Fn() -> Vec<ProcessId>,
     send: impl Fn(Signal) -> Result<(), Errno>,
-) -> Ending {
+) -> Termination {
     if members().is_empty() {
-        return Ending::Gone;
+        return Termination::AlreadyExited;
     }
     // The kernel needs time to tear down a large address space even after SIGKILL.
     let last = grace.max(Duration::from_secs(10));
@@ -259,9 +260,9 @@ fn end(
         let _ = send(signal);
     };
     match escalate(&steps, send, gone_within) {
-        (_, false) => Ending::Stuck,
-        (Some(Signal::SIGKILL), true) => Ending::Killed,
-        (signal, true) => Ending::Asked(signal.unwrap_or(first)),
+        (_, false) => Termination::Stuck,
+        (Some(Signal::SIGKILL), true) => Termination::Killed,
+        (signal, true) => Termination::Signalled(signal.unwrap_or(first)),
     }
 }
 
@@ -295,9 +296,9 @@ mod tests {
 
     #[test]
     fn another_start_time_is_another_process() {
-        let own = ProcessId::own().expect("own process");
-        assert!(own.alive());
-        assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.alive());
+        let own = ProcessId::current().expect("own process");
+        assert!(own.is_alive());
+        assert!(!ProcessId { start_ticks: own.start_ticks + 1, ..own }.is_alive());
     }
 
     #[test]
@@ -325,10 +326,10 @@ mod tests {
         killed.kill().expect("killed");
         killed.wait().expect("waited for");
 
-        await_unborn();
+        wait_for_pending_execs();
         // A program already, its words not yet there: whoever looks for its mark waits for them.
         let begun = Instant::now();
-        while is_becoming(forked) && begun.elapsed() < BECOMES_WITHIN {
+        while is_in_execve(forked) && begun.elapsed() < EXEC_TIMEOUT {
             std::thread::sleep(Duration::from_millis(1));
         }
         let words = std::fs::read(format!("/proc/{forked}/cmdline")).expect("still there");

@@ -1,26 +1,26 @@
 //! Lookup of programs: their path, or the reason why one cannot be started.
 
-use crate::secrets;
+use crate::redact;
 use std::path::{Path, PathBuf};
 
 /// Directories outside a user's PATH where distributions install servers.
-const BEYOND_PATH: [&str; 5] =
+const EXTRA_DIRS: [&str; 5] =
     ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/mysql/bin"];
 
 /// Path of a program by its name.
-pub fn on_path(name: &str) -> Option<PathBuf> {
+pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        .chain(BEYOND_PATH.iter().map(PathBuf::from))
+        .chain(EXTRA_DIRS.iter().map(PathBuf::from))
         .map(|dir| dir.join(name))
         .find(|path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok() && path.is_file())
 }
 
 /// Why a program, by its name or its path, cannot be started; `None`: it can.
-pub fn no_program(program: &str) -> Option<String> {
-    let shown = secrets::hide(program);
+pub fn missing_program_error(program: &str) -> Option<String> {
+    let shown = redact::redact_text(program);
     if !program.contains('/') {
-        return on_path(program)
+        return find_program(program)
             .is_none()
             .then(|| format!("{shown} is not installed: `toll doctor` says how to get it"));
     }
@@ -33,6 +33,6 @@ pub fn no_program(program: &str) -> Option<String> {
 }
 
 /// Error text for a required environment variable that is not set.
-pub fn no_variable(name: &str) -> String {
+pub fn missing_variable_error(name: &str) -> String {
     format!("the environment variable {name} is not set: set it before toll is started")
 }

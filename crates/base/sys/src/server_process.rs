@@ -14,46 +14,46 @@ use std::path::{Path, PathBuf};
 
 /// A server process of this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Local {
+pub struct ServerProcess {
     pub process: ProcessId,
     /// Owner of the process: this user may write where the server may write.
     pub uid: u32,
     pub gid: u32,
 }
 
-impl Local {
+impl ServerProcess {
     /// Server processes of this host.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub fn find_all() -> impl Iterator<Item = Self> {
         let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter_map(Self::of_server)
+        pids.filter_map(Self::from_pid)
     }
 
     /// True if the pid file holds the pid of this process, both as the server sees them.
-    pub fn is_named_by(&self, variables: &BTreeMap<String, String>) -> bool {
+    pub fn matches_pid_file(&self, variables: &BTreeMap<String, String>) -> bool {
         let value = |name: &str| variables.get(name).map(String::as_str).unwrap_or_default();
         let pid_file = Path::new(value("datadir")).join(value("pid_file"));
-        let said = std::fs::read_to_string(self.under_root(&pid_file)).unwrap_or_default();
-        said.trim().parse::<i32>().is_ok_and(|pid| Some(pid) == self.own_pid())
+        let said = std::fs::read_to_string(self.path_in_root(&pid_file)).unwrap_or_default();
+        said.trim().parse::<i32>().is_ok_and(|pid| Some(pid) == self.namespace_pid())
     }
 
-    pub fn listening_at(socket: &Path) -> Option<Self> {
+    pub fn find_by_socket(socket: &Path) -> Option<Self> {
         let stream = UnixStream::connect(socket).ok()?;
         let pid = getsockopt(&stream, PeerCredentials).ok()?.pid();
-        Self::of_server(pid)
+        Self::from_pid(pid)
     }
 
-    fn of_server(pid: i32) -> Option<Self> {
+    fn from_pid(pid: i32) -> Option<Self> {
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
         if !["mysqld", "mariadbd"].iter().any(|server| name.trim().starts_with(server)) {
             return None;
         }
         let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?;
-        Some(Self { process: ProcessId::of(pid).ok()?, uid: owner.uid(), gid: owner.gid() })
+        Some(Self { process: ProcessId::from_pid(pid).ok()?, uid: owner.uid(), gid: owner.gid() })
     }
 
     /// Pid of the server in its own PID namespace.
-    fn own_pid(&self) -> Option<i32> {
+    fn namespace_pid(&self) -> Option<i32> {
         let status = proc_file::status(self.process.pid);
         proc_file::field(&status, "NSpid")?.split_ascii_whitespace().last()?.parse().ok()
     }
@@ -65,7 +65,8 @@ impl Local {
         let network = |of: &Path| std::fs::read_link(of.join("ns/net")).ok();
         let tables =
             ["net/tcp", "net/tcp6"].map(|t| std::fs::read_to_string(proc.join(t)).unwrap_or_default());
-        let sockets: Vec<String> = tables.iter().flat_map(|table| listeners(table, port, self.uid)).collect();
+        let sockets: Vec<String> =
+            tables.iter().flat_map(|table| listening_inodes(table, port, self.uid)).collect();
         if sockets.is_empty() {
             return Some(false);
         }
@@ -77,34 +78,37 @@ impl Local {
     }
 
     /// Path of a file of the server, seen through the server's root directory.
-    fn under_root(&self, path: &Path) -> PathBuf {
+    fn path_in_root(&self, path: &Path) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.process.pid));
         root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// Translates a path of the server to a path of this process. The path stays as it is if both name the
     /// same file.
-    pub fn here(&self, path: &Path) -> PathBuf {
-        let theirs = self.under_root(path);
-        if same_file(path, &theirs) { path.to_owned() } else { theirs }
+    pub fn to_host_path(&self, path: &Path) -> PathBuf {
+        let theirs = self.path_in_root(path);
+        if is_same_file(path, &theirs) { path.to_owned() } else { theirs }
     }
 
     /// The server's program, for probes.
-    pub fn binary(&self) -> PathBuf {
+    pub fn program_path(&self) -> PathBuf {
         let exe = PathBuf::from(format!("/proc/{}/exe", self.process.pid));
         // Replaced by an upgrade while the server runs: the link itself still leads to the old one.
         let Ok(named) = std::fs::read_link(&exe) else { return exe };
-        [named.clone(), self.under_root(&named)].into_iter().find(|path| same_file(path, &exe)).unwrap_or(exe)
+        [named.clone(), self.path_in_root(&named)]
+            .into_iter()
+            .find(|path| is_same_file(path, &exe))
+            .unwrap_or(exe)
     }
 }
 
-fn same_file(a: &Path, b: &Path) -> bool {
+fn is_same_file(a: &Path, b: &Path) -> bool {
     let id = |path: &Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
     id(a).is_some() && id(a) == id(b)
 }
 
 /// Inodes of the sockets of user `uid` that listen on `port`, from a table as `/proc/net/tcp` is.
-fn listeners(table: &str, port: u16, uid: u32) -> Vec<String> {
+fn listening_inodes(table: &str, port: u16, uid: u32) -> Vec<String> {
     const LISTEN: &str = "0A";
     let (port, uid) = (format!(":{port:04X}"), uid.to_string());
     let rows = table.lines().skip(1).map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
@@ -121,7 +125,7 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:0CEA 00000000:0000 0A 00000000:00000000 00:00000000 00000000 102 0 4711 1 0 100 0 0 10 0\n\
             1: 0100007F:0CEA 0100007F:9C40 01 00000000:00000000 00:00000000 00000000 102 0 4712 1 0 20 4 30 10 -1\n";
-        assert_eq!(listeners(table, 3306, 102), ["4711"]);
-        assert!(listeners(table, 3307, 102).is_empty() && listeners(table, 3306, 0).is_empty());
+        assert_eq!(listening_inodes(table, 3306, 102), ["4711"]);
+        assert!(listening_inodes(table, 3307, 102).is_empty() && listening_inodes(table, 3306, 0).is_empty());
     }
 }

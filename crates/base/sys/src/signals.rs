@@ -2,7 +2,7 @@
 //!
 //! HUP (a closed terminal) and QUIT (the quit key) count like INT and TERM.
 
-use crate::cancel::Cancel;
+use crate::cancel::CancelToken;
 use crate::proc_file;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -10,8 +10,8 @@ use signal_hook::iterator::Signals;
 
 /// Cancels at the first shutdown signal. No such signal ends the process by itself. A second signal does not
 /// interrupt the restoring of settings: `again` is called for it, and can print what is still in progress.
-pub fn listen(cancel: &Cancel, again: impl Fn() + Send + 'static) -> anyhow::Result<()> {
-    let mut signals = Signals::new(that_end()).context("cannot listen to signals")?;
+pub fn cancel_on_signals(cancel: &CancelToken, again: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = Signals::new(shutdown_signals()).context("cannot listen to signals")?;
     let cancel = cancel.clone();
     std::thread::spawn(move || {
         for _ in &mut signals {
@@ -25,11 +25,11 @@ pub fn listen(cancel: &Cancel, again: impl Fn() + Send + 'static) -> anyhow::Res
 
 /// Shutdown signals of this process. HUP is not one of them if it was ignored at the start (nohup): such a
 /// process must outlive its terminal. Call this before a handler is installed.
-pub fn that_end() -> Vec<i32> {
-    those_heeded(&proc_file::status("self"))
+pub fn shutdown_signals() -> Vec<i32> {
+    parse_shutdown_signals(&proc_file::status("self"))
 }
 
-fn those_heeded(status: &str) -> Vec<i32> {
+fn parse_shutdown_signals(status: &str) -> Vec<i32> {
     let ignored = proc_file::bits(status, "SigIgn").unwrap_or(0);
     let hup_ignored = ignored & (1 << (SIGHUP - 1)) != 0;
     [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|s| *s != SIGHUP || !hup_ignored).collect()
@@ -41,10 +41,13 @@ mod tests {
 
     #[test]
     fn a_hangup_ends_toll_unless_it_was_started_to_outlive_it() {
-        assert!(that_end().contains(&SIGTERM) && that_end().contains(&SIGQUIT));
+        assert!(shutdown_signals().contains(&SIGTERM) && shutdown_signals().contains(&SIGQUIT));
         // As written under nohup, and without it (Rust itself ignores PIPE).
-        assert!(!those_heeded("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n").contains(&SIGHUP));
-        assert!(those_heeded("SigIgn:\t0000000000001000\n").contains(&SIGHUP));
-        assert_eq!(those_heeded("").len(), 4);
+        assert!(
+            !parse_shutdown_signals("SigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n")
+                .contains(&SIGHUP)
+        );
+        assert!(parse_shutdown_signals("SigIgn:\t0000000000001000\n").contains(&SIGHUP));
+        assert_eq!(parse_shutdown_signals("").len(), 4);
     }
 }

@@ -3,9 +3,9 @@
 use anyhow::{Context, ensure};
 use std::path::{Path, PathBuf};
 
-const SETTINGS: &str = "/proc/sys";
+const PROC_SYS: &str = "/proc/sys";
 /// Pairs of settings of which one is in effect and the other is 0. Writing the one in effect restores both.
-const EITHER: [[&str; 2]; 2] =
+const EXCLUSIVE_PAIRS: [[&str; 2]; 2] =
     [["vm.dirty_bytes", "vm.dirty_ratio"], ["vm.dirty_background_bytes", "vm.dirty_background_ratio"]];
 
 /// Path of a setting under /proc/sys. `None` if `name` is invalid: valid are words of letters, digits, `_`
@@ -14,7 +14,7 @@ pub fn path(name: &str) -> Option<PathBuf> {
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_letter);
     (name.contains('.') && name.split('.').all(is_word))
-        .then(|| Path::new(SETTINGS).join(name.replace('.', "/")))
+        .then(|| Path::new(PROC_SYS).join(name.replace('.', "/")))
 }
 
 /// # Errors
@@ -39,9 +39,9 @@ pub fn write(name: &str, value: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// As of [`read`].
-pub fn way_back(name: &str) -> anyhow::Result<(String, String)> {
+pub fn snapshot(name: &str) -> anyhow::Result<(String, String)> {
     let value = read(name)?;
-    let pair = EITHER.iter().find(|pair| pair.contains(&name) && value == "0");
+    let pair = EXCLUSIVE_PAIRS.iter().find(|pair| pair.contains(&name) && value == "0");
     match pair.and_then(|pair| pair.iter().find(|other| **other != name)) {
         Some(other) => Ok(((*other).to_owned(), read(other)?)),
         None => Ok((name.to_owned(), value)),
@@ -59,7 +59,7 @@ mod tests {
         for odd in ["vm", "vm.", "../x", "vm./etc/passwd", "vm.dirty bytes", ""] {
             assert_eq!(path(odd), None, "{odd}");
         }
-        let [of_bytes, of_ratio] = ["vm.dirty_bytes", "vm.dirty_ratio"].map(|name| way_back(name).unwrap());
+        let [of_bytes, of_ratio] = ["vm.dirty_bytes", "vm.dirty_ratio"].map(|name| snapshot(name).unwrap());
         assert_eq!(of_bytes, of_ratio, "the one that holds brings both back");
         assert_eq!(read(&of_bytes.0).unwrap(), of_bytes.1);
         assert_ne!(of_bytes.1, "0");

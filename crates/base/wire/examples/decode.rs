@@ -9,14 +9,14 @@ use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::{Event, Sink};
 use toll_wire::pcap::Format;
 
-struct Count {
+struct EventCounter {
     events: u64,
     text_bytes: u64,
     print: bool,
 }
 
-impl Sink for Count {
-    fn event(&mut self, event: &Event<'_>) {
+impl Sink for EventCounter {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.events += 1;
         self.text_bytes += (event.text.len() + event.params.len()) as u64;
         if self.print {
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("which file?")?;
     let mut config = Config::default();
-    let mut sink = Count { events: 0, text_bytes: 0, print: false };
+    let mut sink = EventCounter { events: 0, text_bytes: 0, print: false };
     for argument in arguments {
         if argument == "--events" {
             sink.print = true;
@@ -58,12 +58,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     decoder.finish(&mut sink);
     let seconds = begun.elapsed().as_secs_f64();
-    println!("{:#?}", decoder.ledger());
+    println!("{:#?}", decoder.accounting());
     println!(
         "{} events, {total} bytes in {seconds:.3} s: {:.0} MB/s, {:.0} ns a frame",
         sink.events,
         total as f64 / seconds / 1e6,
-        seconds * 1e9 / decoder.ledger().frames.read.max(1) as f64
+        seconds * 1e9 / decoder.accounting().frames.read.max(1) as f64
     );
     Ok(())
 }

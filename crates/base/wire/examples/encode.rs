@@ -7,29 +7,29 @@ use std::time::Instant;
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::{Event, Sink};
 use toll_wire::pcap::Format;
-use toll_wire::queries::{BLOCK, Encoder, Packer, Reader};
+use toll_wire::queries::{BLOCK_SIZE, BlockCompressor, Encoder, Reader};
 
 /// Looks at events and forgets them.
 #[derive(Default)]
-struct Count(u64);
+struct EventCounter(u64);
 
-impl Sink for Count {
-    fn event(&mut self, _event: &Event<'_>) {
+impl Sink for EventCounter {
+    fn on_event(&mut self, _event: &Event<'_>) {
         self.0 += 1;
     }
 }
 
-struct Blocks {
+struct BlockSink {
     encoder: Encoder,
     current: Vec<u8>,
     whole: Vec<Vec<u8>>,
 }
 
-impl Sink for Blocks {
-    fn event(&mut self, event: &Event<'_>) {
-        self.encoder.event(event, &mut self.current);
-        if self.current.len() >= BLOCK {
-            self.whole.push(std::mem::replace(&mut self.current, Vec::with_capacity(2 * BLOCK)));
+impl Sink for BlockSink {
+    fn on_event(&mut self, event: &Event<'_>) {
+        self.encoder.encode_event(event, &mut self.current);
+        if self.current.len() >= BLOCK_SIZE {
+            self.whole.push(std::mem::replace(&mut self.current, Vec::with_capacity(2 * BLOCK_SIZE)));
         }
     }
 }
@@ -46,7 +46,7 @@ fn decode(
         decoder.feed(chunk, sink)?;
     }
     decoder.finish(sink);
-    Ok((decoder.ledger().frames.read, begun.elapsed().as_secs_f64()))
+    Ok((decoder.accounting().frames.read, begun.elapsed().as_secs_f64()))
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -61,23 +61,26 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             config.ports = argument.split(',').map(str::parse).collect::<Result<_, _>>()?;
         }
     }
-    let mut count = Count::default();
+    let mut count = EventCounter::default();
     let (frames, decoding_s) = decode(&capture, &config, &mut count)?;
-    let mut blocks =
-        Blocks { encoder: Encoder::new(1), current: Vec::with_capacity(2 * BLOCK), whole: Vec::new() };
+    let mut blocks = BlockSink {
+        encoder: Encoder::new(1),
+        current: Vec::with_capacity(2 * BLOCK_SIZE),
+        whole: Vec::new(),
+    };
     let (_, encoding_s) = decode(&capture, &config, &mut blocks)?;
     blocks.whole.push(blocks.current);
     let plain: usize = blocks.whole.iter().map(Vec::len).sum();
-    let mut packer = Packer::new()?;
+    let mut packer = BlockCompressor::new()?;
     let mut file = Vec::with_capacity(plain);
     let begun = Instant::now();
     for block in &blocks.whole {
-        packer.pack(block, &mut file)?;
+        packer.compress(block, &mut file)?;
     }
     let packing_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let mut reader = Reader::new();
-    let mut again = Count::default();
+    let mut again = EventCounter::default();
     reader.feed(&file, &mut again);
     reader.finish();
     let reading_s = begun.elapsed().as_secs_f64();

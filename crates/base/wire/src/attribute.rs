@@ -56,7 +56,7 @@ impl Attribute {
     }
 
     /// Whatever the case; pt-query-digest's names too.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         match name.as_str() {
             "bytes" | "query_length" => Some(Self::QuerySize),
@@ -73,7 +73,7 @@ impl Attribute {
     }
 
     /// Its value in an event: ns, count or bytes. From the server's side: sent to the client.
-    pub fn of(self, event: &Event<'_>) -> Option<u64> {
+    pub fn value_in(self, event: &Event<'_>) -> Option<u64> {
         match self {
             Self::QueryTime => event.query_ns,
             Self::FirstByteTime => event.first_byte_ns,
@@ -90,28 +90,28 @@ impl Attribute {
 }
 
 /// Names of further attributes that are counted.
-const OTHERS_MAX: usize = 48;
+const MAX_EXTRA_ATTRIBUTES: usize = 48;
 
 /// Numbers without a place of their own, as a log names them.
 #[derive(Debug, Clone, Default)]
-pub struct Others {
+pub struct ExtraAttributes {
     names: Vec<(Box<str>, Unit)>,
 }
 
 /// Number of a name and a value.
-pub type Other = (u8, u64);
+pub type ExtraAttribute = (u8, u64);
 
-impl Others {
+impl ExtraAttributes {
     pub fn names(&self) -> &[(Box<str>, Unit)] {
         &self.names
     }
 
-    pub fn read(&mut self, event: &Event<'_>) -> Vec<Other> {
+    pub fn collect_from(&mut self, event: &Event<'_>) -> Vec<ExtraAttribute> {
         // An empty Vec allocates nothing: packets and plain slow logs have none of these.
         let mut values = Vec::new();
         for (name, text) in event.attributes {
-            if let Some(number) = number(name, text)
-                && let Some(id) = self.id(name)
+            if let Some(number) = parse_number(name, text)
+                && let Some(id) = self.intern_name(name)
             {
                 values.push((id, number));
             }
@@ -119,19 +119,19 @@ impl Others {
         values
     }
 
-    pub fn id(&mut self, name: &str) -> Option<u8> {
+    pub fn intern_name(&mut self, name: &str) -> Option<u8> {
         if let Some(at) = self.names.iter().position(|(known, _)| **known == *name) {
             return u8::try_from(at).ok();
         }
-        if self.names.len() >= OTHERS_MAX {
+        if self.names.len() >= MAX_EXTRA_ATTRIBUTES {
             return None;
         }
-        self.names.push((name.into(), unit(name)));
+        self.names.push((name.into(), unit_of_name(name)));
         u8::try_from(self.names.len() - 1).ok()
     }
 }
 
-fn unit(name: &str) -> Unit {
+fn unit_of_name(name: &str) -> Unit {
     if name.ends_with("_time") || name.ends_with("_wait") {
         Unit::Time
     } else if name.contains("bytes") || name.contains("Bytes") {
@@ -142,16 +142,16 @@ fn unit(name: &str) -> Unit {
 }
 
 /// Names of things are no numbers, even where they are written in digits.
-fn number(name: &str, text: &[u8]) -> Option<u64> {
+fn parse_number(name: &str, text: &[u8]) -> Option<u64> {
     const NAMES: [&str; 6] =
         ["InnoDB_trx_id", "Log_slow_rate_limit", "Killed", "Start", "End", "Statement_id"];
     if NAMES.contains(&name) || !text.first().is_some_and(u8::is_ascii_digit) {
         return None;
     }
-    match unit(name) {
-        Unit::Time => crate::log::seconds(text),
+    match unit_of_name(name) {
+        Unit::Time => crate::log::parse_seconds(text),
         Unit::Count | Unit::Bytes => {
-            text.iter().all(u8::is_ascii_digit).then(|| crate::log::integer(text)).flatten()
+            text.iter().all(u8::is_ascii_digit).then(|| crate::log::parse_integer(text)).flatten()
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Decoder from a capture to query events. Connects reader, frames, streams and sessions; does no parsing
 //! itself.
 
+use crate::accounting::DecodeAccounting;
+use crate::direction::{Direction, GapCause};
 use crate::endpoints::Endpoints;
 use crate::event::Sink;
-use crate::frame::{self, Address, Addressed, Unfit};
-use crate::ledger::Ledger;
+use crate::frame::{self, Address, AddressedSegment, FrameError};
 use crate::log::{Utc, Zone};
+use crate::memory_budget::MemoryBudget;
 use crate::mysql::{self, Context, Session, Workspace};
 use crate::pcap::{Format, Frame, InputError, Reader};
-use crate::room::Room;
-use crate::side::{Hole, Side};
-use crate::spoken::Sockets;
-pub use crate::spoken::{Said, Spoken};
-use crate::stream::{self, Listener, Outcome, Streams};
+use crate::socket_session::SocketSessions;
+pub use crate::socket_session::{CallDirection, SocketChunk};
+use crate::stream::{self, ConnectionTable, SegmentOutcome, StreamListener};
 use std::net::IpAddr;
 
 /// Traffic to decode, and memory limits.
@@ -62,10 +62,10 @@ pub struct Limits {
     /// Prepared statements of one connection; beyond that the oldest is forgotten.
     pub statements: usize,
     /// Segments that wait for one that is missing, on one connection.
-    pub held_segments: usize,
-    pub held_bytes: usize,
+    pub reorder_segments: usize,
+    pub reorder_bytes: usize,
     /// Packet time after which a missing segment is given up, ns.
-    pub held_ns: u64,
+    pub reorder_ns: u64,
     /// Packet time without a packet after which a connection is closed, ns.
     pub idle_ns: u64,
 }
@@ -78,10 +78,10 @@ impl Default for Limits {
             connections: 16_384,
             pipeline: 4096,
             statements: 16_382,
-            held_segments: 256,
-            held_bytes: 4 << 20,
+            reorder_segments: 256,
+            reorder_bytes: 4 << 20,
             // Longer than a retransmission timer that has backed off a few times.
-            held_ns: 10_000_000_000,
+            reorder_ns: 10_000_000_000,
             // The server's default wait_timeout.
             idle_ns: 28_800_000_000_000,
         }
@@ -89,17 +89,17 @@ impl Default for Limits {
 }
 
 impl Limits {
-    fn of_streams(&self) -> stream::Limits {
+    fn stream_limits(&self) -> stream::Limits {
         stream::Limits {
             connections: self.connections,
-            held_segments: self.held_segments,
-            held_bytes: self.held_bytes,
-            held_ns: self.held_ns,
+            reorder_segments: self.reorder_segments,
+            reorder_bytes: self.reorder_bytes,
+            reorder_ns: self.reorder_ns,
             idle_ns: self.idle_ns,
         }
     }
 
-    fn of_sessions(&self) -> mysql::Limits {
+    fn session_limits(&self) -> mysql::Limits {
         mysql::Limits { text: self.text, pipeline: self.pipeline, statements: self.statements }
     }
 }
@@ -109,11 +109,11 @@ pub struct Decoder {
     ports: Ports,
     servers: Vec<Address>,
     shard: Shard,
-    streams: Streams<Endpoints, Session>,
-    sockets: Sockets,
+    streams: ConnectionTable<Endpoints, Session>,
+    sockets: SocketSessions,
     limits: mysql::Limits,
     workspace: Workspace,
-    ledger: Ledger,
+    accounting: DecodeAccounting,
 }
 
 impl Decoder {
@@ -122,138 +122,138 @@ impl Decoder {
             ports: Ports::new(&config.ports),
             servers: config.servers.iter().map(|&ip| Address::from(ip)).collect(),
             shard: Shard { index: config.shard.index, of: config.shard.of.max(1) },
-            streams: Streams::new(config.limits.of_streams()),
-            sockets: Sockets::new(config.limits.connections),
-            limits: config.limits.of_sessions(),
-            workspace: Workspace::new(Room::new(config.limits.total)),
-            ledger: Ledger::default(),
+            streams: ConnectionTable::new(config.limits.stream_limits()),
+            sockets: SocketSessions::new(config.limits.connections),
+            limits: config.limits.session_limits(),
+            workspace: Workspace::new(MemoryBudget::new(config.limits.total)),
+            accounting: DecodeAccounting::default(),
         }
     }
 
     /// Takes the next frame; events that it completes go to `sink`.
     #[inline]
-    pub fn frame<S: Sink + ?Sized>(&mut self, frame: &Frame<'_>, sink: &mut S) {
-        match frame::parse(frame) {
-            Ok(packet) => match self.endpoints(&packet) {
+    pub fn decode_frame<S: Sink + ?Sized>(&mut self, frame: &Frame<'_>, sink: &mut S) {
+        match frame::parse_segment(frame) {
+            Ok(packet) => match self.identify_endpoints(&packet) {
                 Some((endpoints, from)) => {
                     if self.shard.of > 1 && shard_of(endpoints.hash, self.shard.of) != self.shard.index {
                         return;
                     }
-                    let (streams, mut context) = self.parts(sink);
+                    let (streams, mut context) = self.streams_and_context(sink);
                     let outcome =
-                        streams.segment(endpoints, from, &packet.segment, frame.time_ns, &mut context);
-                    let frames = &mut self.ledger.frames;
+                        streams.handle_segment(endpoints, from, &packet.segment, frame.time_ns, &mut context);
+                    let frames = &mut self.accounting.frames;
                     match outcome {
-                        Outcome::Parsed => frames.parsed += 1,
-                        Outcome::Duplicate => frames.duplicate += 1,
-                        Outcome::Truncated => frames.truncated += 1,
+                        SegmentOutcome::Parsed => frames.parsed += 1,
+                        SegmentOutcome::Duplicate => frames.duplicate += 1,
+                        SegmentOutcome::Truncated => frames.truncated += 1,
                     }
                 }
                 // What belongs to no connection is counted by the first shard alone.
                 None if self.shard.index != 0 => return,
-                None => self.ledger.frames.not_ours += 1,
+                None => self.accounting.frames.not_ours += 1,
             },
             Err(_) if self.shard.index != 0 => return,
-            Err(Unfit::Other) => self.ledger.frames.not_ours += 1,
-            Err(Unfit::Unsupported) => self.ledger.frames.unsupported += 1,
-            Err(Unfit::Truncated) => self.ledger.frames.truncated += 1,
-            Err(Unfit::Malformed) => self.ledger.frames.malformed += 1,
+            Err(FrameError::OtherProtocol) => self.accounting.frames.not_ours += 1,
+            Err(FrameError::Unsupported) => self.accounting.frames.unsupported += 1,
+            Err(FrameError::Truncated) => self.accounting.frames.truncated += 1,
+            Err(FrameError::Malformed) => self.accounting.frames.malformed += 1,
         }
-        self.ledger.frames.read += 1;
-        self.ledger.bytes.frames += frame.bytes.len() as u64;
+        self.accounting.frames.read += 1;
+        self.accounting.bytes.frames += frame.bytes.len() as u64;
     }
 
     /// Takes what the next call on a socket of a server moved; events that it completes go to `sink`. Ports and
     /// addresses of the configuration do not count. The ledger counts such calls as frames.
     #[inline]
-    pub fn spoken<S: Sink + ?Sized>(&mut self, said: &Spoken<'_>, sink: &mut S) {
-        if self.shard.of > 1 && shard_of(said.hash(), self.shard.of) != self.shard.index {
+    pub fn decode_socket_chunk<S: Sink + ?Sized>(&mut self, chunk: &SocketChunk<'_>, sink: &mut S) {
+        if self.shard.of > 1 && shard_of(chunk.hash(), self.shard.of) != self.shard.index {
             return;
         }
-        let Decoder { sockets, limits, workspace, ledger, .. } = self;
-        sockets.spoken(said, &mut Context { sink, ledger, limits, workspace });
+        let Decoder { sockets, limits, workspace, accounting: ledger, .. } = self;
+        sockets.handle_chunk(chunk, &mut Context { sink, accounting: ledger, limits, workspace });
     }
 
     /// The streams, and what their sessions need while they are read.
     #[inline]
-    fn parts<'a, S: ?Sized>(
+    fn streams_and_context<'a, S: ?Sized>(
         &'a mut self,
         sink: &'a mut S,
-    ) -> (&'a mut Streams<Endpoints, Session>, Context<'a, S>) {
-        let Decoder { streams, limits, workspace, ledger, .. } = self;
-        (streams, Context { sink, ledger, limits, workspace })
+    ) -> (&'a mut ConnectionTable<Endpoints, Session>, Context<'a, S>) {
+        let Decoder { streams, limits, workspace, accounting: ledger, .. } = self;
+        (streams, Context { sink, accounting: ledger, limits, workspace })
     }
 
     /// Which end is the server, if the segment is of interest.
     #[inline]
-    fn endpoints(&self, packet: &Addressed<'_>) -> Option<(Endpoints, Side)> {
-        let to_server = self.ports.contains(packet.destination_port) && self.serves(packet.destination);
-        let from_server = self.ports.contains(packet.source_port) && self.serves(packet.source);
+    fn identify_endpoints(&self, packet: &AddressedSegment<'_>) -> Option<(Endpoints, Direction)> {
+        let to_server = self.ports.contains(packet.destination_port) && self.is_server(packet.destination);
+        let from_server = self.ports.contains(packet.source_port) && self.is_server(packet.source);
         let forth =
             || Endpoints::new(packet.source, packet.source_port, packet.destination, packet.destination_port);
         let back =
             || Endpoints::new(packet.destination, packet.destination_port, packet.source, packet.source_port);
         match (to_server, from_server) {
             (false, false) => None,
-            (true, false) => Some((forth(), Side::Client)),
-            (false, true) => Some((back(), Side::Server)),
+            (true, false) => Some((forth(), Direction::FromClient)),
+            (false, true) => Some((back(), Direction::FromServer)),
             // Both ports are server ports: only the opening of a connection tells.
             (true, true) => {
                 let opens = packet.segment.flags & (frame::SYN | frame::ACK);
-                let answers = opens == frame::SYN | frame::ACK || self.streams.knows(&back());
-                if opens != frame::SYN && answers && !self.streams.knows(&forth()) {
-                    Some((back(), Side::Server))
+                let answers = opens == frame::SYN | frame::ACK || self.streams.contains(&back());
+                if opens != frame::SYN && answers && !self.streams.contains(&forth()) {
+                    Some((back(), Direction::FromServer))
                 } else {
-                    Some((forth(), Side::Client))
+                    Some((forth(), Direction::FromClient))
                 }
             }
         }
     }
 
     #[inline]
-    fn serves(&self, address: Address) -> bool {
+    fn is_server(&self, address: Address) -> bool {
         self.servers.is_empty() || self.servers.contains(&address)
     }
 
     /// Gives up what is still awaited and hands over the commands that were in flight.
     pub fn finish<S: Sink + ?Sized>(&mut self, sink: &mut S) {
-        let Decoder { streams, sockets, limits, workspace, ledger, .. } = self;
-        let mut context = Context { sink, ledger, limits, workspace };
+        let Decoder { streams, sockets, limits, workspace, accounting: ledger, .. } = self;
+        let mut context = Context { sink, accounting: ledger, limits, workspace };
         streams.finish(&mut context);
         sockets.finish(&mut context);
     }
 
     /// Adds up only after [`finish`](Self::finish).
-    pub fn ledger(&self) -> Ledger {
-        self.ledger
+    pub fn accounting(&self) -> DecodeAccounting {
+        self.accounting
     }
 }
 
 /// Sessions are what is kept of connections.
-impl<S: Sink + ?Sized> Listener<Endpoints, Session> for Context<'_, S> {
-    fn begin(&mut self, session: &mut Session, endpoints: &Endpoints) {
-        session.open(endpoints.client, endpoints.client_port, self.ledger);
+impl<S: Sink + ?Sized> StreamListener<Endpoints, Session> for Context<'_, S> {
+    fn on_begin(&mut self, session: &mut Session, endpoints: &Endpoints) {
+        session.open(endpoints.client, endpoints.client_port, self.accounting);
     }
 
-    fn connecting(&mut self, session: &mut Session, from: Side, time_ns: u64) {
-        session.connecting(from, time_ns);
+    fn on_syn(&mut self, session: &mut Session, from: Direction, time_ns: u64) {
+        session.handle_syn(from, time_ns);
     }
 
     #[inline]
-    fn bytes(&mut self, session: &mut Session, from: Side, bytes: &[u8], time_ns: u64) {
-        session.bytes(from, bytes, time_ns, self);
+    fn on_bytes(&mut self, session: &mut Session, from: Direction, bytes: &[u8], time_ns: u64) {
+        session.handle_bytes(from, bytes, time_ns, self);
     }
 
-    fn hole(&mut self, session: &mut Session, from: Side, count: u64, why: Hole, time_ns: u64) {
-        session.hole(from, count, why, time_ns, self);
+    fn on_gap(&mut self, session: &mut Session, from: Direction, count: u64, why: GapCause, time_ns: u64) {
+        session.handle_gap(from, count, why, time_ns, self);
     }
 
-    fn end(&mut self, session: &mut Session) {
+    fn on_end(&mut self, session: &mut Session) {
         session.close(self);
     }
 
-    fn room(&mut self) -> &mut Room {
-        &mut self.workspace.room
+    fn budget(&mut self) -> &mut MemoryBudget {
+        &mut self.workspace.budget
     }
 }
 
@@ -272,12 +272,12 @@ pub struct CaptureDecoder {
 impl CaptureDecoder {
     /// See [`Reader::new`].
     pub fn new(format: Format, config: &Config) -> Self {
-        Self::in_zone(format, config, Box::new(Utc))
+        Self::with_zone(format, config, Box::new(Utc))
     }
 
     /// See [`Reader::in_zone`].
-    pub fn in_zone(format: Format, config: &Config, zone: Box<dyn Zone + Send>) -> Self {
-        CaptureDecoder { reader: Reader::in_zone(format, zone), decoder: Decoder::new(config) }
+    pub fn with_zone(format: Format, config: &Config, zone: Box<dyn Zone + Send>) -> Self {
+        CaptureDecoder { reader: Reader::with_zone(format, zone), decoder: Decoder::new(config) }
     }
 
     /// Takes the next bytes of the capture, however they are cut; large chunks (1 MiB) are read in place.
@@ -286,23 +286,23 @@ impl CaptureDecoder {
     /// The capture is damaged from here on: what was read stands, what follows is ignored.
     pub fn feed<S: Sink + ?Sized>(&mut self, chunk: &[u8], sink: &mut S) -> Result<(), InputError> {
         let decoder = &mut self.decoder;
-        self.reader.feed(chunk, &mut |frame| decoder.frame(frame, sink))
+        self.reader.feed(chunk, &mut |frame| decoder.decode_frame(frame, sink))
     }
 
     /// See [`Decoder::finish`].
     pub fn finish<S: Sink + ?Sized>(&mut self, sink: &mut S) {
         let decoder = &mut self.decoder;
-        self.reader.finish(&mut |frame| decoder.frame(frame, sink));
+        self.reader.finish(&mut |frame| decoder.decode_frame(frame, sink));
         self.decoder.finish(sink);
     }
 
-    pub fn ledger(&self) -> Ledger {
-        self.decoder.ledger()
+    pub fn accounting(&self) -> DecodeAccounting {
+        self.decoder.accounting()
     }
 
     /// See [`Reader::unread_tail`].
-    pub fn unread_tail(&self) -> u64 {
-        self.reader.unread_tail()
+    pub fn unread_tail_bytes(&self) -> u64 {
+        self.reader.unread_tail_bytes()
     }
 
     /// See [`Reader::dropped_by_capture`].

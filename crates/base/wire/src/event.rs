@@ -5,32 +5,32 @@
 
 /// Receives events as they are completed. Returning is the only back-pressure there is.
 pub trait Sink {
-    fn event(&mut self, event: &Event<'_>);
+    fn on_event(&mut self, event: &Event<'_>);
 
     /// Reports that further events come from a share of the connections. Before the first call they come from
     /// all.
-    fn share(&mut self, _share: &Share) {}
+    fn on_sample_share(&mut self, _share: &SampleShare) {}
 }
 
 /// Share of connections that is decoded: sampled at random, each as a whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Share {
+pub struct SampleShare {
     /// Since when, Unix ns.
     pub time_ns: u64,
     /// 1: all of them.
-    pub kept: f64,
+    pub fraction: f64,
     /// `None`: only the share is known.
-    pub asked: Option<Asked>,
+    pub requests: Option<RequestCounts>,
 }
 
 /// Packets (or calls) in which clients asked for something while not all connections were looked at, since the
 /// capture began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestCounts {
     /// Of all connections.
-    pub all: u64,
+    pub total: u64,
     /// Of those that were looked at.
-    pub kept: u64,
+    pub sampled: u64,
 }
 
 /// One command that a client sent and (where it was seen) the server answered.

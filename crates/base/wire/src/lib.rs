@@ -9,25 +9,25 @@
 // What `clippy.toml` beside Cargo.toml names.
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+pub mod accounting;
 pub mod attribute;
 pub mod decoder;
+mod direction;
 mod endpoints;
 pub mod event;
 pub mod filter;
 pub mod fingerprint;
 pub mod frame;
-mod hashed;
-pub mod ledger;
 pub mod log;
+mod memory_budget;
 mod mysql;
-pub mod packet;
+pub mod packet_builder;
 pub mod pcap;
+mod prehashed;
 pub mod profile;
 pub mod protocol;
 pub mod queries;
-mod room;
-mod side;
-mod spoken;
+mod socket_session;
 mod stream;
-pub mod streamed;
+pub mod stream_protocol;
 pub mod text_hash;

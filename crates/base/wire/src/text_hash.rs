@@ -17,7 +17,7 @@ fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-pub fn hash(text: &[u8], seed: u64) -> u64 {
+pub fn hash_text(text: &[u8], seed: u64) -> u64 {
     let mut state = seed ^ K0;
     let (words, rest) = text.as_chunks::<16>();
     for word in words {
@@ -38,7 +38,7 @@ fn number(eight: &[u8]) -> u64 {
 
 impl Hasher for TextHasher {
     fn write(&mut self, bytes: &[u8]) {
-        self.0 = hash(bytes, self.0);
+        self.0 = hash_text(bytes, self.0);
     }
 
     fn write_usize(&mut self, number: usize) {

@@ -26,7 +26,7 @@ fn a_query_is_reported_with_user_schema_rows_and_both_latencies() {
         events.texts(),
         ["administrator command: Connect", "select id from items", "administrator command: Quit"]
     );
-    assert!(events.ledger.adds_up());
+    assert!(events.ledger.is_consistent());
     assert_eq!(events.ledger.commands.complete, 3);
 }
 
@@ -63,6 +63,6 @@ fn the_captures_that_fuzzing_begins_from_hold_commands() {
         let mut decoder = CaptureDecoder::new(format, &Config::default());
         decoder.feed(seed, &mut Events::default()).unwrap();
         decoder.finish(&mut Events::default());
-        assert_eq!(decoder.ledger().commands.seen, 7, "{format:?}");
+        assert_eq!(decoder.accounting().commands.seen, 7, "{format:?}");
     }
 }

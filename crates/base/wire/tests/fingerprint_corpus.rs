@@ -34,9 +34,9 @@ const ORACLE: &str = r#"
 "#;
 
 /// A sequence that depends on its seed alone.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -270,7 +270,7 @@ fn deviation(statement: &str) -> Option<&'static str> {
         .or(has_quote_in_other.then_some("they pair a quote within a literal or a comment with the next one"))
 }
 
-fn ask(program: &str, statements: &[String]) -> Option<Vec<[String; 4]>> {
+fn run_oracle(program: &str, statements: &[String]) -> Option<Vec<[String; 4]>> {
     if !Path::new(program).exists() {
         return None;
     }
@@ -289,7 +289,7 @@ fn ask(program: &str, statements: &[String]) -> Option<Vec<[String; 4]>> {
 }
 
 fn corpus() -> Vec<String> {
-    let mut dice = Dice(0x746f_6c6c);
+    let mut dice = TestRng(0x746f_6c6c);
     let mut statements: Vec<String> = (0..STATEMENTS).map(|_| dice.statement()).collect();
     statements.extend(
         [
@@ -306,7 +306,7 @@ fn corpus() -> Vec<String> {
 #[test]
 fn a_corpus_has_the_fingerprints_and_ids_of_pt_query_digest() {
     let statements = corpus();
-    let Some(answers) = ask("/usr/bin/pt-query-digest", &statements) else {
+    let Some(answers) = run_oracle("/usr/bin/pt-query-digest", &statements) else {
         toll_testkit::skip!("pt-query-digest is not installed");
         return;
     };
@@ -322,7 +322,7 @@ fn a_corpus_has_the_fingerprints_and_ids_of_pt_query_digest() {
             continue;
         }
         assert_eq!(line, *theirs, "fingerprint of {statement:?}");
-        assert_eq!(QueryId::of(&ours).to_string(), *id, "ID of {statement:?}");
+        assert_eq!(QueryId::from_fingerprint(&ours).to_string(), *id, "ID of {statement:?}");
         let distillate = String::from_utf8_lossy(&distill(statement.as_bytes())).replace('\n', " ");
         assert_eq!(distillate, *distilled, "distillate of {statement:?}");
         let tables: Vec<String> = tables(statement.as_bytes())
@@ -337,7 +337,7 @@ fn a_corpus_has_the_fingerprints_and_ids_of_pt_query_digest() {
 #[test]
 fn pt_fingerprint_differs_only_in_truth_values() {
     let statements = corpus();
-    let Some(answers) = ask("/usr/bin/pt-fingerprint", &statements) else {
+    let Some(answers) = run_oracle("/usr/bin/pt-fingerprint", &statements) else {
         toll_testkit::skip!("pt-fingerprint is not installed");
         return;
     };

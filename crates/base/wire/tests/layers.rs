@@ -14,9 +14,9 @@ const NEVER: [(&str, &[&str]); 4] = [
 fn no_layer_knows_of_one_above_it_and_streams_know_no_addresses() {
     let mut faults = Vec::new();
     for (layer, never) in NEVER {
-        let room = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(layer);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(layer);
         let mut files = 0;
-        for entry in std::fs::read_dir(&room).unwrap() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
             let path = entry.unwrap().path();
             assert!(path.is_file(), "{} is not looked into", path.display());
             let source = std::fs::read_to_string(&path).unwrap();
@@ -27,7 +27,7 @@ fn no_layer_knows_of_one_above_it_and_streams_know_no_addresses() {
                 }
             }
         }
-        assert!(files > 1, "{} is elsewhere", room.display());
+        assert!(files > 1, "{} is elsewhere", folder.display());
     }
     assert!(faults.is_empty(), "{faults:#?}");
 }

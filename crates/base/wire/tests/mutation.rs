@@ -8,9 +8,9 @@ use toll_wire::profile::Profile;
 /// Damaged inputs of each format in one run; more than this is the fuzzer's part.
 const ROUNDS: u64 = 4000;
 
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
@@ -44,11 +44,15 @@ fn talk() -> Conversation {
 /// An interface and its packets, each in an enhanced packet block.
 fn pcapng(talk: &Conversation) -> Vec<u8> {
     let mut capture = Vec::new();
-    write::ng_section(&mut capture);
-    write::ng_interface(&mut capture, &Interface { number: 0, link: 101, snap_len: 0, name: b"" });
+    write::append_ng_section(&mut capture);
+    write::append_ng_interface(&mut capture, &Interface { number: 0, link: 101, snap_len: 0, name: b"" });
     for (time_ns, bytes) in talk.frames() {
         let wire_len = bytes.len() as u32;
-        write::ng_packet(&mut capture, 0, &Frame { time_ns: *time_ns, link: Link::Raw, wire_len, bytes });
+        write::append_ng_packet(
+            &mut capture,
+            0,
+            &Frame { time_ns: *time_ns, link: Link::Raw, wire_len, bytes },
+        );
     }
     capture
 }
@@ -68,7 +72,7 @@ fn tcpdump_text(talk: &Conversation) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn damage(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
+fn damage(seed: &[u8], dice: &mut TestRng) -> Vec<u8> {
     let mut input = seed.to_vec();
     for _ in 0..=dice.below(6) {
         let at = dice.below(input.len());
@@ -95,7 +99,7 @@ fn damage(seed: &[u8], dice: &mut Dice) -> Vec<u8> {
 }
 
 fn decode_damaged(format: Format, seed: &[u8]) {
-    let mut dice = Dice(seed.len() as u64);
+    let mut dice = TestRng(seed.len() as u64);
     // One for all: each would take longer to make than to fill.
     let mut profile = Profile::new();
     for _ in 0..ROUNDS {
@@ -105,12 +109,12 @@ fn decode_damaged(format: Format, seed: &[u8]) {
         // Refusing is fine: what was read before must still be accounted for.
         let _refused = decoder.feed(&input, &mut events);
         decoder.finish(&mut events);
-        assert!(decoder.ledger().adds_up(), "{:#?}", decoder.ledger());
+        assert!(decoder.accounting().is_consistent(), "{:#?}", decoder.accounting());
         let mut reader = Reader::new(format);
-        let _refused = reader.feed(&input, &mut |frame| profile.frame(frame));
-        reader.finish(&mut |frame| profile.frame(frame));
+        let _refused = reader.feed(&input, &mut |frame| profile.add_frame(frame));
+        reader.finish(&mut |frame| profile.add_frame(frame));
     }
-    assert!(profile.adds_up(), "{profile:#?}");
+    assert!(profile.is_consistent(), "{profile:#?}");
     assert!(profile.total.packets > ROUNDS);
 }
 
@@ -131,7 +135,7 @@ fn damaged_text_is_accounted_for() {
 
 #[test]
 fn damaged_messages_in_whole_segments_are_accounted_for() {
-    let mut dice = Dice(11);
+    let mut dice = TestRng(11);
     for _ in 0..ROUNDS {
         let mut frames = talk().frames().to_vec();
         for _ in 0..=dice.below(4) {
@@ -157,7 +161,7 @@ fn every_link_type_takes_any_bytes() {
         Link::Null,
         Link::Unsupported(147),
     ];
-    let mut dice = Dice(5);
+    let mut dice = TestRng(5);
     let mut decoder = Decoder::new(&Config::default());
     let mut events = Events::default();
     for round in 0..ROUNDS {
@@ -166,12 +170,14 @@ fn every_link_type_takes_any_bytes() {
             *first = [0x45, 0x60, 0, 2][dice.below(4)];
         }
         let link = links[dice.below(links.len())];
-        decoder
-            .frame(&Frame { time_ns: round, link, wire_len: dice.next() as u32, bytes: &bytes }, &mut events);
+        decoder.decode_frame(
+            &Frame { time_ns: round, link, wire_len: dice.next() as u32, bytes: &bytes },
+            &mut events,
+        );
     }
     decoder.finish(&mut events);
-    assert!(decoder.ledger().adds_up());
-    assert_eq!(decoder.ledger().frames.read, ROUNDS);
+    assert!(decoder.accounting().is_consistent());
+    assert_eq!(decoder.accounting().frames.read, ROUNDS);
 }
 
 #[test]

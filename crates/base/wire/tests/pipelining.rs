@@ -7,38 +7,38 @@ use toll_testkit::wire::{Conversation, Events, Seen, packet, pcap, prepared, res
 
 /// What a client has sent, and what its server will answer.
 #[derive(Clone, Copy)]
-enum Sent {
+enum SentCommand {
     Query,
     Prepare,
     Execute,
 }
 
 /// Both ends of a connection. Texts are distinct; neighbours differ in rows.
-struct Ahead {
+struct PipelinedClient {
     talk: Conversation,
     /// Where messages are cut into segments.
     cuts: std::iter::Cycle<std::vec::IntoIter<usize>>,
-    sent: Vec<Sent>,
+    sent: Vec<SentCommand>,
     answered: usize,
     /// A statement whose id the client has been told.
-    known: Option<u8>,
+    prepared_id: Option<u8>,
     /// Frames by which the decoder knows how this client works.
-    taught: usize,
+    learning_frames: usize,
 }
 
-impl Ahead {
+impl PipelinedClient {
     fn new(cuts: &[usize]) -> Self {
-        Ahead {
+        PipelinedClient {
             talk: Conversation::logged_in(),
             cuts: Vec::from(cuts).into_iter().cycle(),
             sent: Vec::new(),
             answered: 0,
-            known: None,
-            taught: 0,
+            prepared_id: None,
+            learning_frames: 0,
         }
     }
 
-    fn say(&mut self, from_client: bool, message: &[u8]) {
+    fn send_message(&mut self, from_client: bool, message: &[u8]) {
         let mut rest = message;
         while !rest.is_empty() {
             let (head, tail) = rest.split_at(self.cuts.next().unwrap_or(usize::MAX).clamp(1, rest.len()));
@@ -53,24 +53,26 @@ impl Ahead {
 
     fn send(&mut self) {
         let n = self.sent.len();
-        let (sent, message) = match (n % 4, self.known) {
-            (1, _) => (Sent::Prepare, format!("\x16select {n} from t").into_bytes()),
-            (3, Some(id)) => (Sent::Execute, vec![0x17, id, 0, 0, 0, 0, 1, 0, 0, 0]),
-            _ => (Sent::Query, format!("\x03select {n} from t").into_bytes()),
+        let (sent, message) = match (n % 4, self.prepared_id) {
+            (1, _) => (SentCommand::Prepare, format!("\x16select {n} from t").into_bytes()),
+            (3, Some(id)) => (SentCommand::Execute, vec![0x17, id, 0, 0, 0, 0, 1, 0, 0, 0]),
+            _ => (SentCommand::Query, format!("\x03select {n} from t").into_bytes()),
         };
         self.sent.push(sent);
-        self.say(true, &packet(0, &message));
+        self.send_message(true, &packet(0, &message));
     }
 
     fn answer(&mut self) {
         let n = self.answered;
         self.answered += 1;
         match self.sent[n] {
-            Sent::Prepare => {
-                self.say(false, &prepared(n as u8, 0, 1));
-                self.known = Some(n as u8);
+            SentCommand::Prepare => {
+                self.send_message(false, &prepared(n as u8, 0, 1));
+                self.prepared_id = Some(n as u8);
             }
-            Sent::Query | Sent::Execute => self.say(false, &result(&vec!["some value"; n % 5])),
+            SentCommand::Query | SentCommand::Execute => {
+                self.send_message(false, &result(&vec!["some value"; n % 5]))
+            }
         }
     }
 
@@ -80,8 +82,8 @@ impl Ahead {
         for &size in sizes {
             (0..size).for_each(|_| ahead.send());
             (0..size).for_each(|_| ahead.answer());
-            if ahead.taught == 0 {
-                ahead.taught = ahead.talk.frames().len();
+            if ahead.learning_frames == 0 {
+                ahead.learning_frames = ahead.talk.frames().len();
             }
         }
         ahead
@@ -94,8 +96,8 @@ impl Ahead {
         for _ in depth..count {
             ahead.answer();
             ahead.send();
-            if ahead.taught == 0 {
-                ahead.taught = ahead.talk.frames().len();
+            if ahead.learning_frames == 0 {
+                ahead.learning_frames = ahead.talk.frames().len();
             }
         }
         (0..depth).for_each(|_| ahead.answer());
@@ -114,7 +116,7 @@ impl Ahead {
 }
 
 /// Whether `event` is one of `whole`, but for a text that was not captured.
-fn happened(event: &Seen, whole: &Events) -> bool {
+fn is_in(event: &Seen, whole: &Events) -> bool {
     whole.list.iter().any(|truth| {
         let unseen = event.text.ends_with("(text not seen)");
         let text = if unseen { &truth.text } else { &event.text };
@@ -122,15 +124,15 @@ fn happened(event: &Seen, whole: &Events) -> bool {
     })
 }
 
-fn no_event_is_false(ahead: &Ahead, lost: &[usize]) -> Result<(), TestCaseError> {
+fn no_event_is_false(ahead: &PipelinedClient, lost: &[usize]) -> Result<(), TestCaseError> {
     let whole = ahead.events();
     prop_assert!(whole.list.iter().all(|event| !event.tainted));
     prop_assert_eq!(whole.list.len(), ahead.sent.len() + 1);
-    let left = ahead.talk.frames().len() - ahead.taught;
-    let lost: Vec<_> = lost.iter().map(|at| ahead.taught + at % left).collect();
+    let left = ahead.talk.frames().len() - ahead.learning_frames;
+    let lost: Vec<_> = lost.iter().map(|at| ahead.learning_frames + at % left).collect();
     let seen = ahead.events_without(|at| lost.contains(&at));
     for event in seen.list.iter().filter(|event| !event.tainted && event.query_ns.is_some()) {
-        prop_assert!(happened(event, &whole), "{event:?} never happened, with {lost:?} lost");
+        prop_assert!(is_in(event, &whole), "{event:?} never happened, with {lost:?} lost");
     }
     Ok(())
 }
@@ -144,7 +146,7 @@ proptest! {
         cuts in prop::collection::vec(4usize..60, 1..8),
         lost in prop::collection::vec(0usize..1000, 1..8),
     ) {
-        no_event_is_false(&Ahead::bursts(&sizes, &cuts), &lost)?;
+        no_event_is_false(&PipelinedClient::bursts(&sizes, &cuts), &lost)?;
     }
 
     #[test]
@@ -154,12 +156,12 @@ proptest! {
         cuts in prop::collection::vec(4usize..60, 1..8),
         lost in prop::collection::vec(0usize..1000, 1..8),
     ) {
-        no_event_is_false(&Ahead::stream(depth, count, &cuts), &lost)?;
+        no_event_is_false(&PipelinedClient::stream(depth, count, &cuts), &lost)?;
     }
 }
 
 /// What became of each command, by its number: believed or tainted.
-fn believed(events: &Events) -> BTreeMap<usize, bool> {
+fn tainted_by_number(events: &Events) -> BTreeMap<usize, bool> {
     let number = |event: &Seen| event.text.split(' ').nth(1)?.parse::<usize>().ok();
     events.list.iter().filter_map(|event| Some((number(event)?, !event.tainted))).collect()
 }
@@ -191,7 +193,7 @@ fn without(talk: &Conversation, lost: usize) -> Events {
 #[test]
 fn a_client_that_sends_bursts_is_believed_again_after_a_few() {
     // The second command of the second burst.
-    let seen = believed(&without(&plain_bursts(8), LOGIN + 6 + 1));
+    let seen = tainted_by_number(&without(&plain_bursts(8), LOGIN + 6 + 1));
     assert!(!seen.contains_key(&4));
     for (n, believed) in seen {
         assert_eq!(believed, !(3..15).contains(&n), "command {n}");
@@ -200,7 +202,7 @@ fn a_client_that_sends_bursts_is_believed_again_after_a_few() {
 
 #[test]
 fn a_burst_that_lost_its_head_is_not_believed_though_no_other_was_seen_before() {
-    let seen = believed(&without(&plain_bursts(1), LOGIN));
+    let seen = tainted_by_number(&without(&plain_bursts(1), LOGIN));
     assert_eq!(seen, BTreeMap::from([(1, false), (2, false)]));
 }
 
@@ -221,7 +223,7 @@ fn a_client_that_never_waits_for_all_is_not_believed_after_a_loss() {
         talk.server(&result(&vec!["some value"; n]));
     }
     // Three commands, then response and command in turn: the seventh command.
-    let seen = believed(&without(&talk, LOGIN + 3 + 7));
+    let seen = tainted_by_number(&without(&talk, LOGIN + 3 + 7));
     assert!(!seen.contains_key(&6));
     for (n, believed) in seen {
         assert_eq!(believed, n < 4, "command {n}");

@@ -274,7 +274,7 @@ fn shards_share_the_events_and_their_ledgers_add_up() {
     let capture = pcap(&frames);
     let whole = Events::of(&capture);
     assert_eq!(whole.ledger.frames.truncated, 1);
-    let mut sum = toll_wire::ledger::Ledger::default();
+    let mut sum = toll_wire::accounting::DecodeAccounting::default();
     let mut ports = Vec::new();
     for index in 0..3 {
         let config = Config { shard: Shard { index, of: 3 }, ..Config::default() };

@@ -4,73 +4,75 @@ use std::net::IpAddr;
 use toll_testkit::wire::{
     self, Conversation, Events, Seen, greeting, greeting_with, login, ok, packet, pcap, result, rows,
 };
-use toll_wire::decoder::{Config, Decoder, Limits, Said, Shard, Spoken};
+use toll_wire::decoder::{CallDirection, Config, Decoder, Limits, Shard, SocketChunk};
 use toll_wire::event::{Event, Sink};
 
 const BEGUN_NS: u64 = 1_700_000_000_000_000_000;
 
 /// Connections of one server, each call a microsecond after the one before.
-struct Calls {
+struct SocketCalls {
     decoder: Decoder,
     events: Events,
     now_ns: u64,
     socket: u64,
     /// So far by the client and by the server.
-    said: [u64; 2],
+    offsets: [u64; 2],
     deciphered: bool,
 }
 
-impl Calls {
+impl SocketCalls {
     fn new(config: &Config) -> Self {
         let (decoder, events) = (Decoder::new(config), Events::default());
-        Calls { decoder, events, now_ns: BEGUN_NS, socket: 7, said: [0; 2], deciphered: false }
+        SocketCalls { decoder, events, now_ns: BEGUN_NS, socket: 7, offsets: [0; 2], deciphered: false }
     }
 
     fn opened() -> Self {
-        let mut calls = Calls::new(&Config::default());
+        let mut calls = SocketCalls::new(&Config::default());
         calls.open(7, None);
         calls
     }
 
-    fn tell(&mut self, said: Spoken<'_>) -> u64 {
+    fn decode_chunk(&mut self, chunk: SocketChunk<'_>) -> u64 {
         self.now_ns += 1000;
-        let said = Spoken { time_ns: self.now_ns, socket: self.socket, deciphered: self.deciphered, ..said };
-        self.decoder.spoken(&said, &mut self.events);
+        let chunk =
+            SocketChunk { time_ns: self.now_ns, socket: self.socket, decrypted: self.deciphered, ..chunk };
+        self.decoder.decode_socket_chunk(&chunk, &mut self.events);
         self.now_ns
     }
 
     fn open(&mut self, socket: u64, client: Option<(IpAddr, u16)>) {
-        (self.socket, self.said) = (socket, [0; 2]);
-        self.tell(Spoken { opened: true, client, ..Spoken::default() });
+        (self.socket, self.offsets) = (socket, [0; 2]);
+        self.decode_chunk(SocketChunk { opened: true, client, ..SocketChunk::default() });
     }
 
     /// A call of which so many bytes are kept.
-    fn call(&mut self, by: Said, bytes: &[u8], keep: usize) -> u64 {
-        let [client, server] = self.said;
-        let (position, after) = if by == Said::Client { (client, server) } else { (server, client) };
+    fn call(&mut self, by: CallDirection, bytes: &[u8], keep: usize) -> u64 {
+        let [client, server] = self.offsets;
+        let (position, after) =
+            if by == CallDirection::FromClient { (client, server) } else { (server, client) };
         self.lose(by, bytes);
         let kept = &bytes[..keep.min(bytes.len())];
-        self.tell(Spoken {
-            by,
-            position,
-            after,
-            length: bytes.len() as u64,
+        self.decode_chunk(SocketChunk {
+            direction: by,
+            stream_offset: position,
+            peer_offset: after,
+            full_len: bytes.len() as u64,
             bytes: kept,
-            ..Spoken::default()
+            ..SocketChunk::default()
         })
     }
 
     fn client(&mut self, bytes: &[u8]) -> u64 {
-        self.call(Said::Client, bytes, usize::MAX)
+        self.call(CallDirection::FromClient, bytes, usize::MAX)
     }
 
     fn server(&mut self, bytes: &[u8]) -> u64 {
-        self.call(Said::Server, bytes, usize::MAX)
+        self.call(CallDirection::FromServer, bytes, usize::MAX)
     }
 
     /// A call for which the tap had no room.
-    fn lose(&mut self, by: Said, bytes: &[u8]) {
-        self.said[by as usize] += bytes.len() as u64;
+    fn lose(&mut self, by: CallDirection, bytes: &[u8]) {
+        self.offsets[by as usize] += bytes.len() as u64;
     }
 
     fn log_in(&mut self) {
@@ -80,13 +82,13 @@ impl Calls {
     }
 
     fn close(&mut self) {
-        self.tell(Spoken { closed: true, ..Spoken::default() });
+        self.decode_chunk(SocketChunk { closed: true, ..SocketChunk::default() });
     }
 
     fn end(mut self) -> Events {
         self.decoder.finish(&mut self.events);
-        self.events.ledger = self.decoder.ledger();
-        assert!(self.events.ledger.adds_up(), "{:#?}", self.events.ledger);
+        self.events.ledger = self.decoder.accounting();
+        assert!(self.events.ledger.is_consistent(), "{:#?}", self.events.ledger);
         self.events
     }
 }
@@ -105,7 +107,7 @@ fn calls_are_decoded_as_packets_are() {
     talk.client(&packet(0, b"\x01"));
     let mut packets = Events::of(&pcap(talk.frames()));
 
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.log_in();
     calls.client(&query("select id from items"));
     calls.server(&result(&["1", "2"]));
@@ -130,7 +132,7 @@ fn calls_are_decoded_as_packets_are() {
 fn a_command_may_come_in_several_calls_and_pieces() {
     let text = "x".repeat(70_000);
     let command = query(&text);
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.log_in();
     calls.client(&command[..4]);
     for piece in command[4..].chunks(32 << 10) {
@@ -144,12 +146,12 @@ fn a_command_may_come_in_several_calls_and_pieces() {
 
 #[test]
 fn what_is_cut_of_an_answer_leaves_its_time_and_the_next_command_whole() {
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.log_in();
     let sent_ns = calls.client(&query("select name from items"));
     let many: Vec<String> = (0..50).map(|i| i.to_string()).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let answered_ns = calls.call(Said::Server, &result(&many), 32);
+    let answered_ns = calls.call(CallDirection::FromServer, &result(&many), 32);
     calls.client(&query("select 2"));
     calls.server(&result(&["2"]));
     let events = calls.end();
@@ -163,14 +165,14 @@ fn what_is_cut_of_an_answer_leaves_its_time_and_the_next_command_whole() {
 #[test]
 fn what_the_tap_had_no_room_for_is_known_to_the_byte_and_no_answer_goes_to_another() {
     let (lost, answer) = (query("insert into lost values (1)"), packet(1, &ok(77)));
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.log_in();
-    calls.lose(Said::Client, &lost);
+    calls.lose(CallDirection::FromClient, &lost);
     calls.server(&answer);
     calls.client(&query("select 3"));
     calls.server(&result(&["3"]));
     calls.client(&query("select 4"));
-    calls.lose(Said::Server, &result(&["4"]));
+    calls.lose(CallDirection::FromServer, &result(&["4"]));
     calls.client(&query("select 5"));
     calls.server(&result(&["5"]));
     let events = calls.end();
@@ -183,15 +185,15 @@ fn what_the_tap_had_no_room_for_is_known_to_the_byte_and_no_answer_goes_to_anoth
 
 #[test]
 fn a_connection_whose_beginning_is_not_seen_begins_with_its_greeting_and_ends_with_its_leave() {
-    let mut calls = Calls::new(&Config::default());
+    let mut calls = SocketCalls::new(&Config::default());
     calls.log_in();
     calls.client(&query("select 1"));
     calls.server(&packet(1, &ok(0)));
     calls.client(&packet(0, b"\x01"));
     // Nothing is kept of it: what follows is of another.
-    let (socket, ledger) = (calls.socket, calls.decoder.ledger());
+    let (socket, ledger) = (calls.socket, calls.decoder.accounting());
     assert_eq!((ledger.sessions.plain, ledger.commands.complete), (1, 3));
-    calls.said = [0; 2];
+    calls.offsets = [0; 2];
     calls.log_in();
     assert_eq!(calls.socket, socket);
     let events = calls.end();
@@ -201,9 +203,12 @@ fn a_connection_whose_beginning_is_not_seen_begins_with_its_greeting_and_ends_wi
 
 #[test]
 fn a_connection_that_was_open_before_is_joined_at_its_next_command() {
-    let mut calls = Calls::new(&Config::default());
-    calls.said = [500, 900];
-    calls.tell(Spoken { client: Some(("10.0.0.7".parse().unwrap(), 40_001)), ..Spoken::default() });
+    let mut calls = SocketCalls::new(&Config::default());
+    calls.offsets = [500, 900];
+    calls.decode_chunk(SocketChunk {
+        client: Some(("10.0.0.7".parse().unwrap(), 40_001)),
+        ..SocketChunk::default()
+    });
     calls.server(&rows(9, &["the end of an answer"]));
     calls.client(&query("select 6"));
     calls.server(&result(&["6"]));
@@ -217,7 +222,7 @@ fn a_connection_that_was_open_before_is_joined_at_its_next_command() {
 struct Hosts(Vec<(String, u16)>);
 
 impl Sink for Hosts {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.0.push((String::from_utf8_lossy(event.host).into_owned(), event.port));
     }
 }
@@ -227,21 +232,27 @@ fn a_client_over_tcp_has_an_address_and_one_on_a_unix_socket_has_none() {
     let mut decoder = Decoder::new(&Config::default());
     let mut hosts = Hosts::default();
     for (socket, client) in [(1, Some(("::1".parse().unwrap(), 40_000))), (2, None)] {
-        let opened = Spoken { socket, opened: true, client, time_ns: BEGUN_NS, ..Spoken::default() };
+        let opened =
+            SocketChunk { socket, opened: true, client, time_ns: BEGUN_NS, ..SocketChunk::default() };
         let bytes = greeting();
         let refused = packet(2, b"\xff\x15\x04#28000no");
-        let [hello, no] = [&bytes, &refused].map(|bytes| Spoken {
+        let [hello, no] = [&bytes, &refused].map(|bytes| SocketChunk {
             socket,
             time_ns: BEGUN_NS,
-            by: Said::Server,
-            length: bytes.len() as u64,
+            direction: CallDirection::FromServer,
+            full_len: bytes.len() as u64,
             bytes,
-            ..Spoken::default()
+            ..SocketChunk::default()
         });
         let login = login("app", "shop");
-        let who = Spoken { by: Said::Client, length: login.len() as u64, bytes: &login, ..hello };
+        let who = SocketChunk {
+            direction: CallDirection::FromClient,
+            full_len: login.len() as u64,
+            bytes: &login,
+            ..hello
+        };
         for said in [opened, hello, who, no] {
-            decoder.spoken(&said, &mut hosts);
+            decoder.decode_socket_chunk(&said, &mut hosts);
         }
     }
     assert_eq!(hosts.0, [("::1".to_owned(), 40_000), (String::new(), 0)]);
@@ -249,7 +260,7 @@ fn a_client_over_tcp_has_an_address_and_one_on_a_unix_socket_has_none() {
 
 #[test]
 fn a_command_under_way_when_the_connection_ends_is_unfinished_and_the_next_one_begins_anew() {
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.log_in();
     calls.client(&query("select sleep(9)"));
     calls.close();
@@ -267,7 +278,7 @@ fn a_command_under_way_when_the_connection_ends_is_unfinished_and_the_next_one_b
 #[test]
 fn no_more_connections_are_kept_than_allowed_and_the_longest_idle_goes() {
     let limits = Limits { connections: 2, ..Limits::default() };
-    let mut calls = Calls::new(&Config { limits, ..Config::default() });
+    let mut calls = SocketCalls::new(&Config { limits, ..Config::default() });
     for socket in 1..=3 {
         calls.open(socket, None);
         calls.log_in();
@@ -288,7 +299,7 @@ fn what_is_said_inside_tls_takes_the_place_of_what_cannot_be_read() {
         payload.extend([0; 23]);
         packet(1, &payload)
     };
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.server(&greeting_with(wire::USUAL | SSL));
     calls.client(&start_tls(wire::USUAL | SSL));
     calls.client(b"\x16\x03\x01\x02\x00ciphers");
@@ -310,7 +321,7 @@ fn what_is_said_inside_tls_takes_the_place_of_what_cannot_be_read() {
     assert_eq!((events.ledger.sessions.plain, events.ledger.sessions.encrypted), (1, 0));
 
     // Without that, the session is counted and not read.
-    let mut calls = Calls::opened();
+    let mut calls = SocketCalls::opened();
     calls.server(&greeting_with(wire::USUAL | SSL));
     calls.client(&start_tls(wire::USUAL | SSL));
     calls.client(b"\x16\x03\x01\x02\x00ciphers");
@@ -323,7 +334,7 @@ fn shards_share_the_connections_out_between_them() {
     let mut sizes = Vec::new();
     for index in 0..4 {
         let config = Config { shard: Shard { index, of: 4 }, ..Config::default() };
-        let mut calls = Calls::new(&config);
+        let mut calls = SocketCalls::new(&config);
         for socket in 1..=200 {
             calls.open(socket, None);
             calls.log_in();

@@ -45,7 +45,7 @@ pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     if !dry_run {
         // Killed before its journal had a name: it had changed nothing yet.
-        for path in paths.iter().filter(|path| begun_by(path).is_some_and(|owner| !owner.alive())) {
+        for path in paths.iter().filter(|path| begun_by(path).is_some_and(|owner| !owner.is_alive())) {
             std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
@@ -92,11 +92,11 @@ fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> Cleaned {
         }
     };
     let same_boot = found.boot_id == process::boot_id();
-    if same_boot && found.namespace != process::namespace() {
+    if same_boot && found.namespace != process::pid_namespace() {
         let state = State::Elsewhere { namespace: found.namespace };
         return Cleaned { run_id: found.run_id, state };
     }
-    if same_boot && found.owner.alive() {
+    if same_boot && found.owner.is_alive() {
         return Cleaned { run_id: found.run_id, state: State::Running { pid: found.owner.pid } };
     }
     if dry_run {
@@ -104,7 +104,7 @@ fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> Cleaned {
         return Cleaned { run_id: found.run_id, state: State::Found { changes } };
     }
     if same_boot {
-        process::await_unborn();
+        process::wait_for_pending_execs();
     }
     let left = Left { changes: found.pending, run_id: &found.run_id, same_boot };
     let undone = left.undo(credentials, |id| {
@@ -144,7 +144,8 @@ struct Found {
 impl Found {
     /// The owner is alive, or not visible from here.
     fn in_use(&self) -> bool {
-        self.boot_id == process::boot_id() && (self.namespace != process::namespace() || self.owner.alive())
+        self.boot_id == process::boot_id()
+            && (self.namespace != process::pid_namespace() || self.owner.is_alive())
     }
 
     /// A last line cut short by a crash is left out: its change was not made.

@@ -8,14 +8,14 @@
 use std::ffi::OsStr;
 use std::io::{PipeWriter, Write, pipe};
 use std::process::Command;
-use toll_sys::child;
+use toll_sys::child_process;
 
 /// Reads a line, and is another program then; the end of its input ends it.
 const WAIT: &str = "read -r _ && exec \"$@\" </dev/null";
 
 /// A command for [`super::Journal::spawn_held`]; its arguments are the program's.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = child::command("sh");
+    let mut command = child_process::clean_env_command("sh");
     command.args(["-c", WAIT, "sh"]).arg(program);
     command
 }

@@ -36,7 +36,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use toll_sys::process::{self, MARKER, ProcessId};
+use toll_sys::process::{self, ProcessId, RUN_ID_VARIABLE};
 
 /// Names one change within its journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub struct Undone {
 impl Journal {
     /// Opens a journal of this name in the state directory. `run_id` must be new, and a file name.
     pub fn begin(run_id: &str) -> Result<Self> {
-        Self::begin_in(&toll_sys::places::journal_dir()?, run_id)
+        Self::begin_in(&toll_sys::paths::journal_dir()?, run_id)
     }
 
     /// The same in a directory of the caller's choice.
@@ -111,7 +111,7 @@ impl Journal {
             .with_context(|| format!("cannot make {} for the undo journal", dir.display()))?;
         let path = dir.join(format!("{run_id}.ndjson"));
         let failed = || format!("cannot make the undo journal {}", path.display());
-        let owner = ProcessId::own().context("cannot read /proc/self/stat: is /proc mounted?")?;
+        let owner = ProcessId::current().context("cannot read /proc/self/stat: is /proc mounted?")?;
         let unnamed = dir.join(format!("{}-{}-{run_id}.new", owner.pid, owner.start_ticks));
         let file = OpenOptions::new()
             .create_new(true)
@@ -124,7 +124,7 @@ impl Journal {
         let begin = Line::Begin {
             run_id: run_id.to_owned(),
             boot_id: process::boot_id(),
-            namespace: process::namespace(),
+            namespace: process::pid_namespace(),
             owner,
         };
         // Linked under its name once it says whose it is: `toll clean` never sees a nameless one.
@@ -228,12 +228,12 @@ impl Journal {
     fn spawn_marked(&self, command: &mut Command, what: &str) -> Result<(Child, ProcessId)> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
-            .env(MARKER, &self.run_id)
+            .env(RUN_ID_VARIABLE, &self.run_id)
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {what}: cannot run {program}"))?;
         // Not reaped yet, so the entry in /proc is there even if it has ended already.
-        match ProcessId::of(child.id() as i32) {
+        match ProcessId::from_pid(child.id() as i32) {
             Ok(leader) => Ok((child, leader)),
             Err(error) => {
                 let _ = child.kill();
@@ -315,7 +315,7 @@ impl Left<'_> {
                 return;
             }
             let outcome = change.apply(self.run_id, self.same_boot, credentials);
-            let is_silent = |error: &toll_mysql::Error| error.is_silence();
+            let is_silent = |error: &toll_mysql::Error| error.is_timeout();
             if outcome.as_ref().is_err_and(|e| e.downcast_ref().is_some_and(is_silent)) {
                 silent.extend(server);
             }
@@ -344,9 +344,9 @@ impl Undone {
     }
 
     fn end_orphans(&mut self, run_id: &str, servers: &[ProcessId]) {
-        match process::end_marked(run_id, servers, Duration::from_secs(2)) {
-            process::Ending::Gone => {}
-            process::Ending::Stuck => self.failures.push(format!("processes of run {run_id} are stuck")),
+        match process::terminate_by_run_id(run_id, servers, Duration::from_secs(2)) {
+            process::Termination::AlreadyExited => {}
+            process::Termination::Stuck => self.failures.push(format!("processes of run {run_id} are stuck")),
             ending => self.actions.push(format!("processes without an entry, by their mark: {ending}")),
         }
     }

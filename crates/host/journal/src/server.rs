@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use toll_mysql::{Address, Connection, NO_BINLOG, Secret, Target, Tls};
-use toll_sys::slow::WarnIfSlow;
+use toll_sys::slow_warning::SlowWarning;
 
 /// A server as a journal line names it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -116,11 +116,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 const GREET_WITHIN: Duration = Duration::from_secs(5);
 
 /// A session for putting things back.
-fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection, WarnIfSlow)> {
+fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection, SlowWarning)> {
     let advice = || {
         format!("cannot put the server at {server} back: toll clean --server FILE.cnf (or MYSQL_PWD) logs in")
     };
-    let slow = WarnIfSlow::after(
+    let slow = SlowWarning::start(
         SILENCE,
         format!("the server at {server} does not answer; waiting; `toll clean` puts it right later"),
     );
@@ -180,7 +180,7 @@ pub(super) fn run(server: &ServerRef, statements: &[String], credentials: &Crede
         match connection.exec_drop(sql) {
             Ok(()) => {}
             Err(error) if NOTHING_THERE.contains(&error.code()) => {}
-            Err(error @ toll_mysql::Error::Lost { .. }) => {
+            Err(error @ toll_mysql::Error::ConnectionLost { .. }) => {
                 return Err(error).with_context(|| format!("the server at {server} did not do `{sql}`"));
             }
             Err(error) => refused.push(format!("`{sql}`: {error}")),

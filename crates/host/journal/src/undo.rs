@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use toll_sys::process::{self, Ending, ProcessId};
-use toll_sys::{cgroup, child, sysctl};
+use toll_sys::process::{self, ProcessId, Termination};
+use toll_sys::{cgroup, child_process, sysctl};
 
 /// One change to the host or to a server. Journal lines hold these: a kind may be added, never
 /// given another meaning.
@@ -105,10 +105,13 @@ impl Undo {
         match self {
             Self::ProcessGroup { leader, what, signal, grace_ms } if same_boot => {
                 let first = signal.as_deref().and_then(|s| s.parse().ok()).unwrap_or(Signal::SIGTERM);
-                ended(what, process::end_group(*leader, run_id, first, Duration::from_millis(*grace_ms)))
+                ended(
+                    what,
+                    process::terminate_group(*leader, run_id, first, Duration::from_millis(*grace_ms)),
+                )
             }
             Self::Sandbox { leader, what } if same_boot => {
-                ended(what, process::end_group(*leader, run_id, Signal::SIGTERM, SANDBOX_GRACE))
+                ended(what, process::terminate_group(*leader, run_id, Signal::SIGTERM, SANDBOX_GRACE))
             }
             // Neither processes nor network devices nor settings outlive the kernel that had them.
             Self::ProcessGroup { .. } | Self::Sandbox { .. } => Ok(None),
@@ -196,10 +199,10 @@ fn told(settings: &[(String, String)]) -> String {
     told.join(", ")
 }
 
-fn ended(what: &str, ending: Ending) -> Result<Option<String>> {
+fn ended(what: &str, ending: Termination) -> Result<Option<String>> {
     match ending {
-        Ending::Gone => Ok(None),
-        Ending::Stuck => bail!("{what}: {ending}"),
+        Termination::AlreadyExited => Ok(None),
+        Termination::Stuck => bail!("{what}: {ending}"),
         _ => Ok(Some(format!("{what}: {ending}"))),
     }
 }
@@ -234,7 +237,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
 
 /// None when it went well, else what it complained of.
 fn run(program: &str, arguments: &[&str]) -> Result<Option<String>> {
-    let output = child::command(program)
+    let output = child_process::clean_env_command(program)
         .args(arguments)
         .stdin(Stdio::null())
         .output()

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 use toll_journal::{Journal, State};
-use toll_sys::process::{self, Ending, ProcessId};
-use toll_sys::{places, private};
+use toll_sys::process::{self, ProcessId, Termination};
+use toll_sys::{paths, private_file};
 
 /// State of the running server for later commands. Contains no password: `defaults_file` does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl Background {
         };
         let found: Self = serde_json::from_slice(&text)
             .with_context(|| format!("{} is damaged: remove it, then run toll clean", path.display()))?;
-        if found.process.alive() {
+        if found.process.is_alive() {
             return Ok(Some(found));
         }
         found.put_away()?;
@@ -58,7 +58,7 @@ impl Background {
                 running.port
             );
         }
-        let own = ProcessId::own()?;
+        let own = ProcessId::current()?;
         let journal = Journal::begin(&format!("server-{}-{}", own.pid, own.start_ticks))?;
         let started = start(spec, &journal).and_then(|sandbox| {
             let background = Self::of(&sandbox, &journal);
@@ -82,9 +82,10 @@ impl Background {
     }
 
     /// Stops the server and removes all its files.
-    pub fn stop(self) -> Result<Ending> {
-        let ending = process::end_group(self.process, &self.run_id, Signal::SIGTERM, Duration::from_secs(30));
-        if ending == Ending::Stuck {
+    pub fn stop(self) -> Result<Termination> {
+        let ending =
+            process::terminate_group(self.process, &self.run_id, Signal::SIGTERM, Duration::from_secs(30));
+        if ending == Termination::Stuck {
             bail!("the sandbox server (pid {}) {ending}", self.process.pid);
         }
         self.put_away()?;
@@ -107,11 +108,11 @@ impl Background {
     }
 
     fn write(&self) -> Result<()> {
-        private::write(&state_file()?, &serde_json::to_string_pretty(self)?)
+        private_file::write(&state_file()?, &serde_json::to_string_pretty(self)?)
     }
 
     fn put_away(&self) -> Result<()> {
-        if let Some(cleaned) = toll_journal::clean_run(&places::journal_dir()?, &self.run_id)
+        if let Some(cleaned) = toll_journal::clean_run(&paths::journal_dir()?, &self.run_id)
             && let State::Undone(undone) = cleaned.state
             && !undone.failures.is_empty()
         {
@@ -123,5 +124,5 @@ impl Background {
 }
 
 fn state_file() -> Result<PathBuf> {
-    Ok(places::state_dir()?.join("server.json"))
+    Ok(paths::state_dir()?.join("server.json"))
 }

@@ -19,7 +19,7 @@ pub(super) fn settings(program: &ServerProgram, home: &Path) -> Result<Vec<Strin
         ("ssl_key", "server-key.pem", made.signing_key.serialize_pem()),
     ] {
         let path = home.join(file);
-        toll_sys::private::write(&path, &pem)?;
+        toll_sys::private_file::write(&path, &pem)?;
         settings.push(format!("{setting}={}", path.display()));
     }
     Ok(settings)

@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toll_journal::Journal;
-use toll_sys::cancel::Cancel;
-use toll_sys::child;
+use toll_sys::cancel::CancelToken;
+use toll_sys::child_process;
 
 /// MySQL writes and syncs some 150 MB; a slow disk takes a minute.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -21,7 +21,7 @@ pub(super) fn initialise(
     program: &ServerProgram,
     home: &Path,
     journal: &Journal,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> Result<()> {
     let (datadir, log) = (&home.join("data"), &home.join("init.log"));
     std::fs::create_dir(datadir).with_context(|| format!("cannot make {}", datadir.display()))?;
@@ -31,13 +31,13 @@ pub(super) fn initialise(
                 "no mariadb-install-db beside the server or on PATH: it makes the data directory \
                  (apt-get install mariadb-server)",
             )?;
-            let mut command = child::command(installer);
+            let mut command = child_process::clean_env_command(installer);
             command.args(["--no-defaults", "--auth-root-authentication-method=socket"]);
             command.args(["--skip-test-db", "--skip-name-resolve"]);
             command
         }
         Flavour::Mysql | Flavour::Percona => {
-            let mut command = child::command(&program.path);
+            let mut command = child_process::clean_env_command(&program.path);
             command.args(["--no-defaults", "--initialize-insecure"]);
             command
         }

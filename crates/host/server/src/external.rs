@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use toll_journal::{Journal, MADE_BY_TOLL, ServerRef, Undo, quoted_name};
 use toll_mysql::{Connection, NO_BINLOG, Target};
-use toll_sys::server_process::Local;
+use toll_sys::server_process::ServerProcess;
 
 /// A server that toll did not start.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct External {
     flavour: Flavour,
     version: Version,
     variables: BTreeMap<String, String>,
-    local: Option<Local>,
+    local: Option<ServerProcess>,
     is_replica: bool,
 }
 
@@ -97,7 +97,7 @@ impl External {
     }
 
     /// `None` for a server on another host, or without access to its process.
-    pub fn local(&self) -> Option<Local> {
+    pub fn local(&self) -> Option<ServerProcess> {
         self.local
     }
 

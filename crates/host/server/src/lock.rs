@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 use toll_mysql::{Connection, Target};
-use toll_sys::places;
+use toll_sys::paths;
 use toll_sys::process::ProcessId;
 
 /// Exclusive lock for measurements on this host, held until it is dropped.
@@ -21,7 +21,7 @@ pub struct HostLock(#[allow(dead_code)] Flock<File>);
 impl HostLock {
     /// Never waits. Fails with the holder's run id if another run holds the lock.
     pub fn take(run_id: &str) -> anyhow::Result<Self> {
-        Self::take_at(&places::lock_file(), run_id)
+        Self::take_at(&paths::lock_file(), run_id)
     }
 
     fn take_at(path: &Path, run_id: &str) -> anyhow::Result<Self> {
@@ -40,7 +40,7 @@ impl HostLock {
             }
         };
         // Only for those who are told to wait; whoever may not write here holds the lock all the same.
-        if let Ok(own) = ProcessId::own() {
+        if let Ok(own) = ProcessId::current() {
             let line = format!("{} pid {}, {run_id}\n", own.start_ticks, own.pid);
             let _ =
                 lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| lock.write_all(line.as_bytes()));

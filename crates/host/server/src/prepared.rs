@@ -14,8 +14,8 @@ use std::process::Stdio;
 use std::time::Duration;
 use toll_journal::{Journal, Undo, quoted_name};
 use toll_mysql::{Connection, Target};
-use toll_sys::cancel::Cancel;
-use toll_sys::child;
+use toll_sys::cancel::CancelToken;
+use toll_sys::child_process;
 
 /// Data to load into a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -225,9 +225,9 @@ fn count_rows(target: &Target) -> Result<()> {
 
 /// Copies the entry, sharing blocks where the file system can, and waits until the copy has reached
 /// the disk: written back later, it would be a stall in somebody's window.
-fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal, cancel: &Cancel) -> Result<()> {
+fn clone(entry: &Path, datadir: &Path, log: &Path, journal: &Journal, cancel: &CancelToken) -> Result<()> {
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-    let mut command = child::command("cp");
+    let mut command = child_process::clean_env_command("cp");
     command.args(["--recursive", "--reflink=auto", "--sparse=auto", "--preserve=mode", "--"]);
     command.arg(entry).arg(datadir).stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     let (mut child, id) = journal.spawn(&mut command, "clone of the data", None, Duration::from_secs(1))?;

@@ -5,8 +5,8 @@
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
-use toll_sys::child;
-use toll_sys::program::on_path;
+use toll_sys::child_process;
+use toll_sys::program::find_program;
 
 /// The families that differ in options, variables and how a data directory is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ impl ServerProgram {
         match given {
             Some(path) => Self::of(path),
             None => {
-                let found = on_path("mariadbd").or_else(|| on_path("mysqld")).context(
+                let found = find_program("mariadbd").or_else(|| find_program("mysqld")).context(
                     "no mariadbd or mysqld on PATH or in /usr/sbin: install one \
                      (apt-get install mariadb-server), or name it with --server-bin PATH",
                 )?;
@@ -92,7 +92,7 @@ impl ServerProgram {
         let path = path
             .canonicalize()
             .with_context(|| format!("no server program at {}: check --server-bin", path.display()))?;
-        let output = child::command(&path)
+        let output = child_process::clean_env_command(&path)
             .args(["--no-defaults", "--version"])
             .output()
             .with_context(|| format!("cannot run {}", path.display()))?;
@@ -117,7 +117,7 @@ impl ServerProgram {
             .iter()
             .flat_map(|name| own.iter().map(move |dir| dir.join(name)))
             .find(|path| path.is_file())
-            .or_else(|| names.iter().find_map(|name| on_path(name)))
+            .or_else(|| names.iter().find_map(|name| find_program(name)))
     }
 }
 

@@ -20,9 +20,9 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, Undo, UndoId};
 use toll_mysql::{Address, Secret, Target};
-use toll_sys::cancel::Cancel;
-use toll_sys::process::{self, Ending, ProcessId};
-use toll_sys::{child, private};
+use toll_sys::cancel::CancelToken;
+use toll_sys::process::{self, ProcessId, Termination};
+use toll_sys::{child_process, private_file};
 
 /// Options of a sandbox.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub struct SandboxSpec {
     pub settings: Vec<String>,
     pub start_timeout: Duration,
     /// Ends whatever its start waits for.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
 }
 
 /// Addresses of a link's two ends.
@@ -75,14 +75,14 @@ impl Default for SandboxSpec {
             link: None,
             settings: Vec::new(),
             start_timeout: Duration::from_secs(60),
-            cancel: Cancel::new(),
+            cancel: CancelToken::new(),
         }
     }
 }
 
 impl SandboxSpec {
     pub(super) fn cache_dir(&self) -> Result<PathBuf> {
-        self.cache.clone().map_or_else(toll_sys::places::cache_dir, Ok)
+        self.cache.clone().map_or_else(toll_sys::paths::cache_dir, Ok)
     }
 }
 
@@ -287,9 +287,9 @@ impl Sandbox {
     }
 
     /// Stops the server (SIGTERM, then SIGKILL) and removes its directory. Returns how it ended.
-    pub fn stop(mut self, journal: &Journal) -> Result<Ending> {
+    pub fn stop(mut self, journal: &Journal) -> Result<Termination> {
         let ending = self.end_server();
-        if ending == Ending::Stuck {
+        if ending == Termination::Stuck {
             bail!("the sandbox server (pid {}) {ending}", self.leader.pid);
         }
         journal.done(self.server)?;
@@ -302,7 +302,7 @@ impl Sandbox {
     /// Ends the server but keeps its data directory, moved to `to` (on the same file system).
     pub(super) fn stop_and_keep(mut self, journal: &Journal, to: &Path) -> Result<()> {
         match self.end_server() {
-            Ending::Asked(_) => {}
+            Termination::Signalled(_) => {}
             other => bail!("the server did not shut down cleanly ({other}): {}", self.last_words()),
         }
         journal.done(self.server)?;
@@ -319,12 +319,12 @@ impl Sandbox {
         self.child = None;
     }
 
-    fn end_server(&mut self) -> Ending {
-        let Some(mut child) = self.child.take() else { return Ending::Gone };
+    fn end_server(&mut self) -> Termination {
+        let Some(mut child) = self.child.take() else { return Termination::AlreadyExited };
         // Reaped in a thread of its own, so that /proc shows the end as soon as it comes.
         let reaper = std::thread::spawn(move || child.wait());
-        let ending = process::end_group(self.leader, &self.run_id, Signal::SIGTERM, STOP_GRACE);
-        if ending != Ending::Stuck {
+        let ending = process::terminate_group(self.leader, &self.run_id, Signal::SIGTERM, STOP_GRACE);
+        if ending != Termination::Stuck {
             let _ = reaper.join();
         }
         ending
@@ -359,7 +359,7 @@ fn launch(
     journal: &Journal,
 ) -> Result<Launched> {
     let password = new_password()?;
-    private::write(
+    private_file::write(
         &home.join("init.sql"),
         &config::accounts(program, &password, spec.link.map(|link| link.far)),
     )?;
@@ -374,11 +374,11 @@ fn launch(
         };
         let files = Files { home, datadir: &datadir, socket, port, tls: &tls };
         let defaults = home.join("server.cnf");
-        private::write(&defaults, &config::file(program, &files, shown))?;
-        private::write(&home.join("client.cnf"), &client_file(socket, port, &password))?;
+        private_file::write(&defaults, &config::file(program, &files, shown))?;
+        private_file::write(&home.join("client.cnf"), &client_file(socket, port, &password))?;
         let log =
             File::create(&error_log).with_context(|| format!("cannot write {}", error_log.display()))?;
-        let mut command = child::command(&program.path);
+        let mut command = child_process::clean_env_command(&program.path);
         command.arg(format!("--defaults-file={}", defaults.display()));
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let what = format!("sandbox server on port {port}");
@@ -386,7 +386,7 @@ fn launch(
         let Err(reason) = wait_ready(&mut child, socket, spec) else {
             return Ok(Launched { child, leader, server, port, password: Secret::new(password) });
         };
-        process::end_group(leader, journal.run_id(), Signal::SIGKILL, Duration::from_secs(1));
+        process::terminate_group(leader, journal.run_id(), Signal::SIGKILL, Duration::from_secs(1));
         child.wait()?;
         journal.done(server)?;
         let said = std::fs::read(&error_log).unwrap_or_default();

@@ -19,7 +19,7 @@ struct Count {
 }
 
 impl Sink for Count {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         match event.kind {
             CommandKind::Query | CommandKind::Execute => self.statements += 1,
             _ => self.others += 1,
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut count = Count::default();
     while Instant::now() < until {
         let taken = tap.take(Duration::from_millis(100), |record| {
-            decoder.spoken(&spoken(record), &mut count);
+            decoder.decode_socket_chunk(&spoken(record), &mut count);
             Ok::<(), TapError>(())
         });
         if let Err(error) = taken {
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         counters.left_out,
         count.statements,
         count.others,
-        decoder.ledger().commands.tainted,
+        decoder.accounting().commands.tainted,
         us(used.user_time()) + us(used.system_time())
     );
     Ok(())

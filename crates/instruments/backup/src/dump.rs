@@ -13,14 +13,14 @@ use std::process::{Child, ChildStderr, ChildStdout, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use toll_journal::{Journal, UndoId};
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 
 /// A dump that goes on.
 pub struct Dump<'j> {
     child: Child,
     id: UndoId,
     journal: &'j Journal,
-    cancel: Cancel,
+    cancel: CancelToken,
     complaints: JoinHandle<String>,
     watch: Watch,
     what: &'static str,
@@ -38,7 +38,7 @@ impl<'j> Dump<'j> {
         schemas: &[String],
         what: &'static str,
         journal: &'j Journal,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<(Self, Stream)> {
         let mut command = program.command(options, server);
         // Behind `--`, a schema whose name begins with a dash is no option.
@@ -83,7 +83,7 @@ impl<'j> Dump<'j> {
 /// What a dump writes. Whatever is to slow it down stands between it and its reader.
 pub struct Stream {
     from: ChildStdout,
-    cancel: Cancel,
+    cancel: CancelToken,
 }
 
 impl Read for Stream {

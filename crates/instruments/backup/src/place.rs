@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use toll_mysql::{Address, Target};
 use toll_store::{Destination, Patience, Store};
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 use toll_sys::process::{self, ProcessId};
 
 /// A store as it was asked for.
@@ -71,7 +71,7 @@ fn passphrase(file: &Path) -> Result<String> {
 }
 
 /// Opens the store; `make`: a folder that is not there is made.
-pub fn opened(place: &Place, make: bool, cancel: &Cancel) -> Result<Arc<Store>> {
+pub fn opened(place: &Place, make: bool, cancel: &CancelToken) -> Result<Arc<Store>> {
     let failing = |why: &str| tracing::warn!("{why}");
     let patience = Patience { retry_for: place.retry_for, stop: cancel.shared_flag(), failing };
     Ok(Arc::new(Store::open(place.destination.clone(), make, patience)?))
@@ -79,10 +79,10 @@ pub fn opened(place: &Place, make: bool, cancel: &Cancel) -> Result<Arc<Store>> 
 
 /// This process, for a marker in a store.
 pub fn owner() -> Result<Owner> {
-    let own = ProcessId::own().context("cannot read /proc/self/stat: is /proc mounted?")?;
+    let own = ProcessId::current().context("cannot read /proc/self/stat: is /proc mounted?")?;
     Ok(Owner {
         boot_id: process::boot_id(),
-        namespace: process::namespace(),
+        namespace: process::pid_namespace(),
         pid: own.pid,
         start_ticks: own.start_ticks,
     })
@@ -90,8 +90,8 @@ pub fn owner() -> Result<Owner> {
 
 /// Nothing for a process that cannot be seen from here: one of another host, or in another container.
 pub fn is_alive(owner: &Owner) -> Option<bool> {
-    let seen = owner.boot_id == process::boot_id() && owner.namespace == process::namespace();
-    seen.then(|| ProcessId { pid: owner.pid, start_ticks: owner.start_ticks }.alive())
+    let seen = owner.boot_id == process::boot_id() && owner.namespace == process::pid_namespace();
+    seen.then(|| ProcessId { pid: owner.pid, start_ticks: owner.start_ticks }.is_alive())
 }
 
 /// `20261122T052000Z-` and what tells two of the same second apart: names sort by time.
@@ -118,7 +118,7 @@ pub fn backup_id(server: &Target, schemas: &[String]) -> String {
 }
 
 fn own_host() -> String {
-    toll_sys::read("/proc/sys/kernel/hostname")
+    toll_sys::read_trimmed("/proc/sys/kernel/hostname")
 }
 
 fn dated(time: jiff::Timestamp) -> String {
@@ -142,7 +142,7 @@ pub fn dated_ahead(backups: &Backups) -> Option<String> {
         format!(
             "a clock was wrong: {} dated later than now and pass for the latest; to be rid of them, remove their \
              manifests ({}) and prune",
-            counted(ahead.len() as u64, "backup"),
+            format_count(ahead.len() as u64, "backup"),
             ahead.join(", ")
         )
     })

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use toll_journal::{Journal, Undo};
 use toll_mysql::{Address, Target, Tls};
 use toll_server::{Flavour, Version};
-use toll_sys::program::on_path;
-use toll_sys::{child, private};
+use toll_sys::program::find_program;
+use toll_sys::{child_process, private_file};
 
 /// A client program of either family.
 #[derive(Debug, Clone)]
@@ -74,13 +74,13 @@ impl Program {
     fn find(flavour: Flavour, given: Option<&Path>, names: [&str; 2], how: &str) -> Result<Self> {
         let [mariadb, mysql] = names;
         let order = if flavour == Flavour::Mariadb { [mariadb, mysql] } else { [mysql, mariadb] };
-        let found = given.map(Path::to_owned).or_else(|| order.into_iter().find_map(on_path));
+        let found = given.map(Path::to_owned).or_else(|| order.into_iter().find_map(find_program));
         let Some(path) = found else {
             bail!(
                 "neither {mariadb} nor {mysql} is on PATH: install mariadb-client or mysql-client, or see {how}"
             );
         };
-        let output = child::command(&path)
+        let output = child_process::clean_env_command(&path)
             .args(["--no-defaults", "--version"])
             .stdin(Stdio::null())
             .output()
@@ -124,7 +124,7 @@ impl Program {
 
     /// Ready to be started: nothing but these options, and the server of the option file.
     pub fn command(&self, options: &[String], server: &OptionFile) -> Command {
-        let mut command = child::command(&self.path);
+        let mut command = child_process::clean_env_command(&self.path);
         command.arg(format!("--defaults-file={}", server.path.display())).args(options);
         command
     }
@@ -145,9 +145,9 @@ impl OptionFile {
     pub fn write(target: &Target, program: &Program, journal: &Journal) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("toll-{}", journal.run_id()));
         journal.record(Undo::Path { path: dir.clone() })?;
-        private::dir(&dir)?;
+        private_file::create_dir(&dir)?;
         let path = dir.join("client.cnf");
-        private::write(&path, &text(target, program.is_mariadb))?;
+        private_file::write(&path, &text(target, program.is_mariadb))?;
         Ok(Self { path })
     }
 }

@@ -17,8 +17,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use toll_journal::{Journal, Undo, UndoId};
 use toll_store::Result as BackupResult;
-use toll_sys::cancel::Cancel;
-use toll_sys::child;
+use toll_sys::cancel::CancelToken;
+use toll_sys::child_process;
 
 /// A branch in a repository.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct Import<'j> {
     /// What a git that breaks off writes beside the repository's files.
     crash_report: UndoId,
     journal: &'j Journal,
-    cancel: Cancel,
+    cancel: CancelToken,
     watch: Watch,
     complaints: std::thread::JoinHandle<String>,
     bytes_before: u64,
@@ -78,7 +78,7 @@ impl Repository {
     pub fn open_or_make(dir: &Path, branch: &str) -> Result<Self> {
         let is_empty = std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
         if is_empty {
-            toll_sys::private::dir(dir)?;
+            toll_sys::private_file::create_dir(dir)?;
             let repository = Self { dir: dir.to_owned(), branch: branch.to_owned() };
             repository.ask(&["init", "--quiet", "--bare"])?;
         }
@@ -137,7 +137,7 @@ impl Repository {
     pub fn import<'j>(
         self,
         journal: &'j Journal,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<(Import<'j>, FastImport<BufWriter<ChildStdin>>)> {
         let folder = File::open(&self.dir).with_context(|| format!("cannot open {}", self.dir.display()))?;
         let Ok(alone) = Flock::lock(folder, FlockArg::LockExclusiveNonblock) else {
@@ -189,12 +189,13 @@ impl Repository {
     }
 
     /// Puts the new pack and the old ones together, so that what is alike is stored once.
-    fn repack(&self, journal: &Journal, cancel: &Cancel) -> Result<Used> {
+    fn repack(&self, journal: &Journal, cancel: &CancelToken) -> Result<Used> {
         let mut command = self.git(&REPACK);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut child, id) = journal.spawn(&mut command, "git repack", None, GRACE)?;
         let watch = Watch::of(child.id());
-        let (status, used) = cancel.ended_by(|| drop(journal.undo(id)), || watch.wait(&mut child))?;
+        let (status, used) =
+            cancel.run_interruptible(|| drop(journal.undo(id)), || watch.wait(&mut child))?;
         journal.done(id)?;
         if !status.success() {
             cancel
@@ -221,7 +222,7 @@ impl Repository {
     }
 
     fn git(&self, arguments: &[&str]) -> Command {
-        let mut command = child::command("git");
+        let mut command = child_process::clean_env_command("git");
         command
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")

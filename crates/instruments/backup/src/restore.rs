@@ -20,7 +20,7 @@ use toll_mysql::{Connection, Target};
 use toll_server::{External, Flavour};
 use toll_store::Store;
 use toll_sys::atomic_file::AtomicFile;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 
 /// A backup that was found.
 pub enum Origin {
@@ -133,7 +133,7 @@ impl Origin {
 pub fn restore(
     origin: &Origin,
     onto: Onto<'_>,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<Restored> {
     let begun = Instant::now();
@@ -154,7 +154,7 @@ pub fn restore(
 fn to_output(
     origin: &Origin,
     output: &mut dyn Write,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<()> {
     copy(origin, output, cancel, seen, &mut |_, _| {})?;
@@ -179,7 +179,7 @@ fn onto_server(
     origin: &Origin,
     target: &Target,
     overwrite: bool,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<()> {
     let server = External::connect(target, None)?;
@@ -255,7 +255,7 @@ pub(super) fn feed(
     program: &Program,
     options: &OptionFile,
     journal: &Journal,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
     tap: &mut dyn FnMut(&FileSeen, &[u8]),
 ) -> Result<()> {
@@ -274,7 +274,7 @@ pub(super) fn feed(
     });
     // A client that waits for a lock reads nothing, and whoever writes to it waits with it.
     let end = || drop(journal.undo(id));
-    let (fed, ended) = cancel.ended_by(end, || {
+    let (fed, ended) = cancel.run_interruptible(end, || {
         let fed = copy(origin, &mut stdin, cancel, seen, tap);
         drop(stdin);
         (fed, child.wait())
@@ -298,7 +298,7 @@ pub(super) fn feed(
 fn copy(
     origin: &Origin,
     to: &mut dyn Write,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
     tap: &mut dyn FnMut(&FileSeen, &[u8]),
 ) -> Result<()> {

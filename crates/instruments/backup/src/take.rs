@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use toll_journal::Journal;
 use toll_mysql::Target;
 use toll_store::Store;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
-use toll_sys::figures::megabytes;
+use toll_sys::number_format::format_megabytes;
 use toll_throttle::{Throttle, Throttled};
 
 /// A backup as it was asked for.
@@ -68,7 +68,7 @@ pub struct Taken {
 }
 
 /// Takes a backup. `seen` is told how many bytes were dumped, of about how many.
-pub fn take(asked: &Asked, cancel: &Cancel, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
+pub fn take(asked: &Asked, cancel: &CancelToken, seen: &dyn Fn(u64, u64)) -> Result<Taken> {
     let id = place::backup_id(&asked.server, &asked.schemas);
     let journal = Journal::begin(&format!("backup-{id}")).context("nothing was changed")?;
     let taken = with_journal(asked, &id, &journal, cancel, seen);
@@ -86,7 +86,7 @@ fn with_journal(
     asked: &Asked,
     id: &str,
     journal: &Journal,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<Taken> {
     let begun = Instant::now();
@@ -190,7 +190,7 @@ fn doubts(asked: &Asked, longest_row_bytes: u64) -> Vec<String> {
     if longest_row_bytes > LONGEST_STATEMENT {
         doubts.push(format!(
             "a row takes {} MB as a statement, more than any server takes back (1 GiB): keep it elsewhere too",
-            megabytes(longest_row_bytes as f64)
+            format_megabytes(longest_row_bytes as f64)
         ));
     }
     doubts
@@ -203,7 +203,7 @@ struct Reading<'a> {
     source: &'a Source,
     promise: Option<&'a toll_throttle::Asked>,
     journal: &'a Journal,
-    cancel: &'a Cancel,
+    cancel: &'a CancelToken,
     seen: &'a dyn Fn(u64, u64),
 }
 
@@ -219,7 +219,7 @@ struct Read {
 impl Reading<'_> {
     fn all(&self, mut content: Content<'_>) -> Result<(Vec<FileSeen>, Read)> {
         let begun = Instant::now();
-        let cpu_before_us = clock::cpu_of_thread_us();
+        let cpu_before_us = clock::thread_cpu_us();
         let bytes = AtomicU64::new(0);
         let seen = |read: usize| {
             let so_far = bytes.fetch_add(read as u64, Ordering::Relaxed) + read as u64;
@@ -262,7 +262,7 @@ impl Reading<'_> {
         let time_s = since(begun);
         let bytes_read = bytes.load(Ordering::Relaxed);
         let dump = Stage { time_s, cpu_s, bytes_read, bytes_stored: 0, memory_peak_bytes };
-        let cpu_s = (clock::cpu_of_thread_us() - cpu_before_us) as f64 / 1e6;
+        let cpu_s = (clock::thread_cpu_us() - cpu_before_us) as f64 / 1e6;
         let memory_peak_bytes = cost::own_peak_bytes();
         let split = Stage { time_s, cpu_s, bytes_read, bytes_stored: 0, memory_peak_bytes };
         Ok((files, Read { dump, split, promise, longest_row_bytes, ended: Instant::now() }))
@@ -309,7 +309,7 @@ struct ToStore {
     opening: crate::archive::Opening,
     running: Running,
     upload: Upload,
-    cancel: Cancel,
+    cancel: CancelToken,
     /// For how long a prune that stands in the way is waited for.
     wait: Duration,
     begun: Instant,
@@ -325,7 +325,7 @@ struct Kept {
 }
 
 impl ToStore {
-    fn begin(place: &Place, keys: &Keys, id: &str, cancel: &Cancel) -> Result<Self> {
+    fn begin(place: &Place, keys: &Keys, id: &str, cancel: &CancelToken) -> Result<Self> {
         let begun = Instant::now();
         let cpu_before_s = cost::own_cpu_s()?;
         let store = place::opened(place, true, cancel)?;

@@ -21,8 +21,8 @@ use std::time::Instant;
 use toll_journal::{Journal, Undo, quoted_name};
 use toll_mysql::Connection;
 use toll_server::{Sandbox, SandboxSpec};
-use toll_sys::cancel::Cancel;
-use toll_sys::private;
+use toll_sys::cancel::CancelToken;
+use toll_sys::private_file;
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
@@ -48,7 +48,7 @@ pub struct Verified {
 pub fn verify(
     origin: &Origin,
     server_bin: Option<PathBuf>,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<Verified> {
     let journal = Journal::begin(&format!("verify-{}", super::place::id())).context("nothing was changed")?;
@@ -62,7 +62,7 @@ pub fn verify(
 }
 
 /// Reads all that is stored of a backup, and checks it against its manifest; needs no server.
-pub fn check_stored(origin: &Origin, cancel: &Cancel, seen: &dyn Fn(u64, u64)) -> Result<()> {
+pub fn check_stored(origin: &Origin, cancel: &CancelToken, seen: &dyn Fn(u64, u64)) -> Result<()> {
     let Origin::Store { store, opening, manifest } = origin else {
         anyhow::bail!("git checks what it holds by itself: git fsck");
     };
@@ -79,14 +79,14 @@ fn in_sandbox(
     origin: &Origin,
     program: Option<PathBuf>,
     journal: &Journal,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<Verified> {
     let begun = Instant::now();
     // The one place where a statement of the backup may have the server read or write files.
     let files = std::env::temp_dir().join(format!("toll-files-{}", journal.run_id()));
     journal.record(Undo::Path { path: files.clone() })?;
-    private::dir(&files)?;
+    private_file::create_dir(&files)?;
     let spec = SandboxSpec {
         program,
         data_bytes: origin.bytes().max(SandboxSpec::default().data_bytes),
@@ -160,7 +160,7 @@ fn make_definers(origin: &Origin, sandbox: &Sandbox) -> Result<()> {
 }
 
 /// Rows of each table, as the scratch server counts them.
-fn counted(origin: &Origin, sandbox: &Sandbox, cancel: &Cancel) -> Result<Vec<String>> {
+fn counted(origin: &Origin, sandbox: &Sandbox, cancel: &CancelToken) -> Result<Vec<String>> {
     let mut connection = Connection::connect(&sandbox.target())?;
     let versioned = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
                      WHERE table_type = 'SYSTEM VERSIONED'";
@@ -185,7 +185,7 @@ fn dumped_again(
     program: &Program,
     options: &OptionFile,
     journal: &Journal,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> Result<(Vec<FileSeen>, Bodies)> {
     let mut content = Content::new(Vec::new());
     let schemas = origin.schemas();

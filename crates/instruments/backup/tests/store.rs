@@ -12,7 +12,7 @@ use toll_backup::archive::{
     Backups, Content, Manifest, Opening, Owner, Progress, Running, Sealing, Totals, Upload, restore,
 };
 use toll_store::{Destination, Error, Patience, Store};
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 
 fn open(folder: &Path) -> Arc<Store> {
     let patience = Patience { retry_for: Duration::from_millis(300), stop: Arc::default(), failing: |_| {} };
@@ -49,7 +49,7 @@ fn back_up(store: &Arc<Store>, sealing: &Sealing, id: &str, dump: &str) -> Resul
         &owner(1),
         |_| Some(true),
         Duration::from_secs(1),
-        &Cancel::new(),
+        &CancelToken::new(),
     )?;
     let mut upload = Upload::begin(store.clone(), sealing.clone(), |_| true, Arc::new(Progress::default()))?;
     let files = {
@@ -232,13 +232,14 @@ fn prune_keeps_away_from_a_backup_that_goes_on_and_from_what_it_cannot_read() {
     let alive = |_: &Owner| Some(true);
     back_up(&store, &Sealing::default(), "a", &dump(1, 10, |_| false)).unwrap();
     let going =
-        Running::backup(store.clone(), "going", &owner(1), alive, Duration::ZERO, &Cancel::new()).unwrap();
+        Running::backup(store.clone(), "going", &owner(1), alive, Duration::ZERO, &CancelToken::new())
+            .unwrap();
     let refused = Running::prune(store.clone(), "p", &owner(2), alive).unwrap_err();
     assert!(refused.to_string().contains("a backup goes on"), "{refused}");
     drop(going);
     let pruning = Running::prune(store.clone(), "p", &owner(2), alive).unwrap();
-    let waits =
-        Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, &Cancel::new()).unwrap_err();
+    let waits = Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, &CancelToken::new())
+        .unwrap_err();
     assert!(waits.to_string().contains("a prune goes on"), "{waits}");
     let manifest = files(&dir.path().join("backups")).remove(0);
     std::fs::write(&manifest, b"{}").unwrap();
@@ -257,8 +258,9 @@ fn a_dead_owner_counts_for_nothing_and_one_of_another_boot_takes_trust_away_unti
         store.put(&format!("running/{name}.json"), text.into_bytes()).unwrap();
     };
     let is_alive = |owner: &Owner| Some(owner.pid != 9);
-    let begin =
-        || Running::backup(store.clone(), "b", &owner(1), is_alive, Duration::ZERO, &Cancel::new()).unwrap();
+    let begin = || {
+        Running::backup(store.clone(), "b", &owner(1), is_alive, Duration::ZERO, &CancelToken::new()).unwrap()
+    };
     leave_behind("killed", "this");
     assert!(begin().trusts());
     assert!(files(&dir.path().join("running")).is_empty());
@@ -348,7 +350,7 @@ fn a_marker_whose_first_answer_was_lost_is_known_again_and_anothers_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let begin = |pid| {
-        Running::backup(store.clone(), "b", &owner(pid), |_| Some(true), Duration::ZERO, &Cancel::new())
+        Running::backup(store.clone(), "b", &owner(pid), |_| Some(true), Duration::ZERO, &CancelToken::new())
     };
     let _first = begin(1).unwrap();
     assert!(begin(1).is_ok());
@@ -362,14 +364,14 @@ fn a_backup_waits_again_for_a_prune_that_took_it_for_dead() {
     let store = open(dir.path());
     let alive = |_: &Owner| Some(true);
     let mut backup =
-        Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, &Cancel::new()).unwrap();
+        Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, &CancelToken::new()).unwrap();
     // It does not see the other: this host slept, and its marker became old.
     let dead = |owner: &Owner| Some(owner.pid != 1);
     let prune = Running::prune(store.clone(), "p", &owner(2), dead).unwrap();
-    let busy = backup.outlast_prunes(Duration::ZERO, &Cancel::new()).unwrap_err();
+    let busy = backup.outlast_prunes(Duration::ZERO, &CancelToken::new()).unwrap_err();
     assert!(busy.to_string().contains("a prune goes on"), "{busy}");
     drop(prune);
-    backup.outlast_prunes(Duration::ZERO, &Cancel::new()).unwrap();
+    backup.outlast_prunes(Duration::ZERO, &CancelToken::new()).unwrap();
 }
 
 #[test]

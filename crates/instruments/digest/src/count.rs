@@ -57,7 +57,7 @@ fn counted(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) 
         }
         CountWindow::Time { .. } | CountWindow::Whole => match kind {
             Some(kind) => {
-                let input = Input::open(path, Some(kind), &Progress::none())?;
+                let input = Input::open(path, Some(kind), &Progress::hidden())?;
                 (input.reader, Some(input.kind))
             }
             None => (Box::new(File::open(path)?), None),
@@ -79,7 +79,7 @@ struct Counter {
 }
 
 impl Sink for Counter {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         if !matches!(event.kind, CommandKind::Query | CommandKind::Execute) {
             return;
         }

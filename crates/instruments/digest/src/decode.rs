@@ -3,7 +3,7 @@
 use super::input::Type;
 use super::ledger::{CaptureLedger, Ledger};
 use anyhow::bail;
-use toll_input::{Here, Take};
+use toll_input::{ByteConsumer, SystemZone};
 use toll_wire::decoder::{CaptureDecoder, Config};
 use toll_wire::event::Sink;
 use toll_wire::log::{AuditLog, GeneralLog, Log, SlowLog};
@@ -13,7 +13,7 @@ use toll_wire::queries::Reader;
 pub enum Decode {
     Capture(Box<CaptureDecoder>, Option<String>),
     Queries(Box<Reader>),
-    SlowLog(Box<SlowLog<Here>>),
+    SlowLog(Box<SlowLog<SystemZone>>),
     Log(Box<dyn Log + Send>),
 }
 
@@ -22,7 +22,7 @@ impl Decode {
     /// The type holds no events.
     pub fn new(kind: Type, config: &Config) -> anyhow::Result<Self> {
         let capture = |format| {
-            let decoder = CaptureDecoder::in_zone(format, config, Box::new(Here::system()));
+            let decoder = CaptureDecoder::with_zone(format, config, Box::new(SystemZone::detect()));
             Self::Capture(Box::new(decoder), None)
         };
         Ok(match kind {
@@ -30,16 +30,16 @@ impl Decode {
             Type::Pcapng => capture(Format::PcapNg),
             Type::Tcpdump => capture(Format::TcpdumpText),
             Type::Queries => Self::Queries(Box::default()),
-            Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(Here::system()))),
-            Type::Genlog => Self::Log(Box::new(GeneralLog::new(Here::system()))),
-            Type::Auditlog => Self::Log(Box::new(AuditLog::new(Here::system()))),
+            Type::Slowlog => Self::SlowLog(Box::new(SlowLog::new(SystemZone::detect()))),
+            Type::Genlog => Self::Log(Box::new(GeneralLog::new(SystemZone::detect()))),
+            Type::Auditlog => Self::Log(Box::new(AuditLog::new(SystemZone::detect()))),
             Type::Digest => bail!("a digest holds no single events: name the captures or logs that it is of"),
         })
     }
 
     /// For a part of a slow log: until an entry names a schema, it is the one of the part before.
     pub fn slow_log_from_middle() -> Self {
-        Self::SlowLog(Box::new(SlowLog::from_middle(Here::system())))
+        Self::SlowLog(Box::new(SlowLog::from_middle(SystemZone::detect())))
     }
 
     /// The schema that the next entry of a slow log would inherit.
@@ -58,12 +58,12 @@ impl Decode {
     /// Accounting of the bytes; complete after the end.
     pub fn ledger(&self) -> Ledger {
         match self {
-            Self::SlowLog(log) => Ledger::of_log(log.ledger()),
-            Self::Log(log) => Ledger::of_log(log.ledger()),
-            Self::Queries(reader) => Ledger::of_queries(reader.ledger()),
+            Self::SlowLog(log) => Ledger::of_log(log.accounting()),
+            Self::Log(log) => Ledger::of_log(log.accounting()),
+            Self::Queries(reader) => Ledger::of_queries(reader.accounting()),
             Self::Capture(capture, damage) => Ledger::of_capture(CaptureLedger {
-                counts: capture.ledger(),
-                unread_tail: capture.unread_tail(),
+                counts: capture.accounting(),
+                unread_tail: capture.unread_tail_bytes(),
                 dropped_by_capture: capture.dropped_by_capture(),
                 damage: damage.iter().cloned().collect(),
             }),
@@ -77,12 +77,12 @@ pub struct Decoding<'a> {
     sink: &'a mut dyn Sink,
 }
 
-impl Take for Decoding<'_> {
-    fn take(&mut self, bytes: &[u8], end: bool) -> usize {
+impl ByteConsumer for Decoding<'_> {
+    fn consume(&mut self, bytes: &[u8], end: bool) -> usize {
         let sink = &mut *self.sink;
         match self.decode {
-            Decode::SlowLog(log) => log.take(bytes, end, sink),
-            Decode::Log(log) => log.take(bytes, end, sink),
+            Decode::SlowLog(log) => log.decode(bytes, end, sink),
+            Decode::Log(log) => log.decode(bytes, end, sink),
             Decode::Queries(reader) => {
                 reader.feed(bytes, sink);
                 if end {

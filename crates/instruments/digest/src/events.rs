@@ -80,7 +80,7 @@ impl<'a> Events<'a> {
         let event = JsonEvent {
             time: moment(event.start_ns),
             kind: kind_name(event.kind),
-            id: QueryId::of(&self.fingerprint).to_string(),
+            id: QueryId::from_fingerprint(&self.fingerprint).to_string(),
             fingerprint: text(&self.fingerprint),
             query: self.literals.then(|| text(event.text)),
             query_cut: if self.literals { event.text_cut } else { 0 },
@@ -117,7 +117,7 @@ impl<'a> Events<'a> {
         let row = [
             moment(event.start_ns).unwrap_or_default(),
             kind_name(event.kind).to_owned(),
-            QueryId::of(&self.fingerprint).to_string(),
+            QueryId::from_fingerprint(&self.fingerprint).to_string(),
             quoted(self.shown(event)),
             event.query_ns.map(|ns| (ns as f64 / 1_000.0).to_string()).unwrap_or_default(),
             quoted(event.user),
@@ -168,7 +168,7 @@ impl<'a> Events<'a> {
 }
 
 impl Sink for Events<'_> {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         if self.error.is_none() {
             self.error = self.write(event).err();
         }

@@ -4,8 +4,8 @@ use super::stored;
 use anyhow::bail;
 use std::io::Read;
 use std::path::Path;
-use toll_input::{Opened, Progress};
-use toll_wire::log::{Kind, detect};
+use toll_input::{DecompressedInput, Progress};
+use toll_wire::log::{FileKind, detect_kind};
 use toll_wire::pcap::Format;
 
 /// File type, after decompression.
@@ -50,7 +50,7 @@ pub struct Input {
 impl Input {
     /// `-` is standard input.
     pub fn open(path: &Path, kind: Option<Type>, progress: &Progress) -> anyhow::Result<Self> {
-        let Opened { name, head, reader, plain_bytes } = Opened::new(path, progress)?;
+        let DecompressedInput { name, head, reader, plain_bytes } = DecompressedInput::open(path, progress)?;
         let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| told(&head)) {
             Some(kind) => kind,
             // Nothing in it is nothing to tell a type from, and nothing to misread.
@@ -74,18 +74,18 @@ fn exact(kind: Type, head: &[u8]) -> Type {
 
 /// By its first bytes.
 fn told(head: &[u8]) -> Option<Type> {
-    if stored::is_digest(head) { Some(Type::Digest) } else { detect(head).and_then(readable) }
+    if stored::is_digest(head) { Some(Type::Digest) } else { detect_kind(head).and_then(readable) }
 }
 
-fn readable(kind: Kind) -> Option<Type> {
+fn readable(kind: FileKind) -> Option<Type> {
     match kind {
-        Kind::Capture(Format::Pcap) => Some(Type::Pcap),
-        Kind::Capture(Format::PcapNg) => Some(Type::Pcapng),
-        Kind::Capture(Format::TcpdumpText) => Some(Type::Tcpdump),
-        Kind::Queries => Some(Type::Queries),
-        Kind::SlowLog => Some(Type::Slowlog),
-        Kind::GeneralLog => Some(Type::Genlog),
-        Kind::AuditLog => Some(Type::Auditlog),
-        Kind::Gzip | Kind::Zstd => None,
+        FileKind::Capture(Format::Pcap) => Some(Type::Pcap),
+        FileKind::Capture(Format::PcapNg) => Some(Type::Pcapng),
+        FileKind::Capture(Format::TcpdumpText) => Some(Type::Tcpdump),
+        FileKind::Queries => Some(Type::Queries),
+        FileKind::SlowLog => Some(Type::Slowlog),
+        FileKind::GeneralLog => Some(Type::Genlog),
+        FileKind::AuditLog => Some(Type::Auditlog),
+        FileKind::Gzip | FileKind::Zstd => None,
     }
 }

@@ -2,16 +2,16 @@
 
 use super::schema::LedgerRow;
 use std::io::{self, Write};
-use toll_wire::ledger::Ledger as Counts;
-use toll_wire::log::LogLedger;
-use toll_wire::queries::QueriesLedger;
+use toll_wire::accounting::DecodeAccounting as Counts;
+use toll_wire::log::LogAccounting;
+use toll_wire::queries::QueriesAccounting;
 
 /// The ledger of each kind of input; kinds that were not read are absent.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    pub log: Option<LogLedger>,
+    pub log: Option<LogAccounting>,
     pub capture: Option<CaptureLedger>,
-    pub queries: Option<QueriesLedger>,
+    pub queries: Option<QueriesAccounting>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ pub struct CaptureLedger {
 }
 
 impl Ledger {
-    pub fn of_log(log: &LogLedger) -> Self {
+    pub fn of_log(log: &LogAccounting) -> Self {
         Self { log: Some(*log), ..Self::default() }
     }
 
@@ -40,8 +40,9 @@ impl Ledger {
     }
 
     /// With what the capture that wrote them said of itself at its end.
-    pub fn of_queries(queries: &QueriesLedger) -> Self {
-        let told = if queries.ended > 0 { Self::of_counts(queries.captured) } else { Self::default() };
+    pub fn of_queries(queries: &QueriesAccounting) -> Self {
+        let told =
+            if queries.captures_ended > 0 { Self::of_counts(queries.captured) } else { Self::default() };
         Self { queries: Some(queries.clone()), ..told }
     }
 
@@ -78,9 +79,9 @@ impl Ledger {
     }
 
     pub fn adds_up(&self) -> bool {
-        self.log.is_none_or(|log| log.adds_up())
-            && self.capture.as_ref().is_none_or(|capture| capture.counts.adds_up())
-            && self.queries.as_ref().is_none_or(QueriesLedger::adds_up)
+        self.log.is_none_or(|log| log.is_consistent())
+            && self.capture.as_ref().is_none_or(|capture| capture.counts.is_consistent())
+            && self.queries.as_ref().is_none_or(QueriesAccounting::is_consistent)
     }
 
     pub fn row(&self) -> LedgerRow {
@@ -145,13 +146,13 @@ impl Ledger {
     }
 }
 
-fn print_queries(queries: &QueriesLedger, out: &mut dyn Write) -> io::Result<()> {
+fn print_queries(queries: &QueriesAccounting, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "#   queries   {} events in {} blocks, {} bytes",
         queries.events, queries.blocks, queries.block_bytes
     )?;
-    let missing = queries.missing();
+    let missing = queries.missing_events();
     if missing > 0 {
         writeln!(out, "#   missing   {missing} events between those: not written in time, or damaged")?;
     }
@@ -165,10 +166,14 @@ fn print_queries(queries: &QueriesLedger, out: &mut dyn Write) -> io::Result<()>
     if queries.blocks_newer > 0 {
         writeln!(out, "#   newer     {} blocks, which only a newer toll can read", queries.blocks_newer)?;
     }
-    if queries.unread_tail > 0 {
-        writeln!(out, "#   cut       the file ends within a block: {} bytes unread", queries.unread_tail)?;
+    if queries.unread_tail_bytes > 0 {
+        writeln!(
+            out,
+            "#   cut       the file ends within a block: {} bytes unread",
+            queries.unread_tail_bytes
+        )?;
     }
-    if queries.ended == 0 {
+    if queries.captures_ended == 0 {
         writeln!(
             out,
             "#   open      the capture's own account is not there: it goes on, was killed, or ends in another file"

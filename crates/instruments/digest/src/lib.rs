@@ -40,7 +40,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use toll_input::{Progress, pump};
-use toll_sys::named::Named;
+use toll_sys::named_choice::NamedChoice;
 use toll_wire::decoder::Config;
 use toll_wire::event::Sink;
 use toll_wire::filter::Filter;
@@ -77,7 +77,7 @@ pub enum Format {
     Slowlog,
 }
 
-impl Named for Format {
+impl NamedChoice for Format {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("report", Self::Report, "For people, in the shape of pt-query-digest's"),
         ("json", Self::Json, "One object: totals, classes, ledger"),

@@ -7,7 +7,7 @@ use super::schema::Merged;
 use super::{Digested, Request};
 use crate::classes::{Class, GroupBy};
 use std::io::{self, Write};
-use toll_input::scale::{magnitude, time};
+use toll_input::short_number::{format_magnitude, format_time};
 use toll_wire::attribute::Attribute;
 
 pub(super) const WIDTH: usize = 74;
@@ -79,11 +79,11 @@ fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
     let totals = &digest.totals;
     let seconds = duration_s(digest);
     let busy = digest.all.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9);
-    let rate = |n: f64| if seconds > 0.0 { magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
+    let rate = |n: f64| if seconds > 0.0 { format_magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
     let line = format!(
         "# Overall: {} total, {} unique, {} QPS, {}x concurrency ",
-        magnitude(totals.commands as f64, 1_000.0),
-        magnitude(digest.unique() as f64, 1_000.0),
+        format_magnitude(totals.commands as f64, 1_000.0),
+        format_magnitude(digest.unique() as f64, 1_000.0),
         rate(totals.commands as f64),
         rate(busy),
     );
@@ -116,8 +116,8 @@ fn sampled(found: &Found, out: &mut dyn Write) -> io::Result<()> {
         );
         format!("# {name} {}{interval}", shown(of.total))
     };
-    writeln!(out, "{}", line("Queries in all:", &found.queries, |n| magnitude(n.round(), 1_000.0)))?;
-    writeln!(out, "{}", line("Query time in all:", &found.query_ns, time))
+    writeln!(out, "{}", line("Queries in all:", &found.queries, |n| format_magnitude(n.round(), 1_000.0)))?;
+    writeln!(out, "{}", line("Query time in all:", &found.query_ns, format_time))
 }
 
 fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn Write) -> io::Result<()> {

@@ -5,7 +5,7 @@ use super::json::text;
 use super::report::WIDTH;
 use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, Measure, Names};
 use std::io::{self, Write};
-use toll_input::scale::{magnitude, percent, scaled};
+use toll_input::short_number::{format_attribute, format_magnitude, format_share};
 use toll_wire::attribute::{Attribute, Unit};
 
 pub fn write(
@@ -17,7 +17,7 @@ pub fn write(
 ) -> io::Result<()> {
     let seconds = class.last_ns.saturating_sub(class.first_ns) as f64 / 1e9;
     let busy = class.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9);
-    let rate = |n: f64| if seconds > 0.0 { magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
+    let rate = |n: f64| if seconds > 0.0 { format_magnitude(n / seconds, 1_000.0) } else { "0".to_owned() };
     let by_fingerprint = digest.settings().group_by == GroupBy::Fingerprint;
     let line = format!(
         "# {} {rank}: {} QPS, {}x concurrency, ID 0x{} ",
@@ -111,11 +111,11 @@ impl Table {
         ];
         let mut count: [String; 7] = Default::default();
         count[0] = class.count.to_string();
-        rows.push(row("Count", &percent(class.count as f64, digest.all.count as f64), &count));
+        rows.push(row("Count", &format_share(class.count as f64, digest.all.count as f64), &count));
         let wholes = measures(digest, &digest.all);
         for (label, measure, unit) in measures(digest, class) {
             let whole = wholes.iter().find(|(name, ..)| *name == label).map_or(0, |(_, whole, _)| whole.sum);
-            rows.push(row(&label, &percent(measure.sum as f64, whole as f64), &cells(measure, unit)));
+            rows.push(row(&label, &format_share(measure.sum as f64, whole as f64), &cells(measure, unit)));
         }
         rows.extend(flags(class));
         Self { rows }
@@ -144,7 +144,7 @@ fn cells(measure: &Measure, unit: Unit) -> [String; 7] {
         measure.stddev(),
         measure.quantile(0.5) as f64,
     ]
-    .map(|value| scaled(value, unit))
+    .map(|value| format_attribute(value, unit))
 }
 
 fn measures<'a>(digest: &Digest, class: &'a Class) -> Vec<(String, &'a Measure, Unit)> {
@@ -180,7 +180,8 @@ fn flags(class: &Class) -> Vec<String> {
         .filter(|(_, (set, _))| *set > 0)
         .map(|(name, (set, told))| {
             let label: String = name.replace('_', " ").chars().take(12).collect();
-            let (yes, no) = (percent(set as f64, told as f64), percent((told - set) as f64, told as f64));
+            let (yes, no) =
+                (format_share(set as f64, told as f64), format_share((told - set) as f64, told as f64));
             format!("# {label:<12} {yes:>3}% yes, {no:>3}% no")
         })
         .collect();
@@ -197,7 +198,7 @@ fn strings(digest: &Digest, class: &Class, out: &mut dyn Write) -> io::Result<()
             .iter()
             .take(3)
             .map(|(id, n)| {
-                format!("{} ({n}/{}%)", text(digest.name(*id)), percent(*n as f64, class.count as f64))
+                format!("{} ({n}/{}%)", text(digest.name(*id)), format_share(*n as f64, class.count as f64))
             })
             .collect();
         let more = counts.len().saturating_sub(3);

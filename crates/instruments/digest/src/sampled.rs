@@ -15,7 +15,7 @@ use crate::classes::Digest;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use toll_stats::student_t_quantile;
-use toll_wire::event::{Asked, CommandKind, Event, Share, Sink};
+use toll_wire::event::{CommandKind, Event, RequestCounts, SampleShare, Sink};
 
 /// Connections held apart at once. Beyond, all so far are settled; one that goes on then counts as two.
 const CONNECTIONS_MAX: usize = 65_536;
@@ -29,12 +29,12 @@ pub struct Sampling<'a> {
 }
 
 impl Sink for Sampling<'_> {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.sampled.see(event);
-        self.digest.event(event);
+        self.digest.on_event(event);
     }
 
-    fn share(&mut self, share: &Share) {
+    fn on_sample_share(&mut self, share: &SampleShare) {
         self.sampled.share(share);
     }
 }
@@ -51,7 +51,7 @@ pub struct Sampled {
     kept_ns: f64,
     share_least: f64,
     /// As told last.
-    asked: Option<Asked>,
+    asked: Option<RequestCounts>,
     asked_all: f64,
     /// As those kept would let expect.
     asked_expected: f64,
@@ -184,21 +184,21 @@ impl Sampled {
     }
 
     /// See [`Sink::share`].
-    pub fn share(&mut self, share: &Share) {
+    pub fn share(&mut self, share: &SampleShare) {
         self.end_stretch(share.time_ns);
-        if let Some(now) = share.asked {
+        if let Some(now) = share.requests {
             // Only what came since the last time is of this share. Another capture begins at nothing.
             if let Some(before) = self.asked
-                && now.all >= before.all
-                && now.kept >= before.kept
+                && now.total >= before.total
+                && now.sampled >= before.sampled
             {
-                self.asked_all += (now.all - before.all) as f64;
-                self.asked_expected += (now.kept - before.kept) as f64 / self.kept;
+                self.asked_all += (now.total - before.total) as f64;
+                self.asked_expected += (now.sampled - before.sampled) as f64 / self.kept;
             }
             self.asked = Some(now);
         }
         // Nothing is drawn with probability 0: whoever says so says it of a time without events.
-        let before = std::mem::replace(&mut self.kept, share.kept.clamp(1e-9, 1.0));
+        let before = std::mem::replace(&mut self.kept, share.fraction.clamp(1e-9, 1.0));
         self.changes += (1.0 / self.kept - 1.0 / before).powi(2);
         self.share_least = self.share_least.min(self.kept);
     }
@@ -286,7 +286,7 @@ impl Sampled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toll_stats::Draws;
+    use toll_stats::SeededRng;
 
     const CONNECTIONS: u64 = 60;
 
@@ -310,32 +310,33 @@ mod tests {
         }
     }
 
-    fn told(time_ns: u64, kept: f64) -> Share {
-        Share { time_ns, kept, asked: None }
+    fn told(time_ns: u64, kept: f64) -> SampleShare {
+        SampleShare { time_ns, fraction: kept, requests: None }
     }
 
     /// What is found where each connection is kept by a draw against the share of each of two halves; with what
     /// clients asked, each query in two packets, or without.
     fn drawn(seed: u64, shares: [f64; 2], is_asked_told: bool) -> Found {
-        let mut draws = Draws::new(seed, 0);
-        let luck: Vec<f64> = (0..CONNECTIONS).map(|_| draws.fraction()).collect();
+        let mut draws = SeededRng::new(seed, 0);
+        let luck: Vec<f64> = (0..CONNECTIONS).map(|_| draws.next_fraction()).collect();
         let mut sampled = Sampled::default();
-        let mut asked = Asked::default();
+        let mut asked = RequestCounts::default();
         for (half, share) in (1..).zip(shares) {
             let from_ns = half * 1_000_000;
-            sampled.share(&Share { asked: is_asked_told.then_some(asked), ..told(from_ns, share) });
+            sampled.share(&SampleShare { requests: is_asked_told.then_some(asked), ..told(from_ns, share) });
             for connection in 0..CONNECTIONS {
                 let is_kept = luck[connection as usize] < share;
                 if share < 1.0 {
-                    asked.all += queries(connection) * 2;
-                    asked.kept += if is_kept { queries(connection) * 2 } else { 0 };
+                    asked.total += queries(connection) * 2;
+                    asked.sampled += if is_kept { queries(connection) * 2 } else { 0 };
                 }
                 if is_kept {
                     (0..queries(connection)).for_each(|n| sampled.see(&query(connection, from_ns + n)));
                 }
             }
         }
-        sampled.share(&Share { asked: is_asked_told.then_some(asked), ..told(3_000_000, shares[1]) });
+        sampled
+            .share(&SampleShare { requests: is_asked_told.then_some(asked), ..told(3_000_000, shares[1]) });
         sampled.found().unwrap()
     }
 

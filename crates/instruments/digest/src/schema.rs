@@ -11,9 +11,9 @@ use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
-use toll_wire::ledger::{Bytes, Commands, Frames, Sessions};
-use toll_wire::log::LogLedger;
-use toll_wire::queries::QueriesLedger;
+use toll_wire::accounting::{ByteCounts, CommandCounts, FrameCounts, SessionCounts};
+use toll_wire::log::LogAccounting;
+use toll_wire::queries::QueriesAccounting;
 
 /// Name and version of this schema.
 pub const NAME: &str = "toll-digest";
@@ -285,15 +285,15 @@ pub struct JsonMeasure {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LedgerRow {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub log: Option<LogLedger>,
+    pub log: Option<LogAccounting>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub frames: Option<Frames>,
+    pub frames: Option<FrameCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<Sessions>,
+    pub sessions: Option<SessionCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub commands: Option<Commands>,
+    pub commands: Option<CommandCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lost: Option<Bytes>,
+    pub lost: Option<ByteCounts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unread_tail_bytes: Option<u64>,
     /// Absent without a capture, null where it says nothing.
@@ -302,7 +302,7 @@ pub struct LedgerRow {
     #[serde(default, deserialize_with = "some_texts", skip_serializing_if = "Option::is_none")]
     pub damage: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub queries: Option<QueriesLedger>,
+    pub queries: Option<QueriesAccounting>,
     #[serde(skip_deserializing)]
     pub adds_up: bool,
 }

@@ -1,7 +1,7 @@
 //! Event selection by time range and filter.
 
 use super::Request;
-use toll_wire::event::{Event, Share, Sink};
+use toll_wire::event::{Event, SampleShare, Sink};
 use toll_wire::filter::Filter;
 
 pub struct Select<'a> {
@@ -23,14 +23,14 @@ impl<'a> Select<'a> {
 }
 
 impl Sink for Select<'_> {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         let is_in_time = event.start_ns >= self.since_ns && event.start_ns < self.until_ns;
-        if is_in_time && self.filter.is_none_or(|filter| filter.accepts(event)) {
-            self.sink.event(event);
+        if is_in_time && self.filter.is_none_or(|filter| filter.matches(event)) {
+            self.sink.on_event(event);
         }
     }
 
-    fn share(&mut self, share: &Share) {
-        self.sink.share(share);
+    fn on_sample_share(&mut self, share: &SampleShare) {
+        self.sink.on_sample_share(share);
     }
 }

@@ -16,9 +16,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use toll_input::{Progress, Pumped, pump};
+use toll_input::{Progress, PumpResult, pump};
 use toll_wire::decoder::{Config, Shard};
-use toll_wire::queries::Head;
+use toll_wire::queries::BlockHeader;
 
 /// Smaller parts are not worth a thread.
 const PART_MIN: u64 = 8 << 20;
@@ -42,7 +42,7 @@ pub struct Done {
     pub digest: Digest,
     pub sampled: Sampled,
     pub ledger: Ledger,
-    pub pumped: Pumped,
+    pub pumped: PumpResult,
     /// The schema that entries after this part inherit.
     pub db: Vec<u8>,
 }
@@ -87,13 +87,13 @@ fn block_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> 
     let mut bounds = vec![0];
     let mut at = 0;
     while at < bytes {
-        let mut head = [0; Head::LEN];
+        let mut head = [0; BlockHeader::LEN];
         if bytes - at < head.len() as u64 {
             break;
         }
         file.read_exact_at(&mut head, at)?;
-        let Some(head) = Head::read(&head) else { return Ok(Vec::new()) };
-        at += (Head::LEN + head.packed) as u64;
+        let Some(head) = BlockHeader::read(&head) else { return Ok(Vec::new()) };
+        at += (BlockHeader::LEN + head.compressed_len) as u64;
         if at < bytes && at >= bytes / jobs * bounds.len() as u64 {
             bounds.push(at);
         }
@@ -158,7 +158,7 @@ fn one(
     let (reader, mut decode): (Box<dyn Read + Send>, _) = match part {
         Part::Connections(shard) => {
             let config = Config { shard: *shard, ..request.capture.clone() };
-            (progress.metered(file, shard.of.into()), Decode::new(kind, &config)?)
+            (progress.meter_reader(file, shard.of.into()), Decode::new(kind, &config)?)
         }
         Part::Bytes { from, to } => {
             file.seek(SeekFrom::Start(*from))?;
@@ -166,7 +166,7 @@ fn one(
                 Type::Slowlog if *from > 0 => Decode::slow_log_from_middle(),
                 _ => Decode::new(kind, &request.capture)?,
             };
-            (progress.metered(file.take(to - from), 1), decode)
+            (progress.meter_reader(file.take(to - from), 1), decode)
         }
     };
     let mut digest = Digest::new(request.settings);

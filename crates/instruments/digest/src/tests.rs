@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::Cursor;
 use std::sync::atomic::AtomicBool;
 use toll_wire::decoder::Config;
-use toll_wire::event::{CommandKind, ErrorInfo, Event, Flags, Share, Sink};
+use toll_wire::event::{CommandKind, ErrorInfo, Event, Flags, SampleShare, Sink};
 
 /// All classes are listed, unless asked otherwise.
 fn request(group_by: GroupBy, count: usize) -> Request {
@@ -49,7 +49,7 @@ fn digested(request: &Request, specs: &[Spec]) -> Digested {
         }
         let rows = rest.to_string();
         let attributes = [("Rows_read", rows.as_bytes())];
-        done.digest.event(&Event {
+        done.digest.on_event(&Event {
             start_ns: u64::from(*rest) * 1_001,
             query_ns: *query_ns,
             text: &statement,
@@ -213,7 +213,7 @@ fn what_does_not_merge_exactly_is_refused_with_the_reason() {
 fn estimates_of_a_share_are_not_added_up() {
     let request = request(GroupBy::Fingerprint, 0);
     let mut done = digested(&request, &some_events());
-    done.sampled.share(&Share { time_ns: 1_000, kept: 0.5, asked: None });
+    done.sampled.share(&SampleShare { time_ns: 1_000, fraction: 0.5, requests: None });
     let error = refused(&request, &written(&request, &done));
     assert!(error.contains("share of the connections"), "{error}");
 }

@@ -6,7 +6,7 @@ use super::promise::Windows;
 use super::sketch::Sketch;
 use serde::Serialize;
 use std::fmt::Write;
-use toll_sys::figures;
+use toll_sys::number_format;
 
 /// Summary at the end of a throttled dump. The names contain the units: seconds, bytes, microseconds and
 /// percent.
@@ -81,7 +81,11 @@ impl Latency {
     fn told(&self) -> String {
         match (self.latency_us_p50, self.latency_us_p99) {
             (Some(p50), Some(p99)) => {
-                format!("p50 {}, p99 {}", figures::duration_us(p50), figures::duration_us(p99))
+                format!(
+                    "p50 {}, p99 {}",
+                    number_format::format_duration_us(p50),
+                    number_format::format_duration_us(p99)
+                )
             }
             _ => "nothing was answered".into(),
         }
@@ -104,23 +108,26 @@ impl Account {
     /// A few lines, for people.
     pub fn told(&self) -> String {
         let mut text = String::new();
-        let took = figures::duration_s(self.elapsed_s);
-        let (bytes, rate) = (figures::megabytes(self.bytes as f64), figures::megabytes(self.bytes_per_s));
+        let took = number_format::format_duration_s(self.elapsed_s);
+        let (bytes, rate) = (
+            number_format::format_megabytes(self.bytes as f64),
+            number_format::format_megabytes(self.bytes_per_s),
+        );
         let _ = writeln!(text, "toll: {bytes} MB in {took}, {rate} MB/s");
         let _ = writeln!(
             text,
             "toll: paused {}, slowed {}, waited for the dump {}, for whoever takes it {}",
-            figures::duration_s(self.paused_s),
-            figures::duration_s(self.slowed_s),
-            figures::duration_s(self.waited_for_dump_s),
-            figures::duration_s(self.waited_for_taker_s)
+            number_format::format_duration_s(self.paused_s),
+            number_format::format_duration_s(self.slowed_s),
+            number_format::format_duration_s(self.waited_for_dump_s),
+            number_format::format_duration_s(self.waited_for_taker_s)
         );
-        let seen = figures::duration_s(self.unthrottled.seen_s);
+        let seen = number_format::format_duration_s(self.unthrottled.seen_s);
         let _ = match self.unthrottled.elapsed_s {
             Some(alone_s) => writeln!(
                 text,
                 "toll: unthrottled it would have taken {} (from {seen} at full speed)",
-                figures::duration_s(alone_s)
+                number_format::format_duration_s(alone_s)
             ),
             None => writeln!(
                 text,
@@ -132,15 +139,19 @@ impl Account {
             text,
             "toll: canary ({}; {} asked, {:.0}/s): undisturbed {}; with the dump {}{}",
             canary.question,
-            figures::grouped(canary.questions as f64),
+            number_format::format_grouped(canary.questions as f64),
             canary.questions_per_s,
             canary.undisturbed.told(),
             canary.with_dump.told(),
-            self.p99_toll_pct().map_or_else(String::new, |toll| format!(" ({})", figures::percent(toll)))
+            self.p99_toll_pct().map_or_else(String::new, |toll| format!(
+                " ({})",
+                number_format::format_signed_percent(toll)
+            ))
         );
         let _ = writeln!(text, "toll: {}", self.verdict());
         if let HistoryAccount { at_begin: Some(begin), most: Some(most) } = self.history {
-            let (begin, most) = (figures::grouped(begin as f64), figures::grouped(most as f64));
+            let (begin, most) =
+                (number_format::format_grouped(begin as f64), number_format::format_grouped(most as f64));
             let _ = writeln!(text, "toll: history list {begin} at the beginning, {most} at most");
         }
         for doubt in &self.doubts {

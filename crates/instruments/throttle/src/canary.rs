@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use toll_mysql::{Connection, Target};
 use toll_stats::random::Rng;
-use toll_stats::schedule::{Arrivals, Due, Pace, Schedule};
-use toll_sys::clock::{now_ns, sleep_until_ns};
+use toll_stats::schedule::{ArrivalProcess, Pacing, Schedule, ScheduledEvent};
+use toll_sys::clock::{mono_ns, sleep_until_ns};
 
 /// With as many, one that waits a second leaves three quarters of the questions on time.
 const CONNECTIONS: usize = 4;
@@ -57,8 +57,8 @@ struct Shared {
 
 impl Canary {
     pub fn start(target: &Target, question: Question, per_s: f64, seed: u64) -> std::io::Result<Self> {
-        let pace = Pace::Open { rate_per_s: per_s, arrivals: Arrivals::Poisson };
-        let Some(schedule) = Schedule::new(&pace, seed, now_ns(), u64::MAX) else {
+        let pace = Pacing::Open { rate_per_s: per_s, arrivals: ArrivalProcess::Poisson };
+        let Some(schedule) = Schedule::new(&pace, seed, mono_ns(), u64::MAX) else {
             return Err(std::io::Error::other("an open loop has a schedule"));
         };
         let (tell, answers) = channel();
@@ -90,7 +90,7 @@ impl Canary {
     pub fn waiting_us(&self) -> f64 {
         let since = self.shared.waiting_since_ns.iter().map(|since| since.load(Ordering::Relaxed));
         let oldest = since.filter(|since| *since > 0).min();
-        oldest.map_or(0.0, |since| now_ns().saturating_sub(since) as f64 / 1e3)
+        oldest.map_or(0.0, |since| mono_ns().saturating_sub(since) as f64 / 1e3)
     }
 }
 
@@ -115,8 +115,8 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn take(&self) -> Option<Due> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take(&self) -> Option<ScheduledEvent> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 }
 
@@ -131,17 +131,17 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn work(mut self) {
         while let Some(due) = self.shared.take() {
-            while now_ns() < due.intended_ns && !self.shared.stops() {
-                sleep_until_ns(due.intended_ns.min(now_ns() + LOOK_NS));
+            while mono_ns() < due.intended_ns && !self.shared.stops() {
+                sleep_until_ns(due.intended_ns.min(mono_ns() + LOOK_NS));
             }
             if self.shared.stops() {
                 return;
             }
             let waiting = &self.shared.waiting_since_ns[self.number];
             waiting.store(due.intended_ns, Ordering::Relaxed);
-            let is_too_late = now_ns().saturating_sub(due.intended_ns) > TOO_LATE_NS;
+            let is_too_late = mono_ns().saturating_sub(due.intended_ns) > TOO_LATE_NS;
             let refused = if is_too_late { None } else { self.ask().err() };
-            let latency_ns = now_ns().saturating_sub(due.intended_ns);
+            let latency_ns = mono_ns().saturating_sub(due.intended_ns);
             waiting.store(0, Ordering::Relaxed);
             let cannot_connect = refused.is_some() && self.connection.is_none();
             if self.tell.send(Asked { sent_ns: due.intended_ns, latency_ns, refused }).is_err() {
@@ -165,7 +165,7 @@ impl Worker<'_> {
                 self.connection = Some(connection);
                 Ok(())
             }
-            Err(error) if error.is_silence() => Ok(()),
+            Err(error) if error.is_timeout() => Ok(()),
             Err(error) => {
                 if !error.is_fatal() {
                     self.connection = Some(connection);

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
-use toll_sys::cancel::Cancel;
-use toll_sys::{child, secrets};
+use toll_sys::cancel::CancelToken;
+use toll_sys::{child_process, redact};
 
 /// A small pipe lets the dump feel its reader soon; half of the kernel's default costs nothing at full
 /// speed (`bench/throttle.sh`).
@@ -38,11 +38,11 @@ pub struct Ended {
 /// Runs the command to its end. `env` names the variables that it inherits from toll's environment.
 pub fn run(asked: Asked, words: &[String], env: &[String], to: impl Write + Send + 'static) -> Result<Ended> {
     let Some(name) = words.first() else { bail!("name a command after --") };
-    if let Some(why) = toll_sys::program::no_program(name) {
+    if let Some(why) = toll_sys::program::missing_program_error(name) {
         bail!("{why}");
     }
     if let Some(name) = env.iter().find(|name| std::env::var_os(name).is_none()) {
-        bail!("{}", toll_sys::program::no_variable(name));
+        bail!("{}", toll_sys::program::missing_variable_error(name));
     }
     let run_id = format!("throttle-{}-{}", std::process::id(), toll_sys::clock::wall_us());
     let journal = Journal::begin(&run_id)?;
@@ -58,15 +58,15 @@ pub fn run(asked: Asked, words: &[String], env: &[String], to: impl Write + Send
 fn behind(
     throttle: Throttle,
     journal: &Journal,
-    cancel: Cancel,
+    cancel: CancelToken,
     words: &[String],
     env: &[String],
     to: impl Write + Send + 'static,
 ) -> Result<Ended> {
-    let mut command = child::command(&words[0]);
+    let mut command = child_process::clean_env_command(&words[0]);
     command.args(&words[1..]).stdout(Stdio::piped());
     command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    let what = secrets::hide_words(&words[..1]).concat();
+    let what = redact::redact_words(&words[..1]).concat();
     let (mut child, undo) = journal.spawn(&mut command, &what, None, GRACE)?;
     let Some(output) = child.stdout.take() else { bail!("{what} has no output: this is a mistake in toll") };
     // A kernel that refuses (a user's quota of pipe pages) leaves the pipe as it was.
@@ -110,7 +110,7 @@ enum Passed {
 
 struct Dump<'a> {
     journal: &'a Journal,
-    cancel: Cancel,
+    cancel: CancelToken,
     undo: UndoId,
     child: Child,
     what: String,

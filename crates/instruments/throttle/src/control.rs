@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use toll_journal::{Journal, Undo};
-use toll_sys::private;
+use toll_sys::private_file;
 
 /// Timeout of a silent client.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ pub fn listen(path: &Path, desk: Arc<Desk>, journal: &Journal) -> Result<()> {
     // Made where nobody else can reach it, and put in its place once it is its owner's alone.
     let room = path.with_file_name(format!(".toll-{}", std::process::id()));
     let made = journal.record(Undo::Path { path: room.clone() })?;
-    private::dir(&room)?;
+    private_file::create_dir(&room)?;
     let inside = room.join("s");
     let bind = || -> std::io::Result<UnixListener> {
         let listener = UnixListener::bind(&inside)?;

@@ -24,7 +24,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use toll_sys::figures;
+use toll_sys::number_format;
 
 const BEAT: Duration = Duration::from_millis(100);
 /// The rate that is shown is the mean of so many beats.
@@ -218,7 +218,7 @@ impl Keeper {
         let late = asked.max_time.is_some_and(|most| elapsed_s > most.as_secs_f64());
         let long = asked.max_history.zip(length).is_some_and(|(most, length)| length > most);
         let what = match (late, long) {
-            (true, _) => format!("the dump goes on for {}", figures::duration_s(elapsed_s)),
+            (true, _) => format!("the dump goes on for {}", number_format::format_duration_s(elapsed_s)),
             (_, true) => format!("the history list is {} long", length.unwrap_or(0)),
             _ => return,
         };
@@ -298,7 +298,7 @@ impl Keeper {
             bytes: self.shared.gate.moved(),
             bytes_per_s,
             allowed: match decision.allow {
-                Allow::Rate(rate) => format!("{why}, {} MB/s allowed", figures::megabytes(rate)),
+                Allow::Rate(rate) => format!("{why}, {} MB/s allowed", number_format::format_megabytes(rate)),
                 Allow::Open | Allow::Still => why,
             },
             p99_us,
@@ -380,7 +380,7 @@ impl Keeper {
             doubts.push(format!(
                 "the undisturbed median has moved by {} since before the dump: by the users' day, or by what the \
                  dump left behind (the buffer pool), which pauses cannot tell apart",
-                figures::percent(100.0 * moved.exp_m1())
+                number_format::format_signed_percent(100.0 * moved.exp_m1())
             ));
         }
         doubts

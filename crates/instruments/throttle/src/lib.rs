@@ -64,10 +64,10 @@ use std::time::{Duration, Instant};
 use steering::{PROMISED, Steering};
 use toll_journal::Journal;
 use toll_mysql::Target;
-use toll_sys::cancel::Cancel;
-use toll_sys::clock::now_ns;
-use toll_sys::figures;
-use toll_sys::named::Named;
+use toll_sys::cancel::CancelToken;
+use toll_sys::clock::mono_ns;
+use toll_sys::named_choice::NamedChoice;
+use toll_sys::number_format;
 use tuning::Tuning;
 
 /// Options of a throttle.
@@ -95,7 +95,7 @@ pub struct Asked {
     /// A JSON line for each decision.
     pub log: Option<PathBuf>,
     /// Ends the dump, or the wait for the canary before it.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
     pub progress: Arc<dyn Progress>,
 }
 
@@ -108,7 +108,7 @@ pub enum PastLimit {
     End,
 }
 
-impl Named for PastLimit {
+impl NamedChoice for PastLimit {
     const CHOICES: &'static [(&'static str, Self, &'static str)] =
         &[("open", Self::Open, "Give up the promise, and be done soon"), ("end", Self::End, "End the dump")];
 }
@@ -217,7 +217,7 @@ impl Drop for Throttle {
 
 /// Now, on the clock of the probe's intended times, seconds.
 fn now_s() -> f64 {
-    now_ns() as f64 / 1e9
+    mono_ns() as f64 / 1e9
 }
 
 /// Between which ends the rate may lie, given how long the server waits for its reader.
@@ -235,7 +235,7 @@ fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
         tracing::warn!(
             "never slower than {} MB/s: net_write_timeout is {net_write_timeout_s:.0} s there, and the \
              server gives up a reader that takes less; SET GLOBAL net_write_timeout = 600 makes room",
-            figures::megabytes(trickle)
+            number_format::format_megabytes(trickle)
         );
     }
     let floor_is_asked = asked.min_rate.is_some();
@@ -243,7 +243,7 @@ fn limits(asked: &Asked, net_write_timeout_s: f64) -> Result<Limits> {
 }
 
 /// Collects probe answers before the dump starts.
-fn listen(canary: &Canary, long: Duration, desk: &Desk, cancel: &Cancel) -> Result<Vec<Answer>> {
+fn listen(canary: &Canary, long: Duration, desk: &Desk, cancel: &CancelToken) -> Result<Vec<Answer>> {
     let begun = Instant::now();
     let (mut answers, mut refused) = (Vec::new(), None);
     while begun.elapsed() < long || answers.len() < BEFORE_LEAST {
@@ -282,10 +282,10 @@ fn tell_of_baseline(steering: &Steering, limits: &Limits, max_toll: f64) {
     let (Some(p50), Some(p99)) = (baseline.estimate(0.5), baseline.estimate(PROMISED)) else { return };
     tracing::info!(
         "undisturbed p50 {}, p99 {} (give or take {:.0}%); the dump begins, never slower than {} MB/s",
-        figures::duration_us(p50.ln.exp()),
-        figures::duration_us(p99.ln.exp()),
+        number_format::format_duration_us(p50.ln.exp()),
+        number_format::format_duration_us(p99.ln.exp()),
         100.0 * p99.error,
-        figures::megabytes(limits.floor)
+        number_format::format_megabytes(limits.floor)
     );
     let wobble = baseline.wobble();
     if wobble > max_toll.ln_1p() {

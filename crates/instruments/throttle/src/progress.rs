@@ -1,7 +1,7 @@
 //! Progress display of a throttled dump.
 
 use std::fmt::Debug;
-use toll_sys::figures;
+use toll_sys::number_format;
 
 /// Where progress is shown.
 pub trait Progress: Debug + Send + Sync {
@@ -34,16 +34,16 @@ impl Now {
         let canary = match self.p99_us {
             Some((now, base)) => format!(
                 "canary p99 {} against {} ({})",
-                figures::duration_us(now),
-                figures::duration_us(base),
-                figures::percent(100.0 * (now / base - 1.0))
+                number_format::format_duration_us(now),
+                number_format::format_duration_us(base),
+                number_format::format_signed_percent(100.0 * (now / base - 1.0))
             ),
             None => "canary not known yet".into(),
         };
         format!(
             "{} MB, {} MB/s ({}), {canary}, within +{}% in {} of {} windows",
-            figures::megabytes(self.bytes as f64),
-            figures::megabytes(self.bytes_per_s),
+            number_format::format_megabytes(self.bytes as f64),
+            number_format::format_megabytes(self.bytes_per_s),
             self.allowed,
             self.max_toll_pct,
             self.kept,

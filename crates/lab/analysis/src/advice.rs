@@ -6,7 +6,7 @@ use super::doubt::MOST_CAUGHT;
 use super::{charts, doses, limits};
 use crate::estimates::{self, told, word};
 use toll_record::{ArmResult, Compare, Definition, Outcome, Plan, Role, RunResult, Verdict, catalogue};
-use toll_sys::figures::{self, capitalised};
+use toll_sys::number_format::{self, capitalise};
 
 /// Smallest share of the executed queries at which an artefact counts as complete.
 const FULL: f64 = 0.98;
@@ -60,11 +60,11 @@ fn missed(run: &RunResult) -> Option<String> {
 }
 
 fn tolls(run: &RunResult, asked: &[(&ArmResult, &Outcome)]) -> String {
-    let heading = capitalised(title(run, &run.primary));
+    let heading = capitalise(title(run, &run.primary));
     match *asked {
         [] => return "No treatment was measured against the baseline.".into(),
         [(arm, outcome)] => {
-            let heading = capitalised(title(run, judged_by(run, arm)));
+            let heading = capitalise(title(run, judged_by(run, arm)));
             return format!("{heading} under {}: {}, {}.", arm.name, told(outcome), word(outcome.verdict));
         }
         _ => {}
@@ -176,7 +176,7 @@ fn ranks(count: usize) -> Vec<usize> {
 /// unit.
 pub fn harm(outcome: &Outcome) -> f64 {
     let effect = outcome.effect.filter(|_| outcome.verdict != Verdict::NotCompared);
-    let toll = outcome.toll_pct.map(toll_stats::log_of_toll).or(effect).unwrap_or(0.0);
+    let toll = outcome.toll_pct.map(toll_stats::pct_to_log_ratio).or(effect).unwrap_or(0.0);
     if outcome.higher_is_better { -toll } else { toll }
 }
 
@@ -355,14 +355,14 @@ fn links(run: &RunResult) -> Option<String> {
 
 /// Title of an outcome.
 fn title<'a>(run: &'a RunResult, name: &'a str) -> &'a str {
-    catalogue::definition(&run.definitions, name).map_or(name, |outcome| &outcome.title)
+    catalogue::find_definition(&run.definitions, name).map_or(name, |outcome| &outcome.title)
 }
 
 /// Equivalence margin of the primary outcome, in words.
 pub fn margin(run: &RunResult) -> String {
-    match catalogue::definition(&run.definitions, &run.primary) {
+    match catalogue::find_definition(&run.definitions, &run.primary) {
         Some(Definition { compare: Compare::Difference, margin: Some(margin), unit, .. }) => {
-            figures::absolute(*margin, unit)
+            number_format::format_value(*margin, unit)
         }
         _ => format!("{}%", run.margin_pct),
     }

@@ -9,7 +9,7 @@ use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Artefact, Compare, Plan, Role, StallTotals, Verdict};
-use toll_stats::Placed;
+use toll_stats::TimedWindow;
 
 /// All arms of the plan, in its order.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl<'a> Arms<'a> {
             let mut stalled_s = stalls::totals([found].into_iter()).total_s;
             // Of a window as long as the others, so that what a shorter one stalls compares with them.
             if plan.arms[window.arm].window.is_until_done() {
-                stalled_s *= plan.window_of(window.round) / window.seconds();
+                stalled_s *= plan.round_window_s(window.round) / window.seconds();
             }
             let reference: Vec<&Window> =
                 windows.iter().filter(|other| other.arm == held_against[window.arm]).collect();
@@ -173,14 +173,14 @@ fn take_drifts<'a>(plan: &'a Plan, arms: &mut [ArmWindows<'a>], against: &[Optio
         let mut placed = Vec::new();
         for (arm, windows) in arms.iter().enumerate() {
             for (round, at_s, y) in windows.placed(&outcome.name) {
-                placed.push(Placed { arm, round, at_s, y });
+                placed.push(TimedWindow { arm, round, midpoint_s: at_s, y });
             }
         }
-        let Some(drift) = toll_stats::drift(&placed, against) else { continue };
+        let Some(drift) = toll_stats::estimate_drift(&placed, against) else { continue };
         for windows in arms.iter_mut() {
             windows.drifts.insert(&outcome.name, vec![0.0; windows.by_round.len()]);
         }
-        for (window, drift) in placed.iter().zip(drift.of) {
+        for (window, drift) in placed.iter().zip(drift.by_window) {
             if let Some(of_arm) = arms[window.arm].drifts.get_mut(outcome.name.as_str()) {
                 of_arm[window.round] = drift;
             }

@@ -3,12 +3,12 @@
 //! Lines over named positions. Knows neither rates nor data sets, and compares nothing: a point is an arm's
 //! own value.
 
-use toll_record::catalogue::definition;
+use toll_record::catalogue::find_definition;
 use toll_record::{
     ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, Charted, Compare, Definition, Outcome, Plan,
     Verdict,
 };
-use toll_sys::figures::capitalised;
+use toll_sys::number_format::capitalise;
 
 /// Prefix of these charts' ids, so that a scenario's name cannot collide with another figure's id.
 const ID: &str = "varied-";
@@ -28,7 +28,7 @@ struct Placed<'a> {
 
 fn of(plan: &Plan, wish: &Charted, arms: &[ArmResult]) -> Vec<Chart> {
     let outcomes: Vec<&Definition> =
-        wish.outcomes.iter().filter_map(|name| definition(&plan.outcomes, name)).collect();
+        wish.outcomes.iter().filter_map(|name| find_definition(&plan.outcomes, name)).collect();
     let Some(&first) = outcomes.first() else { return Vec::new() };
     let all = placed(plan, wish, arms);
     // The same places in all panels, or they could not be held against each other.
@@ -55,7 +55,7 @@ fn of(plan: &Plan, wish: &Charted, arms: &[ArmResult]) -> Vec<Chart> {
                 ..Axis::default()
             },
             y: Axis {
-                label: if outcomes.len() == 1 { capitalised(&first.title) } else { wish.title.clone() },
+                label: if outcomes.len() == 1 { capitalise(&first.title) } else { wish.title.clone() },
                 unit: first.unit.clone(),
                 ..Axis::default()
             },
@@ -71,7 +71,7 @@ fn placed<'a>(plan: &'a Plan, wish: &Charted, arms: &'a [ArmResult]) -> Vec<Plac
     let has_any = |arm: &ArmResult| wish.outcomes.iter().any(|name| arm.outcomes.contains_key(name));
     let own = plan.arms.iter().zip(arms).filter(|(planned, arm)| planned.curve.is_none() && has_any(arm));
     own.filter_map(|(planned, arm)| {
-        let mut values = wish.place(&planned.varied)?;
+        let mut values = wish.key_values(&planned.varied)?;
         let x = values.pop()?;
         let line = values.split_off(wish.panels.len());
         Some(Placed { panel: values, line, x, arm })
@@ -105,9 +105,9 @@ fn lines(plan: &Plan, outcomes: &[&Definition], places: &[&str], here: &[&Placed
             .collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let name = match (values.is_empty(), outcomes.len()) {
-            (true, _) => outcome.head().to_owned(),
+            (true, _) => outcome.column_title().to_owned(),
             (false, 1) => values.join(", "),
-            (false, _) => format!("{}, {}", values.join(", "), outcome.head()),
+            (false, _) => format!("{}, {}", values.join(", "), outcome.column_title()),
         };
         ChartSeries { name, points }
     };

@@ -7,7 +7,7 @@ use toll_record::{
     Aggregate, ArmResult, Axis, Chart, ChartKind, ChartSeries, Compare, Definition, LoadColumn, Plan,
     RunResult, Source, Workload,
 };
-use toll_sys::figures::capitalised;
+use toll_sys::number_format::capitalise;
 
 /// Multiple of the latency at the lowest rate, beyond which a curve is past its knee.
 const KNEE: f64 = 5.0;
@@ -42,7 +42,7 @@ pub fn charts(plan: &Plan, arms: &[ArmResult]) -> Vec<Chart> {
         .filter(|outcome| outcome.by_rate)
         .map(|outcome| Chart {
             id: format!("{CURVES}{}", outcome.name),
-            title: format!("{} by rate", capitalised(outcome.head())),
+            title: format!("{} by rate", capitalise(outcome.column_title())),
             kind: ChartKind::Line,
             x: Axis { label: "rate asked for".into(), unit: "events/s".into(), ..Axis::default() },
             y: Axis {

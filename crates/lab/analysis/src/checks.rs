@@ -106,19 +106,19 @@ pub fn mde(plan: &Plan, arms: &[(Role, &Compared)]) -> Option<Mde> {
     let spreads: Vec<f64> = known.iter().map(|k| k.0).collect();
     let sd = (!spreads.is_empty()).then(|| toll_stats::median(&spreads));
     let achieved = sd.zip(rounds).and_then(|(sd, n)| {
-        toll_stats::minimal_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
+        toll_stats::minimum_detectable_effect(sd, u32::try_from(n).ok()?, plan.alpha, treatments, POWER)
     });
     // On the scale of the differences: logarithms, or the outcome's unit.
-    let (is_ratio, margin) = match catalogue::definition(&plan.outcomes, &plan.primary) {
+    let (is_ratio, margin) = match catalogue::find_definition(&plan.outcomes, &plan.primary) {
         Some(outcome) if outcome.compare == Compare::LogRatio => {
-            (true, Some(toll_stats::log_of_toll(plan.margin_pct)))
+            (true, Some(toll_stats::pct_to_log_ratio(plan.margin_pct)))
         }
         outcome => (false, outcome.and_then(|outcome| outcome.margin)),
     };
     let rounds_for = |(sd, margin)| toll_stats::rounds_needed(sd, margin, plan.alpha, treatments, POWER);
     let mde = Mde {
         planned_pct: plan.planned_mde_pct.filter(|_| is_ratio),
-        achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::toll_pct),
+        achieved_pct: achieved.filter(|_| is_ratio).map(toll_stats::log_ratio_to_pct),
         achieved: achieved.filter(|_| !is_ratio),
         rounds_for_margin: sd.zip(margin).and_then(rounds_for),
     };

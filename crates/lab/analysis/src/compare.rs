@@ -8,7 +8,7 @@ use super::tails;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{Aggregate, Compare, Definition, Outcome, Plan, Verdict};
-use toll_stats::{Interval, PairError, Pairs, QuantileRatio, Zeros};
+use toll_stats::{Interval, PairError, Pairs, QuantileRatio, ZeroHandling};
 
 /// Method of a run that may stop after any round.
 const SEQUENCE: &str = "confidence-sequence";
@@ -226,11 +226,11 @@ fn paired(
 ) {
     // None of what is counted in a whole window: fewer than one. Any other zero has no ratio.
     let zeros = match (definition.zeros, definition.aggregate) {
-        (toll_record::Zeros::Refuse, _) => Zeros::Refuse,
+        (toll_record::Zeros::Refuse, _) => ZeroHandling::Refuse,
         (toll_record::Zeros::FewerThanOne, Aggregate::Rate) => {
-            Zeros::AtMost(1.0 / shortest_s(plan, arm, baseline).max(0.1))
+            ZeroHandling::AtMost(1.0 / shortest_s(plan, arm, baseline).max(0.1))
         }
-        (toll_record::Zeros::FewerThanOne, _) => Zeros::AtMost(1.0),
+        (toll_record::Zeros::FewerThanOne, _) => ZeroHandling::AtMost(1.0),
     };
     let outcome = &mut compared.outcome;
     outcome.verdict = Verdict::NoInterval;
@@ -244,12 +244,12 @@ fn paired(
             if let Some((of_arm, of_baseline)) =
                 arm.drifts.get(definition.name.as_str()).zip(baseline.drifts.get(definition.name.as_str()))
             {
-                pairs.without(of_arm, of_baseline);
+                pairs.subtract_drift(of_arm, of_baseline);
                 compared.undrifted = true;
             }
             compared.pairs = pairs;
         }
-        Err(PairError::NoLog { value: 0.0, .. }) => {
+        Err(PairError::NotPositive { value: 0.0, .. }) => {
             outcome.method = "none: a value of zero has no ratio".to_owned();
             return;
         }
@@ -258,22 +258,22 @@ fn paired(
             return;
         }
     }
-    compared.outcome.toll_pct = compared.pairs.toll_pct();
+    compared.outcome.toll_pct = compared.pairs.overhead_pct();
     let interval = tested(plan, judged, compared);
     settle(interval, compared);
 }
 
 /// Comparison of quantiles by blocks of rounds, with merged histograms.
-fn tailed(found: Result<QuantileRatio, toll_stats::NoInterval>, compared: &mut Compared) {
+fn tailed(found: Result<QuantileRatio, toll_stats::IntervalError>, compared: &mut Compared) {
     if let Ok(found) = &found {
-        compared.outcome.toll_pct = Some(toll_stats::toll_pct(found.ln_ratio));
+        compared.outcome.toll_pct = Some(toll_stats::log_ratio_to_pct(found.ln_ratio));
         compared.outcome.method = tails::method(found);
     }
     settle(found.and_then(|found| found.interval), compared);
 }
 
 /// The interval of the paired differences, whatever their measure.
-fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval, toll_stats::NoInterval> {
+fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval, toll_stats::IntervalError> {
     let (d, outcome) = (&compared.pairs.d, &mut compared.outcome);
     // Looked at after every round: a plain interval would be too narrow.
     if plan.early_stop && judged {
@@ -288,7 +288,7 @@ fn tested(plan: &Plan, judged: bool, compared: &mut Compared) -> Result<Interval
 }
 
 /// Stores the interval according to its measure, in place of another, and draws the verdict.
-fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Compared) {
+fn settle(interval: Result<Interval, toll_stats::IntervalError>, compared: &mut Compared) {
     compared.interval = interval.ok().map(|interval| told(compared.measure, interval));
     let ends = compared.interval.map(|told| [told.low, told.high]);
     match compared.measure {
@@ -304,7 +304,7 @@ fn settle(interval: Result<Interval, toll_stats::NoInterval>, compared: &mut Com
 /// The interval in the measure that readers see.
 fn told(measure: Compare, interval: Interval) -> Interval {
     match measure {
-        Compare::LogRatio => interval.toll_pct(),
+        Compare::LogRatio => interval.to_pct(),
         Compare::Difference | Compare::Absolute | Compare::Median => interval,
     }
 }
@@ -351,12 +351,12 @@ fn sign_flips(arms: usize, undrifted: bool) -> String {
 /// Draws the verdict from the shown interval.
 fn judge(compared: &mut Compared) {
     let outcome = &mut compared.outcome;
-    outcome.verdict = match toll_stats::verdict(compared.interval, compared.margin, outcome.higher_is_better)
-    {
-        toll_stats::Verdict::Costly => Verdict::Costly,
-        toll_stats::Verdict::Cheaper => Verdict::Cheaper,
-        toll_stats::Verdict::NoEffect => Verdict::NoEffect,
-        toll_stats::Verdict::Unclear => Verdict::Unclear,
-        toll_stats::Verdict::NoInterval => Verdict::NoInterval,
-    };
+    outcome.verdict =
+        match toll_stats::judge_interval(compared.interval, compared.margin, outcome.higher_is_better) {
+            toll_stats::Verdict::Worse => Verdict::Costly,
+            toll_stats::Verdict::Better => Verdict::Cheaper,
+            toll_stats::Verdict::Equivalent => Verdict::NoEffect,
+            toll_stats::Verdict::Inconclusive => Verdict::Unclear,
+            toll_stats::Verdict::NoInterval => Verdict::NoInterval,
+        };
 }

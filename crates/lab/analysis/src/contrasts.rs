@@ -5,7 +5,7 @@
 
 use super::compare::ArmWindows;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Contrast, ContrastResult, Plan};
-use toll_stats::{PairError, Pairs, Zeros};
+use toll_stats::{PairError, Pairs, ZeroHandling};
 
 /// All contrasts of the plan, in its order.
 pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<ContrastResult> {
@@ -36,7 +36,7 @@ fn of(plan: &Plan, contrast: &Contrast, windows: &[ArmWindows]) -> ContrastResul
         return of_tolls(plan, upper, lower, of_arm(beyond), result);
     }
     let values = |arm: &ArmWindows| arm.values(&contrast.outcome);
-    let pairs = match toll_stats::log_ratios(&values(upper), &values(lower), Zeros::Refuse) {
+    let pairs = match toll_stats::log_ratios(&values(upper), &values(lower), ZeroHandling::Refuse) {
         Ok(pairs) => pairs,
         Err(error) => return ContrastResult { method: format!("none: {error}"), ..result },
     };
@@ -84,9 +84,10 @@ fn of_tolls(
 }
 
 fn tolls(arm: &ArmWindows, beyond: &ArmWindows, outcome: &str) -> Result<Pairs, PairError> {
-    let mut pairs = toll_stats::log_ratios(&arm.values(outcome), &beyond.values(outcome), Zeros::Refuse)?;
+    let mut pairs =
+        toll_stats::log_ratios(&arm.values(outcome), &beyond.values(outcome), ZeroHandling::Refuse)?;
     if let Some((of_arm, of_beyond)) = arm.drifts.get(outcome).zip(beyond.drifts.get(outcome)) {
-        pairs.without(of_arm, of_beyond);
+        pairs.subtract_drift(of_arm, of_beyond);
     }
     Ok(pairs)
 }

@@ -80,9 +80,9 @@ pub fn on_slope(recorded: &Recorded, windows: &[Window], doubts: &mut Vec<Doubt>
     let reach = toll_stats::student_t_quantile(level, u32::try_from(freedom).unwrap_or(u32::MAX)) * sd;
     for (i, changes) in changing {
         let (mean, half) = (toll_stats::mean(&changes.d), reach / (changes.d.len() as f64).sqrt());
-        let pct = toll_stats::toll_pct(mean);
+        let pct = toll_stats::log_ratio_to_pct(mean);
         if mean.abs() > half && pct.abs() > SLIGHT_PCT {
-            let ends_pct = [mean - half, mean + half].map(toll_stats::toll_pct);
+            let ends_pct = [mean - half, mean + half].map(toll_stats::log_ratio_to_pct);
             let Changes { short_s, late_s, .. } = changes;
             let slope = Slope { what: look.title().to_lowercase(), pct, ends_pct, short_s, late_s };
             doubts.push(Doubt::OnSlope { arm: plan.arms[i].name.clone(), slope });
@@ -192,7 +192,7 @@ impl<'a> Look<'a> {
                 let half = toll_stats::student_t_quantile(level, d.len() as u32 - 1) * toll_stats::sd(&d)
                     / (d.len() as f64).sqrt();
                 let mean = toll_stats::mean(&d);
-                let [at, low, high] = [mean, mean - half, mean + half].map(toll_stats::toll_pct);
+                let [at, low, high] = [mean, mean - half, mean + half].map(toll_stats::log_ratio_to_pct);
                 let middle_s = (k as f64 + 0.5) * stretch_us as f64 / 1e6;
                 Some((middle_s, at, Some(low), Some(high)))
             })

@@ -14,7 +14,7 @@ use toll_record::{
     Aggregate, Arm, Axis, Chart, ChartKind, ChartSeries, Compare, ControlCheck, Definition, Dose, DoseKind,
     DoseLine, Outcome, Party, Plan, Role, Source,
 };
-use toll_stats::{Interval, toll_pct};
+use toll_stats::{Interval, log_ratio_to_pct};
 
 /// Share of the set CPU time below which a burner counts as starved. Below the second it is no control any
 /// more.
@@ -137,7 +137,7 @@ impl Given<'_> {
     }
 
     fn given_pct(&self) -> f64 {
-        toll_pct(mean_of(self.rounds.values(), |round| round.0))
+        log_ratio_to_pct(mean_of(self.rounds.values(), |round| round.0))
     }
 
     /// The control's line in the trust section.
@@ -176,11 +176,11 @@ impl Given<'_> {
         let used: Vec<f64> = self.parties.iter().map(|round| round.0).collect();
         let used = toll_stats::sign_flip(&used, plan.alpha, plan.seed).interval.ok()?;
         // The parties moved, and with what they moved by all is as it should be.
-        let with_parties = toll_pct(
+        let with_parties = log_ratio_to_pct(
             mean_of(self.rounds.values(), |round| round.0) + mean_of(self.parties.iter(), |round| round.1),
         );
         let [low, high] = self.found.ci95_pct?;
-        let change = toll_pct(mean_of(self.parties.iter(), |round| round.0));
+        let change = log_ratio_to_pct(mean_of(self.parties.iter(), |round| round.0));
         let is_all = (Interval { low, high }).contains(with_parties);
         if used.contains(0.0) || !is_all || change.abs() > MOST_MOVED_PCT {
             return None;

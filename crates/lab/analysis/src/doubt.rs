@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use toll_record::Warning;
-use toll_sys::counted::{codes_in_words, counted};
+use toll_sys::count_format::{format_count, format_error_codes};
 
 /// A warning about a run. Shares are 0..=1; percentages are named as such.
 #[derive(Debug, Clone, PartialEq)]
@@ -290,7 +290,7 @@ impl Doubt {
                 text
             }
             Doubt::SamplesMissing { windows } => {
-                let count = counted(windows.count as u64, "window");
+                let count = format_count(windows.count as u64, "window");
                 format!("samples are missing in {count}: {}", windows.names)
             }
             Doubt::LatencyMissing { windows, of } if windows == of => {
@@ -362,7 +362,7 @@ impl Doubt {
             }
             Doubt::LoadErrors { arm, errors, statements, codes } => {
                 let codes =
-                    if codes.is_empty() { String::new() } else { format!(": {}", codes_in_words(codes)) };
+                    if codes.is_empty() { String::new() } else { format!(": {}", format_error_codes(codes)) };
                 format!("the load met {errors} errors beside {statements} statements under {arm}{codes}")
             }
             Doubt::NothingCompleted { arm, windows } => {
@@ -400,7 +400,7 @@ impl Doubt {
             Doubt::UnknownSamples { lines } => {
                 format!(
                     "{} of samples.ndjson are of a kind that this toll does not know",
-                    counted(*lines as u64, "line")
+                    format_count(*lines as u64, "line")
                 )
             }
         }

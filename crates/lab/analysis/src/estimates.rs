@@ -3,7 +3,7 @@
 //! Three digits are as many as an interval supports. Never computes an estimate.
 
 use toll_record::{Outcome, Pause, Verdict};
-use toll_sys::figures::{absolute, percent, short, signed};
+use toll_sys::number_format::{format_short, format_signed, format_signed_percent, format_value};
 
 /// Measure of an outcome's estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +29,8 @@ fn estimate(outcome: &Outcome) -> Option<(Measure, f64, Option<[f64; 2]>)> {
 pub fn estimated(outcome: &Outcome) -> Option<String> {
     estimate(outcome).map(|(measure, value, _)| match measure {
         Measure::Percent => format!("{value:+.1}%"),
-        Measure::Difference => signed(value, &outcome.unit),
-        Measure::Absolute => absolute(value, &outcome.unit),
+        Measure::Difference => format_signed(value, &outcome.unit),
+        Measure::Absolute => format_value(value, &outcome.unit),
     })
 }
 
@@ -39,8 +39,8 @@ pub fn span(outcome: &Outcome) -> Option<String> {
     let (measure, _, interval) = estimate(outcome)?;
     let [low, high] = interval?.map(|end| match measure {
         Measure::Percent => format!("{end:+.1}%"),
-        Measure::Difference => signed(end, &outcome.unit),
-        Measure::Absolute => absolute(end, &outcome.unit),
+        Measure::Difference => format_signed(end, &outcome.unit),
+        Measure::Absolute => format_value(end, &outcome.unit),
     });
     Some(format!("{low} to {high}"))
 }
@@ -50,8 +50,8 @@ pub fn told(outcome: &Outcome) -> String {
     let Some((measure, estimate, interval)) = estimate(outcome) else { return "not compared".into() };
     let write = |value: f64| match measure {
         Measure::Percent => format!("{value:+.1}%"),
-        Measure::Difference => signed(value, &outcome.unit),
-        Measure::Absolute => absolute(value, &outcome.unit),
+        Measure::Difference => format_signed(value, &outcome.unit),
+        Measure::Absolute => format_value(value, &outcome.unit),
     };
     let estimate = write(estimate);
     match interval {
@@ -68,9 +68,9 @@ pub fn cell(outcome: &Outcome) -> String {
     let estimated = brief(outcome);
     let Some((measure, _, interval)) = estimate(outcome) else { return estimated };
     let write = |value: f64| match measure {
-        Measure::Percent => percent(value),
-        Measure::Difference => signed(value, &outcome.unit),
-        Measure::Absolute => absolute(value, &outcome.unit),
+        Measure::Percent => format_signed_percent(value),
+        Measure::Difference => format_signed(value, &outcome.unit),
+        Measure::Absolute => format_value(value, &outcome.unit),
     };
     let interval = interval.map_or(String::new(), |ends| {
         let [low, high] = like(&estimated, ends.map(write));
@@ -93,11 +93,11 @@ fn like(estimate: &str, ends: [String; 2]) -> [String; 2] {
 /// The estimate alone, or the mean: `-12%`, `+0.60 s`, `8,012/s`.
 pub fn brief(outcome: &Outcome) -> String {
     match estimate(outcome) {
-        Some((Measure::Percent, toll, _)) => percent(toll),
-        Some((Measure::Difference, effect, _)) => signed(effect, &outcome.unit),
+        Some((Measure::Percent, toll, _)) => format_signed_percent(toll),
+        Some((Measure::Difference, effect, _)) => format_signed(effect, &outcome.unit),
         // Of what is told as a median that, and not the mean beside the median's interval.
-        Some((Measure::Absolute, effect, _)) => absolute(effect, &outcome.unit),
-        _ => absolute(outcome.mean, &outcome.unit),
+        Some((Measure::Absolute, effect, _)) => format_value(effect, &outcome.unit),
+        _ => format_value(outcome.mean, &outcome.unit),
     }
 }
 
@@ -121,7 +121,14 @@ pub fn pause(pause: &Pause) -> String {
     let at = format!("round {}, {}, from {:.1} s", pause.round + 1, pause.process, pause.begin_s);
     let beside = pause.beside.iter();
     let beside: Vec<String> = beside
-        .map(|beside| format!("{} {} (else {})", beside.name, short(beside.during), short(beside.otherwise)))
+        .map(|beside| {
+            format!(
+                "{} {} (else {})",
+                beside.name,
+                format_short(beside.during),
+                format_short(beside.otherwise)
+            )
+        })
         .collect();
     if beside.is_empty() { at } else { format!("{at}; meanwhile {}", beside.join(", ")) }
 }

@@ -7,7 +7,7 @@ use super::doubt::Doubt;
 use super::windows::Window;
 use std::collections::BTreeMap;
 use toll_record::{Ledger, LedgerStage, Plan, Stage};
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 
 /// Loss of a stage, computed and as counted. `None` if the two stages did not count the same packets.
 fn loss(before: &Stage, stage: &Stage) -> Option<Loss> {
@@ -109,7 +109,7 @@ pub fn doubts(plan: &Plan, windows: &[Window]) -> Vec<Doubt> {
 }
 
 fn told(stage: &str, packets: i128) -> String {
-    let count = counted(u64::try_from(packets.unsigned_abs()).unwrap_or(u64::MAX), "packet");
+    let count = format_count(u64::try_from(packets.unsigned_abs()).unwrap_or(u64::MAX), "packet");
     match packets < 0 {
         false => format!("{count} lost before `{stage}`"),
         true => format!("{count} too many at `{stage}`"),

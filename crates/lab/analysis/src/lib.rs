@@ -135,7 +135,7 @@ pub fn analyse(recorded: &Recorded) -> RunResult {
         window_s: plan.window_s,
         long: plan.long.as_ref().map(|long| LongWindows {
             window_s: long.window_s,
-            rounds_done: whole.rounds.iter().filter(|round| plan.is_long(**round)).count() as u32,
+            rounds_done: whole.rounds.iter().filter(|round| plan.is_long_round(**round)).count() as u32,
         }),
         started_wall_us: plan.started_wall_us,
         duration_s: duration_s(recorded),

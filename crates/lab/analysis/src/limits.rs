@@ -6,7 +6,7 @@
 
 use super::compare::ArmWindows;
 use toll_record::{Limit, LimitResult, Plan};
-use toll_sys::figures::capitalised;
+use toll_sys::number_format::capitalise;
 
 /// Largest relative shortfall of a sender that has still reached a rung.
 const REACHED_WITHIN: f64 = 0.01;
@@ -20,7 +20,7 @@ pub fn find(plan: &Plan, windows: &[ArmWindows]) -> Vec<LimitResult> {
 pub fn told(limits: &[LimitResult]) -> Option<String> {
     let of_kind = |kind: &[LimitResult]| {
         let ladders: Vec<String> = kind.iter().map(in_every_round).collect();
-        format!("{}, in every round: {}.", capitalised(&kind[0].title), ladders.join(", "))
+        format!("{}, in every round: {}.", capitalise(&kind[0].title), ladders.join(", "))
     };
     let told: Vec<String> = limits.chunk_by(|a, b| a.name == b.name).map(of_kind).collect();
     (!told.is_empty()).then(|| told.join(" "))

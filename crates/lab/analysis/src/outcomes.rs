@@ -116,7 +116,8 @@ pub fn measure<'a>(recorded: &'a Recorded, window: &Window, known: Known) -> Mea
         qps: measured.statements as f64 / measured.covered_s,
         known,
     };
-    let told = recorded.plan.outcomes.iter().filter(|outcome| recorded.plan.tells(outcome, window.round));
+    let told =
+        recorded.plan.outcomes.iter().filter(|outcome| recorded.plan.measures_outcome(outcome, window.round));
     for outcome in told {
         let value = match readings.value(outcome) {
             Value::Of(value) => value,

@@ -124,7 +124,7 @@ fn moved(series: &ChartSeries, places: &[String], all: &[String]) -> Vec<ChartPo
 /// Every arm's overhead on the primary outcome in each run. `None` if no run has one.
 fn arms(runs: &[&RunResult], names: &[String]) -> Option<Chart> {
     let first = runs.first()?;
-    let primary = toll_record::catalogue::definition(&first.definitions, &first.primary)?;
+    let primary = toll_record::catalogue::find_definition(&first.definitions, &first.primary)?;
     let is_treatment = |run: &RunResult, name: &str| {
         run.arms.iter().any(|arm| arm.name == name && arm.role != Role::Baseline)
     };

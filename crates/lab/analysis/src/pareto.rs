@@ -8,10 +8,10 @@
 use super::compare::{ArmWindows, Compared};
 use crate::estimates::told;
 use std::collections::BTreeMap;
-use toll_record::catalogue::definition;
+use toll_record::catalogue::find_definition;
 use toll_record::{Compare, Definition, Pareto, ParetoArm, ParetoResult, Plan, Role, Verdict};
-use toll_stats::{Interval, Zeros};
-use toll_sys::figures::absolute;
+use toll_stats::{Interval, ZeroHandling};
+use toll_sys::number_format::format_value;
 
 /// `None` if the plan trades nothing, or fewer than two arms have all traded outcomes.
 pub fn find(
@@ -21,7 +21,7 @@ pub fn find(
 ) -> Option<ParetoResult> {
     let pareto = plan.pareto.as_ref()?;
     let outcomes: Vec<&Definition> =
-        pareto.outcomes.iter().filter_map(|name| definition(&plan.outcomes, name)).collect();
+        pareto.outcomes.iter().filter_map(|name| find_definition(&plan.outcomes, name)).collect();
     let does_something = |i: usize| {
         let arm = &plan.arms[i];
         matches!(arm.role, Role::Treatment | Role::Baseline) && !arm.treatment.is_nothing()
@@ -82,7 +82,7 @@ impl Field<'_> {
     fn standing(&self, outcome: &Definition, one: usize, other: usize) -> Standing {
         let [one, other] = [one, other].map(|i| self.windows[i].values(&outcome.name));
         let pairs = match outcome.compare {
-            Compare::LogRatio => toll_stats::log_ratios(&one, &other, Zeros::Refuse),
+            Compare::LogRatio => toll_stats::log_ratios(&one, &other, ZeroHandling::Refuse),
             Compare::Difference | Compare::Absolute | Compare::Median => {
                 toll_stats::differences(&one, &other)
             }
@@ -94,7 +94,7 @@ impl Field<'_> {
             return Standing::Worse;
         }
         let margin = match outcome.compare {
-            Compare::LogRatio => toll_stats::log_of_toll(self.plan.margin_pct),
+            Compare::LogRatio => toll_stats::pct_to_log_ratio(self.plan.margin_pct),
             Compare::Difference | Compare::Absolute | Compare::Median => {
                 outcome.margin.unwrap_or(f64::INFINITY)
             }
@@ -163,13 +163,15 @@ impl Advice<'_> {
         let (outcome, value, ci95) = self.of_preferred(best);
         let interval = ci95.map_or_else(
             || " (no interval)".to_owned(),
-            |[low, high]| format!(" [{}, {}]", absolute(low, &outcome.unit), absolute(high, &outcome.unit)),
+            |[low, high]| {
+                format!(" [{}, {}]", format_value(low, &outcome.unit), format_value(high, &outcome.unit))
+            },
         );
         let mut text = format!(
             "Advised: {}, {} {}{interval}",
             self.called(best),
             outcome.title,
-            absolute(value, &outcome.unit)
+            format_value(value, &outcome.unit)
         );
         if !self.pareto.limit.is_empty() {
             let tolls =
@@ -218,7 +220,7 @@ impl Advice<'_> {
     }
 
     fn told(&self, at: usize, name: &str) -> String {
-        let title = definition(&self.plan.outcomes, name).map_or(name, |outcome| &outcome.title);
+        let title = find_definition(&self.plan.outcomes, name).map_or(name, |outcome| &outcome.title);
         let of = self.compared[self.choices[at]].get(name).map(|compared| &compared.outcome);
         match of {
             Some(outcome) if outcome.verdict == Verdict::Baseline => format!("{title} is the baseline's own"),
@@ -230,10 +232,10 @@ impl Advice<'_> {
     /// `p99 response time within +10%`
     fn limits(&self) -> String {
         let limit = |(name, limit): (&String, &f64)| {
-            let outcome = definition(&self.plan.outcomes, name);
+            let outcome = find_definition(&self.plan.outcomes, name);
             let title = outcome.map_or(name.as_str(), |outcome| &outcome.title);
             match outcome.map(|outcome| (outcome.compare, &outcome.unit)) {
-                Some((Compare::Difference, unit)) => format!("{title} within {}", absolute(*limit, unit)),
+                Some((Compare::Difference, unit)) => format!("{title} within {}", format_value(*limit, unit)),
                 _ => format!("{title} within {limit}%"),
             }
         };

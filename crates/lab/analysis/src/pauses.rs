@@ -152,7 +152,7 @@ fn standing_out(recorded: &Recorded, window: &Window, pause: (u64, u64), all: &[
             .iter()
             .for_each(|name| take(name, sample.mono_us, BEAT_US / 10, sample.column(name)));
     }
-    let server = recorded.plan.setup.server_of(&recorded.plan.arms[window.arm].name);
+    let server = recorded.plan.setup.server_index(&recorded.plan.arms[window.arm].name);
     for sample in
         within(&recorded.servers, window.begin_us, until).iter().filter(|s| s.server as usize == server)
     {

@@ -8,8 +8,8 @@ use super::compare::Compared;
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use toll_record::{ArmResult, Compare, Outcome, Plan, Pooled, PooledArm, Role, RunResult};
-use toll_stats::{Estimate, toll_pct};
-use toll_sys::counted::counted;
+use toll_stats::{RunEstimate, log_ratio_to_pct};
+use toll_sys::count_format::format_count;
 
 /// Pools runs with the same question on the same host.
 ///
@@ -28,31 +28,31 @@ pub fn pool<R: Borrow<RunResult>>(runs: &[R]) -> Result<Pooled, String> {
     }
     let arms = first.arms.iter().filter(|arm| arm.role != Role::Baseline);
     let arms: Vec<PooledArm> = arms.filter_map(|arm| pooled_arm(first, arm, &runs)).collect();
-    Ok(Pooled { over: counted(runs.len() as u64, "run"), arms })
+    Ok(Pooled { over: format_count(runs.len() as u64, "run"), arms })
 }
 
 /// Pools the parts of a run that was spread over hours. `None` if it was not.
 pub fn parts(plan: &Plan, compared: &[BTreeMap<&str, Compared>]) -> Option<Pooled> {
     plan.spread.as_ref()?;
-    let parts = plan.parts();
+    let parts = plan.part_count();
     let arms = (0..plan.arms.len()).filter(|&i| plan.arms[i].role != Role::Baseline).filter_map(|i| {
         let name = super::compare::judged_by(plan, i);
         let of_arm = compared[i].get(name).filter(|c| c.measure() == Compare::LogRatio)?;
         let mut by_part: Vec<Vec<f64>> = vec![Vec::new(); parts];
         for (d, round) in of_arm.pairs.d.iter().zip(&of_arm.pairs.rounds) {
-            by_part[plan.part_of(*round as u32)].push(*d);
+            by_part[plan.part_index(*round as u32)].push(*d);
         }
         let of_part = |d: &Vec<f64>| {
             let standard_error = toll_stats::sd(d) / (d.len() as f64).sqrt();
             let known = d.len() > 1 && standard_error > 0.0;
-            known.then(|| Estimate { value: toll_stats::mean(d), standard_error })
+            known.then(|| RunEstimate { value: toll_stats::mean(d), standard_error })
         };
         together(&plan.arms[i].name, name, by_part.iter().map(of_part).collect(), plan.alpha)
     });
     let arms: Vec<PooledArm> = arms.collect();
     // A run that was cut has fewer than were planned.
     let seen = (0..parts).filter(|&part| arms.iter().any(|arm| arm.tolls_pct[part].is_some())).count();
-    Some(Pooled { over: format!("{} of this run", counted(seen as u64, "part")), arms })
+    Some(Pooled { over: format!("{} of this run", format_count(seen as u64, "part")), arms })
 }
 
 /// A difference between the questions of two runs. `None` if they are the same.
@@ -79,30 +79,30 @@ fn apart(one: &RunResult, other: &RunResult) -> Option<&'static str> {
 /// `None` if fewer than two runs have a ratio with a standard error for this arm.
 fn pooled_arm(first: &RunResult, arm: &ArmResult, runs: &[&RunResult]) -> Option<PooledArm> {
     let name = judged_by(first, arm);
-    let of_run = |run: &RunResult| -> Option<Estimate> {
+    let of_run = |run: &RunResult| -> Option<RunEstimate> {
         let same = run.arms.iter().find(|other| other.name == arm.name)?;
         judged(run, same).filter(|_| judged_by(run, same) == name).and_then(estimate)
     };
     together(&arm.name, name, runs.iter().copied().map(of_run).collect(), first.alpha)
 }
 
-fn together(arm: &str, outcome: &str, found: Vec<Option<Estimate>>, alpha: f64) -> Option<PooledArm> {
-    let known: Vec<Estimate> = found.iter().flatten().copied().collect();
-    let together = toll_stats::pooled(&known, alpha).ok()?;
-    let interval = together.interval.toll_pct();
+fn together(arm: &str, outcome: &str, found: Vec<Option<RunEstimate>>, alpha: f64) -> Option<PooledArm> {
+    let known: Vec<RunEstimate> = found.iter().flatten().copied().collect();
+    let together = toll_stats::pool_estimates(&known, alpha).ok()?;
+    let interval = together.interval.to_pct();
     Some(PooledArm {
         name: arm.to_owned(),
         outcome: outcome.to_owned(),
-        tolls_pct: found.iter().map(|of| of.map(|estimate| toll_pct(estimate.value))).collect(),
-        toll_pct: toll_pct(together.estimate),
+        tolls_pct: found.iter().map(|of| of.map(|estimate| log_ratio_to_pct(estimate.value))).collect(),
+        toll_pct: log_ratio_to_pct(together.estimate),
         ci95_pct: [interval.low, interval.high],
-        between_pct: toll_pct(together.tau),
+        between_pct: log_ratio_to_pct(together.tau),
     })
 }
 
 /// The estimate on the log scale.
-fn estimate(outcome: &Outcome) -> Option<Estimate> {
-    let value = toll_stats::log_of_toll(outcome.toll_pct?);
+fn estimate(outcome: &Outcome) -> Option<RunEstimate> {
+    let value = toll_stats::pct_to_log_ratio(outcome.toll_pct?);
     let standard_error = outcome.standard_error.filter(|error| *error > 0.0)?;
-    Some(Estimate { value, standard_error })
+    Some(RunEstimate { value, standard_error })
 }

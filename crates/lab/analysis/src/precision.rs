@@ -4,7 +4,7 @@ use super::compare::{Compared, judged_by};
 use super::windows::Window;
 use std::collections::BTreeMap;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Compare, Plan, Role};
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 
 /// Most points of the line.
 const POINTS: usize = 12;
@@ -72,9 +72,9 @@ pub fn chart(plan: &Plan, windows: &[Window], compared: &[BTreeMap<&str, Compare
         note: format!(
             "After {} in {:.0} min tolls are known to ±{half:.1} points (median over {}); ten minutes more would make \
              that ±{then:.1}.",
-            counted(rounds.into(), "round"),
+            format_count(rounds.into(), "round"),
             end_s / 60.0,
-            counted(judged.len() as u64, "treatment"),
+            format_count(judged.len() as u64, "treatment"),
         ),
     })
 }

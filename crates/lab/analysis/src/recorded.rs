@@ -47,7 +47,7 @@ impl Recorded {
         recorded.artefacts = run.artefacts()?;
         recorded.latencies = run.latencies()?;
         recorded.take(run.samples()?);
-        recorded.cut_short = run.cut_short();
+        recorded.cut_short = run.truncated_series();
         Ok(recorded)
     }
 

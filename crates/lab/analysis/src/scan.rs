@@ -13,7 +13,7 @@ use super::windows::{Remark, Spent, Trials, Window};
 use std::collections::BTreeMap;
 use toll_model::artefacts::{self, Counted};
 use toll_record::{Compare, Mde, Plan, Role, SelfCost, Step, Verdict, catalogue};
-use toll_sys::figures;
+use toll_sys::number_format;
 
 /// Failed trials, and treatments that had to be killed.
 pub fn trials(plan: &Plan, trials: &Trials, doubts: &mut Vec<Doubt>) {
@@ -83,10 +83,11 @@ pub fn power(plan: &Plan, arms: &[(Role, &Compared)], mde: Option<&Mde>, doubts:
     if have < need {
         doubts.push(Doubt::TooFewRounds { have, need });
     }
-    let primary = catalogue::definition(&plan.outcomes, &plan.primary);
+    let primary = catalogue::find_definition(&plan.outcomes, &plan.primary);
     let is_ratio = primary.is_some_and(|outcome| outcome.compare == Compare::LogRatio);
     let unit = primary.map_or("", |outcome| outcome.unit.as_str());
-    let write = |value: f64| if is_ratio { format!("{value:.1}%") } else { figures::absolute(value, unit) };
+    let write =
+        |value: f64| if is_ratio { format!("{value:.1}%") } else { number_format::format_value(value, unit) };
     let achieved = mde.and_then(|m| m.achieved_pct.or(m.achieved));
     // What is often zero varies by any share of its mean.
     let cv_pct = arms
@@ -114,7 +115,7 @@ pub fn order(plan: &Plan, arms: &Arms, compared: &[BTreeMap<&str, Compared>], do
     for &i in &present {
         let name = &plan.arms[i].name;
         if let Some(primary) = compared[i].get(plan.primary.as_str())
-            && let Some(dependence) = toll_stats::dependence(&primary.pairs.d)
+            && let Some(dependence) = toll_stats::lag1_autocorrelation(&primary.pairs.d)
         {
             let z = toll_stats::normal_quantile(1.0 - plan.alpha / family / 2.0);
             let bound = z / (primary.pairs.d.len() as f64).sqrt();
@@ -124,7 +125,7 @@ pub fn order(plan: &Plan, arms: &Arms, compared: &[BTreeMap<&str, Compared>], do
         }
         let starts: Vec<f64> = arms.windows[i].present().filter_map(|m| m.start_log_ratio).collect();
         let test = toll_stats::sign_flip(&starts, plan.alpha, plan.seed);
-        let pct = toll_stats::toll_pct(test.mean);
+        let pct = toll_stats::log_ratio_to_pct(test.mean);
         if test.p <= plan.alpha / family && pct.abs() > plan.margin_pct {
             doubts.push(Doubt::SlowSettle { arm: name.clone(), pct });
         }
@@ -138,7 +139,7 @@ fn carry_over(plan: &Plan, arms: &Arms, present: &[usize], doubts: &mut Vec<Doub
     let Some(orders) = orders else { return };
     let by_arm: Vec<Vec<Option<f64>>> =
         present.iter().map(|&i| arms.windows[i].values(&plan.primary)).collect();
-    let primary = catalogue::definition(&plan.outcomes, &plan.primary);
+    let primary = catalogue::find_definition(&plan.outcomes, &plan.primary);
     let differing = primary.filter(|outcome| outcome.compare != Compare::LogRatio);
     let scaled = |value: Option<f64>| match differing {
         Some(_) => value,
@@ -152,8 +153,8 @@ fn carry_over(plan: &Plan, arms: &Arms, present: &[usize], doubts: &mut Vec<Doub
         doubts.push(Doubt::CarryOver {
             arm: plan.arms[present[found.after]].name.clone(),
             differs: match differing {
-                Some(outcome) => figures::signed(found.effect, &outcome.unit),
-                None => format!("{:+.1}%", toll_stats::toll_pct(found.effect)),
+                Some(outcome) => number_format::format_signed(found.effect, &outcome.unit),
+                None => format!("{:+.1}%", toll_stats::log_ratio_to_pct(found.effect)),
             },
             p: found.p,
         });
@@ -214,7 +215,8 @@ pub fn artefacts(
 ) {
     for (i, arm) in recorded.plan.arms.iter().enumerate() {
         let rounds = arms.windows[i].by_round.iter().enumerate();
-        let of = rounds.filter(|(round, m)| m.is_some() && recorded.plan.counts(*round as u32)).count();
+        let of =
+            rounds.filter(|(round, m)| m.is_some() && recorded.plan.counts_queries(*round as u32)).count();
         let found = artefacts.get(&i);
         if let Some(packets) = found.and_then(|a| a.result.packet_counts).filter(|p| p.dropped > 0) {
             doubts.push(Doubt::PacketsDropped {

@@ -7,7 +7,7 @@ use super::windows::Window;
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use toll_record::{Bin, StallSpan, StallTotals};
-use toll_stats::{LoadBin, Stall, ThroughputRule, UnruledStalls};
+use toll_stats::{LoadBin, Stall, StallRuleError, ThroughputRule};
 
 /// Stalls of the whole run.
 #[derive(Debug, Clone, Default)]
@@ -19,12 +19,12 @@ pub struct Stalls {
     /// Stretches inside a window in which toll's own ticker did not run.
     pub harness: Vec<Stall>,
     /// The reason why throughput stalls could not be judged.
-    pub unruled: Option<UnruledStalls>,
+    pub unruled: Option<StallRuleError>,
 }
 
 /// Normal values for an arm, from the windows of its reference arm.
 struct Normal {
-    throughput: Result<ThroughputRule, UnruledStalls>,
+    throughput: Result<ThroughputRule, StallRuleError>,
     latency_us: Option<u64>,
 }
 

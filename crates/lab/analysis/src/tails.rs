@@ -7,7 +7,7 @@
 
 use super::compare::ArmWindows;
 use toll_record::{Definition, Plan};
-use toll_stats::{NoInterval, QuantileRatio, WindowPair};
+use toll_stats::{IntervalError, QuantileRatio, WindowPair};
 
 type Counts = Vec<(u64, u64)>;
 
@@ -16,7 +16,8 @@ type Counts = Vec<(u64, u64)>;
 /// Windows without a histogram (nothing completed, or the line is lost) add nothing. `None` if all have too
 /// few events.
 pub fn own(plan: &Plan, definition: &Definition, quantile: f64, arm: &ArmWindows) -> Option<(f64, Vec<f64>)> {
-    let told = |round: &usize| plan.tells(definition, *round as u32) && arm.by_round[*round].is_some();
+    let told =
+        |round: &usize| plan.measures_outcome(definition, *round as u32) && arm.by_round[*round].is_some();
     let windows: Vec<Counts> =
         (0..arm.by_round.len()).filter(told).filter_map(|round| counts(arm, round)).collect();
     let windows: Vec<&[(u64, u64)]> = windows.iter().map(Vec::as_slice).collect();
@@ -33,9 +34,9 @@ pub fn ratio(
     quantile: f64,
     arm: &ArmWindows,
     baseline: &ArmWindows,
-) -> Option<Result<QuantileRatio, NoInterval>> {
+) -> Option<Result<QuantileRatio, IntervalError>> {
     let both = |round: &usize| {
-        plan.tells(definition, *round as u32)
+        plan.measures_outcome(definition, *round as u32)
             && arm.by_round[*round].is_some()
             && baseline.by_round[*round].is_some()
     };
@@ -47,7 +48,7 @@ pub fn ratio(
 
 /// Method of a ratio: `bootstrap-bca of 14 blocks of 4 to 5 rounds`.
 pub fn method(found: &QuantileRatio) -> String {
-    let name = if found.by_sign_flips { "sign-flip" } else { "bootstrap-bca" };
+    let name = if found.used_sign_flips { "sign-flip" } else { "bootstrap-bca" };
     match found.blocks.sizes() {
         (_, 1) => name.to_owned(),
         (least, most) if least == most => format!("{name} of {} blocks of {most} rounds", found.blocks.count),

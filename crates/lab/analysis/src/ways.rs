@@ -5,7 +5,7 @@
 use toll_record::{
     ArmResult, Axis, Chart, ChartKind, ChartPoint, ChartSeries, LedgerStage, LimitResult, Plan,
 };
-use toll_sys::figures::capitalised;
+use toll_sys::number_format::capitalise;
 
 /// Shares lost before each stage, by arm. `None` if nothing was lost, or nothing counted.
 pub fn ledger(plan: &Plan, arms: &[ArmResult]) -> Option<Chart> {
@@ -71,10 +71,10 @@ pub fn limits(limits: &[LimitResult]) -> Vec<Chart> {
             None => {
                 charts.push(Chart {
                     id,
-                    title: capitalised(&limit.title),
+                    title: capitalise(&limit.title),
                     kind: ChartKind::Bar,
                     x: Axis { label: values(|(key, _)| key), ..Axis::default() },
-                    y: Axis { label: capitalised(&limit.title), unit: limit.unit.clone(), ..Axis::default() },
+                    y: Axis { label: capitalise(&limit.title), unit: limit.unit.clone(), ..Axis::default() },
                     series: ["median of the rounds", "in every round"]
                         .map(|name| ChartSeries { name: name.into(), points: Vec::new() })
                         .to_vec(),

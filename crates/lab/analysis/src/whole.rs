@@ -109,7 +109,7 @@ fn begun(recorded: &Recorded) -> BTreeMap<u32, (u64, u64)> {
 fn time_was_up(recorded: &Recorded, begun: &BTreeMap<u32, (u64, u64)>, expected: &[usize]) -> bool {
     let plan = &recorded.plan;
     let (Some(time_s), Some((&last, _))) = (plan.time_s, begun.last_key_value()) else { return false };
-    if !plan.is_of_last_part(last) {
+    if !plan.is_in_last_part(last) {
         return false;
     }
     let has_ended = |arm: usize| {
@@ -128,7 +128,7 @@ fn time_was_up(recorded: &Recorded, begun: &BTreeMap<u32, (u64, u64)>, expected:
 fn spent_s(plan: &Plan, begun: &BTreeMap<u32, (u64, u64)>) -> f64 {
     let mut parts: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for (round, (first, last)) in begun {
-        let part = parts.entry(plan.part_of(*round)).or_insert((*first, *last));
+        let part = parts.entry(plan.part_index(*round)).or_insert((*first, *last));
         *part = (part.0.min(*first), part.1.max(*last));
     }
     parts.values().map(|(first, last)| (last - first) as f64 / 1e6).sum()

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use toll_record::{Cpu, Plan, ProcessEnd, Stage, Step, TrialLine};
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 
 /// CPU time spent inside a window, by party.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub fn named(plan: &Plan, trials: &[(usize, u32)], whole: usize) -> String {
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     if more > 0 {
-        names.push(format!("and {} more", counted(more as u64, "round")));
+        names.push(format!("and {} more", format_count(more as u64, "round")));
     }
     names.join(", ")
 }

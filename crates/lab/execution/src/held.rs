@@ -26,7 +26,7 @@ pub fn survey(files: &[PathBuf]) -> anyhow::Result<Survey> {
     let (mut held, mut dating) = (Held::default(), Dating::default());
     let mut first_ns = None;
     for file in files {
-        let mut source = Source::open(file, &Progress::none())?;
+        let mut source = Source::open(file, &Progress::hidden())?;
         while let Some(time_ns) = source.advance()? {
             source.take(|frame| {
                 let first_ns = *first_ns.get_or_insert(time_ns);
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn packets_count_with_their_length_on_the_wire_and_a_cut_record_does_not() {
         let dir = tempfile::tempdir().unwrap();
-        let mut bytes = write::pcap_header(1).to_vec();
+        let mut bytes = write::encode_pcap_header(1).to_vec();
         for (at_us, wire_len) in [(5_u64, 60), (9, 1514), (2_005, 99)] {
             let frame = Frame {
                 time_ns: 1_700_000_000_000_000_000 + at_us * 1_000,
@@ -61,7 +61,7 @@ mod tests {
                 wire_len,
                 bytes: &[7; 40],
             };
-            write::pcap_record(&mut bytes, &frame).unwrap();
+            write::append_pcap_record(&mut bytes, &frame).unwrap();
         }
         let put = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);

@@ -110,11 +110,11 @@ fn write_all(mut writer: RunWriter, lines: &Receiver<Line>) -> std::io::Result<(
     let mut flushed = Instant::now();
     loop {
         match lines.recv_timeout(FLUSH_EVERY) {
-            Ok(Line::Trial(line)) => writer.trial(&line)?,
-            Ok(Line::Sample(line)) => writer.sample(&line)?,
-            Ok(Line::Artefact(line)) => writer.artefact(&line)?,
+            Ok(Line::Trial(line)) => writer.write_trial(&line)?,
+            Ok(Line::Sample(line)) => writer.write_sample(&line)?,
+            Ok(Line::Artefact(line)) => writer.write_artefact(&line)?,
             Ok(Line::Latency { arm, trial, begin_us, duration_us, histogram }) => {
-                writer.latency(&arm, trial, begin_us, duration_us, &histogram)?;
+                writer.write_latency(&arm, trial, begin_us, duration_us, &histogram)?;
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Line::End) | Err(RecvTimeoutError::Disconnected) => return writer.finish(),

@@ -9,7 +9,7 @@
 use crate::scenario::Define;
 use anyhow::{Context, bail};
 use std::collections::{BTreeMap, BTreeSet};
-use toll_sys::secrets;
+use toll_sys::redact;
 
 /// Names of the placeholders that toll fills in, each with its description.
 pub const BUILT_IN: [(&str, &str); 22] = [
@@ -134,7 +134,7 @@ impl Definitions {
                 continue;
             }
             let unquoted = shell_words::split(written).with_context(|| {
-                format!("a quote is not closed in `{}`: close it", secrets::hide(command))
+                format!("a quote is not closed in `{}`: close it", redact::redact_text(command))
             })?;
             for word in unquoted {
                 words.push(self.apply_to_depth(&word, depth)?);

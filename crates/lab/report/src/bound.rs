@@ -108,7 +108,7 @@ impl Bound {
             arm: self.arm.clone(),
             known: arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
-        if !outcome.compare.is_own() && (arm.name == baseline || arm.role == Role::Baseline) {
+        if !outcome.compare.needs_no_baseline() && (arm.name == baseline || arm.role == Role::Baseline) {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
         let may_end = arm.until.is_some() || matches!(arm.ends, Ends::ClosesWindow | Ends::Rehearse);
@@ -116,7 +116,7 @@ impl Bound {
             return Err(BoundError::NotUntilDone(self.to_string(), self.outcome.clone()));
         }
         let has_load = arm.workload.driver.as_deref() != Some("none");
-        if !outcome.can_be_known(has_load, arm.counts_statements()) {
+        if !outcome.is_available(has_load, arm.counts_statements()) {
             return Err(BoundError::NoLoad(self.to_string(), outcome.title.clone()));
         }
         Ok(())
@@ -124,13 +124,14 @@ impl Bound {
 
     /// The bound's outcome, if the bound is valid for it.
     fn defined<'a>(&self, outcomes: &'a [Definition]) -> Result<&'a Definition, BoundError> {
-        let outcome = catalogue::definition(outcomes, &self.outcome).ok_or_else(|| BoundError::Outcome {
-            bound: self.to_string(),
-            name: self.outcome.clone(),
-            known: catalogue::names(outcomes),
-        })?;
+        let outcome =
+            catalogue::find_definition(outcomes, &self.outcome).ok_or_else(|| BoundError::Outcome {
+                bound: self.to_string(),
+                name: self.outcome.clone(),
+                known: catalogue::list_names(outcomes),
+            })?;
         let size = self.limit.abs();
-        let fall = if outcome.compare.is_own() { size } else { -size };
+        let fall = if outcome.compare.needs_no_baseline() { size } else { -size };
         match self.beyond {
             Beyond::Above if outcome.higher_is_better => {
                 let like = Bound { beyond: Beyond::Below, limit: fall, ..self.clone() };
@@ -172,7 +173,7 @@ impl Bound {
             arm: self.arm.clone(),
             known: run.arms.iter().map(|a| a.name.as_str()).collect::<Vec<_>>().join(", "),
         })?;
-        if !defined.compare.is_own() && arm.name == run.baseline {
+        if !defined.compare.needs_no_baseline() && arm.name == run.baseline {
             return Err(BoundError::Baseline { arm: arm.name.clone() });
         }
         let outcome = arm.outcomes.get(&self.outcome);

@@ -5,7 +5,7 @@
 use super::markdown::safe;
 use std::fmt::Write;
 use toll_record::{Chart, ChartKind, ChartPoint, ChartSeries};
-use toll_sys::figures::bare;
+use toll_sys::number_format::format_without_unit;
 
 const WIDTH: usize = 120;
 /// Space between two columns.
@@ -104,11 +104,11 @@ impl Grid {
 fn whole(point: &ChartPoint, unit: &str) -> String {
     let value = alone(point, unit);
     let &(_, _, Some(low), Some(high)) = point else { return value };
-    format!("{value} [{},{}]", bare(low, unit), bare(high, unit))
+    format!("{value} [{},{}]", format_without_unit(low, unit), format_without_unit(high, unit))
 }
 
 fn alone(point: &ChartPoint, unit: &str) -> String {
-    bare(point.1, unit)
+    format_without_unit(point.1, unit)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@
 
 use toll_analysis::{estimates, multiple};
 use toll_record::{ContrastResult, Ledger, LimitResult, Pause, RunResult};
-use toll_sys::counted::counted;
-use toll_sys::figures;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format;
 
 /// (name, result).
 pub fn contrasts(run: &RunResult) -> Vec<(&str, String)> {
@@ -25,7 +25,7 @@ fn told(contrast: &ContrastResult) -> String {
         contrast.outcome,
         contrast.of,
         multiple(contrast),
-        counted(contrast.pairs.into(), "round")
+        format_count(contrast.pairs.into(), "round")
     )
 }
 
@@ -42,7 +42,7 @@ fn of_one_arm(pauses: &[&Pause]) -> Option<String> {
     let all: f64 = pauses.iter().map(|pause| seconds(pause)).sum();
     Some(format!(
         "{} of a second or more in what its commands write, {all:.1} s in all; the longest {:.1} s: {}",
-        counted(pauses.len() as u64, "pause"),
+        format_count(pauses.len() as u64, "pause"),
         seconds(longest),
         estimates::pause(longest)
     ))
@@ -56,7 +56,7 @@ pub fn limits(run: &RunResult) -> Vec<(&str, String)> {
 fn climbed(limit: &LimitResult) -> String {
     let of: Vec<&str> = limit.of.iter().map(|(_, value)| value.as_str()).collect();
     let top = limit.rungs.last().copied().unwrap_or(0.0);
-    let rounds = counted(limit.values.len() as u64, "round");
+    let rounds = format_count(limit.values.len() as u64, "round");
     let rung = |number: f64| match number > 0.0 {
         true => format!("{number} {}", limit.unit),
         false => format!("below {} {}", limit.rungs.first().copied().unwrap_or(0.0), limit.unit),
@@ -123,23 +123,23 @@ fn few(names: Vec<&str>) -> String {
 fn lost(ledger: &Ledger) -> String {
     let mut parts = Vec::new();
     if let Some(first) = ledger.stages.first() {
-        parts.push(format!("{} {}", figures::grouped(first.packets as f64), first.name));
+        parts.push(format!("{} {}", number_format::format_grouped(first.packets as f64), first.name));
     }
     for stage in &ledger.stages {
         let (Some(lost @ 1..), Some(pct)) = (stage.lost, stage.lost_pct) else { continue };
         let counted = stage.lost_counted.unwrap_or(0);
         let unsaid = match lost.saturating_sub(counted) {
             0 => String::new(),
-            gap => format!(", {} of them by no counter's word", figures::grouped(gap as f64)),
+            gap => format!(", {} of them by no counter's word", number_format::format_grouped(gap as f64)),
         };
         parts.push(format!(
             "{} ({pct:.3}%) lost before {}{unsaid}",
-            figures::grouped(lost as f64),
+            number_format::format_grouped(lost as f64),
             stage.name
         ));
     }
     if let Some(last) = ledger.stages.last().filter(|_| ledger.stages.len() > 1) {
-        parts.push(format!("{} {}", figures::grouped(last.packets as f64), last.name));
+        parts.push(format!("{} {}", number_format::format_grouped(last.packets as f64), last.name));
     }
     if ledger.whole < ledger.trials {
         parts.push("what was captured is not all that was sent".to_owned());

@@ -4,7 +4,7 @@
 
 use super::table;
 use toll_record::{RunResult, Warning};
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 
 /// (arms, note), in order of first occurrence.
 pub fn notes(run: &RunResult) -> Vec<(String, &str)> {
@@ -28,15 +28,15 @@ pub fn long_windows(run: &RunResult) -> Option<String> {
     let heads: Vec<&str> = table::columns(run)
         .into_iter()
         .filter(|column| column.long_windows)
-        .map(|column| column.head())
+        .map(|column| column.column_title())
         .collect();
-    let rounds = counted(run.rounds_done.into(), "round");
+    let rounds = format_count(run.rounds_done.into(), "round");
     if heads.is_empty() {
         return None;
     }
     Some(format!(
         "From the {} with windows of {:.1} s: {}; all else from all {rounds}, most of them of {:.1} s.",
-        counted(long.rounds_done.into(), "round"),
+        format_count(long.rounds_done.into(), "round"),
         long.window_s,
         heads.join(", "),
         run.window_s

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use textwrap::Options;
 use toll_analysis::Together;
 use toll_record::{Axis, Chart, ChartKind, ChartSeries, Overlay, Platform};
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 
 const WIDTH: usize = 120;
 
@@ -58,7 +58,7 @@ fn unlike(why: &str) -> String {
 }
 
 fn heading(overlay: &Overlay) -> String {
-    let runs = counted(overlay.platforms.len() as u64, "run");
+    let runs = format_count(overlay.platforms.len() as u64, "run");
     format!("{runs} side by side: they differ in {}", overlay.differ_in.join(", "))
 }
 

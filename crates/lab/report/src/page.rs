@@ -20,7 +20,7 @@ use timeline::Timeline;
 use toll_analysis::{Made, Together, together};
 use toll_net::pcap::profile::json::Document;
 use toll_record::{Artefact, Plan, ReadError, RunDir, RunResult};
-use toll_sys::secrets;
+use toll_sys::redact;
 
 /// Largest exact integer in a browser. Larger ones are passed as strings.
 const EXACT_IN_BROWSER: u64 = 1 << 53;
@@ -196,7 +196,7 @@ fn shown<T: Serialize>(part: &T) -> anyhow::Result<Value> {
 fn make_showable(value: &mut Value) {
     match value {
         Value::String(text) => {
-            *text = secrets::hide(text);
+            *text = redact::redact_text(text);
         }
         Value::Number(n) => {
             if let Some(wide) = n.as_u64().filter(|&n| n > EXACT_IN_BROWSER) {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 use toll_record::Pooled;
-use toll_sys::figures::percent;
+use toll_sys::number_format::format_signed_percent;
 
 const HEAD: [&str; 5] = ["arm", "outcome", "each", "together", "between them"];
 const EXPLAINED: &str = "Random effects: an interval holds the mean over all of them, and counts how far they differ (Hartung-Knapp).";
@@ -37,15 +37,19 @@ fn title(pooled: &Pooled) -> String {
 
 fn rows(pooled: &Pooled) -> Vec<[String; 5]> {
     let each = |tolls: &[Option<f64>]| {
-        tolls.iter().map(|toll| toll.map_or("-".to_owned(), percent)).collect::<Vec<_>>().join(" ")
+        tolls
+            .iter()
+            .map(|toll| toll.map_or("-".to_owned(), format_signed_percent))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     let row = |arm: &toll_record::PooledArm| {
-        let [low, high] = arm.ci95_pct.map(|end| percent(end).trim_end_matches('%').to_owned());
+        let [low, high] = arm.ci95_pct.map(|end| format_signed_percent(end).trim_end_matches('%').to_owned());
         [
             arm.name.clone(),
             arm.outcome.clone(),
             each(&arm.tolls_pct),
-            format!("{} [{low},{high}]", percent(arm.toll_pct)),
+            format!("{} [{low},{high}]", format_signed_percent(arm.toll_pct)),
             format!("{:.1}%", arm.between_pct),
         ]
     };

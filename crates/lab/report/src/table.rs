@@ -33,7 +33,7 @@ impl Table {
             let ((group_a, harm_a), (group_b, harm_b)) = (rank(run, a), rank(run, b));
             group_a.cmp(&group_b).then(harm_a.total_cmp(&harm_b))
         });
-        let heads = columns.iter().map(|column| column.head().to_owned());
+        let heads = columns.iter().map(|column| column.column_title().to_owned());
         Table {
             head: ["arm".to_owned(), "what it is".to_owned()].into_iter().chain(heads).collect(),
             rows: arms.into_iter().map(|arm| row(run, arm, &columns)).collect(),
@@ -46,7 +46,7 @@ pub fn columns(run: &RunResult) -> Vec<&Definition> {
     let primary = Some(&run.primary).filter(|primary| !run.columns.contains(primary));
     let has = |name: &&String| run.arms.iter().any(|arm| shown(run, arm, name).is_some());
     let names = primary.into_iter().chain(&run.columns).filter(has);
-    names.filter_map(|name| catalogue::definition(&run.definitions, name)).collect()
+    names.filter_map(|name| catalogue::find_definition(&run.definitions, name)).collect()
 }
 
 /// An arm's value in a column. The primary outcome's column shows the arm's judged outcome.
@@ -101,8 +101,8 @@ fn row(run: &RunResult, arm: &ArmResult, columns: &[&Definition]) -> Row {
         };
         let mut cell = if i < WHOLE { estimates::cell(outcome) } else { estimates::brief(outcome) };
         if name != column.name {
-            let own = catalogue::definition(&run.definitions, judged_by(run, arm));
-            cell = format!("{cell} {}", own.map_or(name, Definition::head));
+            let own = catalogue::find_definition(&run.definitions, judged_by(run, arm));
+            cell = format!("{cell} {}", own.map_or(name, Definition::column_title));
         }
         cells.push(cell);
         verdicts.push(outcome.verdict);

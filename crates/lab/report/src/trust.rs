@@ -4,10 +4,10 @@
 
 use super::command::pasteable;
 use toll_analysis::{estimates, judged, judged_by, margin};
-use toll_record::catalogue::{definition, is_duration};
+use toll_record::catalogue::{find_definition, is_duration};
 use toll_record::{HeldIn, Role, RunResult};
-use toll_sys::counted::counted;
-use toll_sys::figures;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format;
 
 /// (name, fact), in order of use.
 pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
@@ -22,9 +22,9 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
         format!(
             "{} of {}, {}, {}; seed {}",
             run.rounds_done,
-            counted(run.rounds_planned.into(), "round"),
+            format_count(run.rounds_planned.into(), "round"),
             windows(run),
-            figures::duration_s(run.duration_s),
+            number_format::format_duration_s(run.duration_s),
             run.seed
         ),
     ));
@@ -37,8 +37,8 @@ pub fn facts(run: &RunResult) -> Vec<(&'static str, String)> {
         format!(
             "{:.2}% of one core inside windows, {} MB of memory, {} MB written",
             cost.cpu_pct_of_one_core,
-            figures::megabytes(cost.memory_peak_bytes as f64),
-            figures::megabytes(cost.written_bytes as f64)
+            number_format::format_megabytes(cost.memory_peak_bytes as f64),
+            number_format::format_megabytes(cost.written_bytes as f64)
         ),
     ));
     facts.push(("again", pasteable(run.command.iter().map(String::as_str))));
@@ -83,7 +83,7 @@ fn windows(run: &RunResult) -> String {
             "{:.1} s, {} of {} with {:.1} s",
             run.window_s,
             long.rounds_done,
-            counted(run.rounds_done.into(), "round"),
+            format_count(run.rounds_done.into(), "round"),
             long.window_s
         ),
         None => format!("{:.1} s", run.window_s),
@@ -104,11 +104,11 @@ pub fn resolution(run: &RunResult) -> String {
     let Some(mde) = &run.mde else {
         return "How small an effect this run finds cannot be said: too few rounds.".to_owned();
     };
-    let unit = definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
+    let unit = find_definition(&run.definitions, &run.primary).map_or("", |outcome| &outcome.unit);
     let achieved = mde.achieved_pct.map(|pct| format!("{pct:.1}%"));
-    let mut text = match achieved.or_else(|| Some(figures::absolute(mde.achieved?, unit))) {
+    let mut text = match achieved.or_else(|| Some(number_format::format_value(mde.achieved?, unit))) {
         Some(size) => {
-            let outcome = definition(&run.definitions, &run.primary);
+            let outcome = find_definition(&run.definitions, &run.primary);
             let title = outcome.map_or(run.primary.as_str(), |outcome| &outcome.title);
             format!("This run finds effects of {size} and more on {title}, four times in five")
         }
@@ -118,7 +118,7 @@ pub fn resolution(run: &RunResult) -> String {
         text += &format!(" (foretold: {planned:.1}%)");
     }
     if let Some(rounds) = mde.rounds_for_margin {
-        text += &format!("; {} would take {}", margin(run), counted(rounds.into(), "round"));
+        text += &format!("; {} would take {}", margin(run), format_count(rounds.into(), "round"));
     }
     text + "."
 }
@@ -154,7 +154,7 @@ fn load(run: &RunResult) -> String {
         return "none of toll's".to_owned();
     }
     let loop_ = match w.rate_per_s {
-        Some(rate) => format!("{} events/s", figures::grouped(rate)),
+        Some(rate) => format!("{} events/s", number_format::format_grouped(rate)),
         None => "as fast as it goes".to_owned(),
     };
     let connections = match w.reconnect_every {
@@ -166,10 +166,10 @@ fn load(run: &RunResult) -> String {
         "{} {}, {} over {}, {} of {} rows, {}{connections}, {loop_}",
         w.driver,
         w.profile,
-        counted(w.threads.into(), "thread"),
+        format_count(w.threads.into(), "thread"),
         w.transport,
-        counted(w.tables.into(), "table"),
-        figures::grouped(w.rows as f64),
+        format_count(w.tables.into(), "table"),
+        number_format::format_grouped(w.rows as f64),
         if w.prepared { "prepared" } else { "text" },
     )
 }

@@ -17,7 +17,7 @@ use toll_backup::archive::prune::Stay;
 use toll_backup::{Asked, Keys, Onto, Origin, Place, Repository};
 use toll_mysql::Target;
 use toll_store::Destination;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::units;
 use toll_throttle::orders;
 
@@ -194,7 +194,7 @@ struct Prune {
 }
 
 pub fn run(arguments: Backup) -> Result<ExitCode> {
-    let cancel = Cancel::new();
+    let cancel = CancelToken::new();
     match dispatch(arguments, &cancel) {
         Err(error) if cancel.is_cancelled() => {
             tell!("toll: {error:#}");
@@ -204,7 +204,7 @@ pub fn run(arguments: Backup) -> Result<ExitCode> {
     }
 }
 
-fn dispatch(arguments: Backup, cancel: &Cancel) -> Result<ExitCode> {
+fn dispatch(arguments: Backup, cancel: &CancelToken) -> Result<ExitCode> {
     match arguments.verb {
         None => take(arguments.take, cancel),
         Some(Verb::List(list)) => list_backups(list, cancel),
@@ -220,7 +220,7 @@ fn wrong(what: &str) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn take(arguments: Take, cancel: &Cancel) -> Result<ExitCode> {
+fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
     let Some(server) = &arguments.server else {
         return Ok(wrong("which server? --server DSN or option file"));
     };
@@ -264,7 +264,7 @@ fn take(arguments: Take, cancel: &Cancel) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list_backups(arguments: List, cancel: &Cancel) -> Result<ExitCode> {
+fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
     let (store, opening) = arguments.from.open(cancel)?;
     let backups = Backups::list(&store)?;
     let read = backups.whole.iter().map(|listed| (listed, listed.read(&store, &opening)));
@@ -283,7 +283,7 @@ fn list_backups(arguments: List, cancel: &Cancel) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn verify_one(arguments: Verify, cancel: &Cancel) -> Result<ExitCode> {
+fn verify_one(arguments: Verify, cancel: &CancelToken) -> Result<ExitCode> {
     let origin = arguments.from.find(cancel)?;
     let bar = bar()?;
     let seen = |bytes, whole| {
@@ -309,7 +309,7 @@ fn verify_one(arguments: Verify, cancel: &Cancel) -> Result<ExitCode> {
     Ok(if verified.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn restore_one(arguments: Restore, cancel: &Cancel) -> Result<ExitCode> {
+fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
     let origin = arguments.from.find(cancel)?;
     let bar = bar()?;
     let seen = |bytes, whole| {
@@ -338,7 +338,7 @@ fn restore_one(arguments: Restore, cancel: &Cancel) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn prune_store(arguments: Prune, cancel: &Cancel) -> Result<ExitCode> {
+fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
     cancelled_by_signals(cancel)?;
     let (store, opening) = arguments.from.open(cancel)?;
     if let Some(doubt) = toll_backup::dated_ahead(&Backups::list(&store)?) {
@@ -367,7 +367,7 @@ impl KeyArgs {
 impl From {
     fn open(
         &self,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::Opening)> {
         let store = toll_backup::opened(&place(&self.from, self.retry_for)?, false, cancel)?;
         let opening = self.keys.keys().for_reading(&store)?;
@@ -376,7 +376,7 @@ impl From {
 }
 
 impl FromEither {
-    fn find(&self, cancel: &Cancel) -> Result<Origin> {
+    fn find(&self, cancel: &CancelToken) -> Result<Origin> {
         if let Some(dir) = &self.git {
             let repository = Repository::open(dir, &self.git_branch)?;
             let revision = (self.backup != "latest").then_some(self.backup.as_str());

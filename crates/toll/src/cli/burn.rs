@@ -5,7 +5,7 @@ use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_sys::units::Percent;
-use toll_sys::{child, clock};
+use toll_sys::{child_process, clock};
 
 #[derive(Debug, Args)]
 pub struct Burn {
@@ -35,10 +35,10 @@ pub fn run(arguments: Burn) -> anyhow::Result<ExitCode> {
 /// Time lost to other threads is made up for, so that the share holds over any window, as far as the
 /// scheduler allows. With root it raises its priority.
 fn burn(share: f64) -> ! {
-    let (begun, used_at_begin) = (clock::mono_us(), clock::cpu_of_thread_us());
+    let (begun, used_at_begin) = (clock::mono_us(), clock::thread_cpu_us());
     loop {
         let due = ((clock::mono_us() - begun) as f64 * share) as u64;
-        while clock::cpu_of_thread_us() - used_at_begin < due {
+        while clock::thread_cpu_us() - used_at_begin < due {
             std::hint::spin_loop();
         }
         std::thread::sleep(Duration::from_micros(PERIOD_US));
@@ -47,7 +47,7 @@ fn burn(share: f64) -> ! {
 
 /// Raises the priority by `renice`. It affects this process alone; without root it has no effect.
 fn raise_priority(own: u32) {
-    let _ = child::command("renice")
+    let _ = child_process::clean_env_command("renice")
         .args(["-n", "-19", "-p", &own.to_string()])
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())

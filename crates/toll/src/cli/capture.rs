@@ -165,7 +165,7 @@ impl Front for Console {
         self.saying = Some(InBackground::start().context("cannot start a thread to speak with")?);
         let asked = Signals::default();
         let cannot = "cannot listen to signals";
-        for signal in signals::that_end() {
+        for signal in signals::shutdown_signals() {
             signal_hook::flag::register_conditional_default(signal, asked.end.shared_flag())
                 .context(cannot)?;
             signal_hook::flag::register(signal, asked.end.shared_flag()).context(cannot)?;

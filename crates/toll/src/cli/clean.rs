@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
 use toll_journal::{Cleaned, Credentials, State};
-use toll_sys::places;
+use toll_sys::paths;
 
 #[derive(Debug, Args)]
 pub struct Clean {
@@ -24,7 +24,7 @@ pub struct Clean {
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
     let given = arguments.server.as_deref().map(Login::named).transpose().context("in --server")?;
     let credentials = Credentials { given: given.map(|login| login.target), password: login::password() };
-    let found = toll_journal::clean(&places::journal_dir()?, arguments.dry_run, &credentials)?;
+    let found = toll_journal::clean(&paths::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !show(cleaned)).count();
     if !found.iter().any(|cleaned| !matches!(cleaned.state, State::Running { .. })) {
         show!("nothing to clean");

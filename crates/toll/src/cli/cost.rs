@@ -10,8 +10,8 @@ use std::process::ExitCode;
 use toll_execution::run::{self, Asked, What};
 use toll_model::plan::Wishes;
 use toll_model::scenario::{MOST_ROUNDS, Scenario, check_load};
-use toll_sys::program::{no_program, no_variable};
-use toll_sys::secrets;
+use toll_sys::program::{missing_program_error, missing_variable_error};
+use toll_sys::redact;
 use toll_sys::units::{self, Seconds};
 
 /// Filled in: {port} {socket} {datadir} {pid} {artefact} {duration_s} {client_defaults} {schema}; {{x}} is {x}
@@ -100,7 +100,7 @@ pub fn run(arguments: Cost) -> anyhow::Result<ExitCode> {
     let scenario = Scenario::parse(&text).context("this command cannot be priced")?;
     refuse_what_cannot_start(&arguments)?;
     // What is kept of the run must not say more than its title does.
-    let text = scenario_text(&arguments, &secrets::hide_words(&arguments.command));
+    let text = scenario_text(&arguments, &redact::redact_words(&arguments.command));
     let wishes = Wishes {
         driver: Some(arguments.driver),
         time: arguments.time,
@@ -139,11 +139,11 @@ fn load(name: &str) -> Result<String, String> {
 fn refuse_what_cannot_start(arguments: &Cost) -> anyhow::Result<()> {
     // `{toll}` and the like are known once the run is planned.
     let program = arguments.command.first().filter(|word| !word.contains('{'));
-    if let Some(why) = program.and_then(|program| no_program(program)) {
+    if let Some(why) = program.and_then(|program| missing_program_error(program)) {
         bail!("nothing was measured: {why}");
     }
     if let Some(name) = arguments.env.iter().find(|name| std::env::var_os(name).is_none()) {
-        bail!("nothing was measured: {}", no_variable(name));
+        bail!("nothing was measured: {}", missing_variable_error(name));
     }
     Ok(())
 }
@@ -154,7 +154,7 @@ fn scenario_text(arguments: &Cost, command: &[String]) -> String {
     let mut arm = toml::Table::new();
     let mut put = |key: &str, value: &str| arm.insert(key.into(), value.into());
     put("name", "command");
-    put("title", &shell_words::join(secrets::hide_words(command)));
+    put("title", &shell_words::join(redact::redact_words(command)));
     put("command", &line);
     put("ends", if arguments.repeat { "again" } else { "rehearse" });
     if line.contains("{artefact}") {

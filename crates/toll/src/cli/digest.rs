@@ -132,7 +132,7 @@ impl Digest {
         signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
         // Events on a terminal are progress enough.
         let is_seen = events && std::io::stdout().is_terminal();
-        let progress = if is_seen { Progress::none() } else { progress::over(&request.files) };
+        let progress = if is_seen { Progress::hidden() } else { progress::over(&request.files) };
         let mut out = BufWriter::new(std::io::stdout().lock());
         if events {
             let printed = toll_digest::print_events(&request, &progress, &stop, &mut out);

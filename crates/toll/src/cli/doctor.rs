@@ -12,8 +12,8 @@ use toll_execution::host::noise::{self, Noise};
 use toll_execution::host::{facts, readiness};
 use toll_record::Host;
 use toll_sys::capability::Capability;
-use toll_sys::program::on_path;
-use toll_sys::{disk, memory, places, units};
+use toll_sys::program::find_program;
+use toll_sys::{disk, memory, paths, units};
 
 #[derive(Debug, Args)]
 pub struct Doctor {
@@ -51,7 +51,7 @@ struct Findings {
 
 /// Exit code 1 if the main job cannot be carried out here.
 pub fn run(arguments: &Doctor) -> Result<ExitCode> {
-    let cache_dir = places::cache_dir()?;
+    let cache_dir = paths::cache_dir()?;
     let there = cache_dir.ancestors().find(|dir| dir.is_dir()).map(PathBuf::from).unwrap_or_default();
     let host = facts(&cache_dir, &BTreeMap::new());
     let abilities = readiness::abilities(&host.tools);
@@ -63,7 +63,7 @@ pub fn run(arguments: &Doctor) -> Result<ExitCode> {
     });
     let findings = Findings {
         ready: abilities.iter().all(|ability| ability.available() || !ability.essential),
-        capabilities: Capability::ALL.iter().map(|c| (c.name(), c.held())).collect(),
+        capabilities: Capability::ALL.iter().map(|c| (c.name(), c.is_effective())).collect(),
         memory_available_bytes: memory::available_bytes(),
         cache_free_bytes: disk::free_bytes(&there)?,
         cache_used_bytes: disk::used_bytes(&cache_dir),
@@ -140,7 +140,7 @@ fn show(findings: &Findings) {
     }
     if findings.ready {
         show!("ready: toll run tcpdump-impact --profile quick");
-    } else if on_path("apt-get").is_some() {
+    } else if find_program("apt-get").is_some() {
         show!("not ready: install or allow what is marked NO, then run toll doctor again");
     } else {
         show!("not ready: what is marked NO is missing (package names are Debian's)");

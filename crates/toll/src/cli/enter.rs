@@ -25,6 +25,7 @@ pub fn run(arguments: &Enter) -> anyhow::Result<Infallible> {
         std::fs::write(&list, "0").with_context(|| format!("cannot enter {}", list.display()))?;
     }
     let Some((program, words)) = arguments.command.split_first() else { bail!("no program") };
-    let error = toll_sys::child::command(program).args(words).envs(std::env::vars_os()).exec();
+    let error =
+        toll_sys::child_process::clean_env_command(program).args(words).envs(std::env::vars_os()).exec();
     Err(error).with_context(|| format!("cannot run {}", program.display()))
 }

@@ -17,8 +17,8 @@ use toll_load::engine::{self, BinGrid, Plan, RunError};
 use toll_load::mix::{self, Distribution, Mix, Profile, Recorded, Table};
 use toll_load::tables::{self, Layout, Progress};
 use toll_mysql::{NO_BINLOG, Target};
-use toll_stats::schedule::{Arrivals, Pace};
-use toll_sys::counted::counted;
+use toll_stats::schedule::{ArrivalProcess, Pacing};
+use toll_sys::count_format::format_count;
 use toll_sys::signals;
 use toll_sys::units::{self, Percent};
 
@@ -108,7 +108,7 @@ enum Spread {
 
 pub fn run(arguments: &Load) -> Result<ExitCode> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in signals::that_end() {
+    for signal in signals::shutdown_signals() {
         signal_hook::flag::register(signal, stop.clone()).context("cannot listen to signals")?;
     }
     // A file that may grow no further (ulimit -f) is an error to tell, as a full disk is.
@@ -150,7 +150,7 @@ impl Load {
     }
 
     /// Statements and their schedule.
-    fn workload(&self) -> Result<(Mix, Pace)> {
+    fn workload(&self) -> Result<(Mix, Pacing)> {
         if let Some(profile) = Profile::named(&self.what) {
             return Ok((profile.mix(self.table())?, self.pace(None)));
         }
@@ -171,34 +171,34 @@ impl Load {
         }
     }
 
-    fn pace(&self, recorded_per_s: Option<f64>) -> Pace {
+    fn pace(&self, recorded_per_s: Option<f64>) -> Pacing {
         let arrivals = match self.arrivals {
-            Spacing::Poisson => Arrivals::Poisson,
-            Spacing::Uniform => Arrivals::Uniform,
+            Spacing::Poisson => ArrivalProcess::Poisson,
+            Spacing::Uniform => ArrivalProcess::Uniform,
         };
         match self.rate.or(recorded_per_s.filter(|_| !self.closed)) {
-            Some(rate_per_s) => Pace::Open { rate_per_s, arrivals },
-            None => Pace::Closed,
+            Some(rate_per_s) => Pacing::Open { rate_per_s, arrivals },
+            None => Pacing::Closed,
         }
     }
 
     /// A recording keeps its own times, or at least its own rate, unless options override them.
-    fn replayed(&self, recorded: Recorded) -> (Mix, Pace) {
+    fn replayed(&self, recorded: Recorded) -> (Mix, Pacing) {
         for (count, what) in &recorded.left_out {
             tell!("toll: left out {count} times: {what}");
         }
         let pace = if recorded.offsets_ns.is_empty() || self.rate.is_some() || self.closed {
             self.pace(recorded.rate_per_s)
         } else {
-            Pace::Recorded { offsets_ns: recorded.offsets_ns }
+            Pacing::Recorded { offsets_ns: recorded.offsets_ns }
         };
         match &pace {
-            Pace::Recorded { offsets_ns } => {
+            Pacing::Recorded { offsets_ns } => {
                 let length_s = offsets_ns.last().map_or(0.0, |last| *last as f64 / 1e9);
                 tell!("toll: {} events over {length_s:.3} s, as recorded", offsets_ns.len());
             }
-            Pace::Open { rate_per_s, .. } => tell!("toll: {rate_per_s:.1} events/s"),
-            Pace::Closed => {}
+            Pacing::Open { rate_per_s, .. } => tell!("toll: {rate_per_s:.1} events/s"),
+            Pacing::Closed => {}
         }
         (recorded.mix, pace)
     }
@@ -220,7 +220,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     };
     let time = arguments.time.unwrap_or_else(|| match &pace {
         // It ends by itself.
-        Pace::Recorded { .. } => Duration::ZERO,
+        Pacing::Recorded { .. } => Duration::ZERO,
         _ => Duration::from_secs(10),
     });
     let time = (!time.is_zero()).then_some(time + arguments.warmup);
@@ -293,7 +293,7 @@ fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
     }
     show!(
         "{} of {} rows in {:.1} s",
-        counted(arguments.tables.into(), "table"),
+        format_count(arguments.tables.into(), "table"),
         arguments.rows,
         begin.elapsed().as_secs_f64()
     );

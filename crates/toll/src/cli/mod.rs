@@ -33,7 +33,7 @@ mod throttle;
 use clap::{CommandFactory, Parser, Subcommand};
 use console::{Events, tell};
 use std::process::ExitCode;
-use toll_sys::places;
+use toll_sys::paths;
 
 #[derive(Debug, Parser)]
 #[command(name = "toll", version, about, arg_required_else_help = true, propagate_version = true)]
@@ -105,7 +105,7 @@ impl Verb {
     /// False for subcommands that are part of a run, or whose output is code. `clean` reports journals
     /// itself.
     fn is_for_people(&self) -> bool {
-        let started_by_a_run = std::env::var_os(toll_sys::process::MARKER).is_some();
+        let started_by_a_run = std::env::var_os(toll_sys::process::RUN_ID_VARIABLE).is_some();
         let other = matches!(
             self,
             Self::Clean(_) | Self::Completions { .. } | Self::Man | Self::Burn(_) | Self::Enter(_)
@@ -116,7 +116,7 @@ impl Verb {
 
 /// Reports journals of killed runs: their changes may matter more than the current command.
 fn tell_of_waiting_journals() {
-    let Ok(dir) = places::journal_dir() else { return };
+    let Ok(dir) = paths::journal_dir() else { return };
     for waiting in toll_journal::waiting(&dir) {
         let (run, n) = (&waiting.run_id, waiting.changes.len());
         tell!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");

@@ -112,7 +112,7 @@ impl Pcap {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let stop = Arc::new(AtomicBool::new(false));
         // The first asks to end in good order, a second ends at once.
-        for signal in signals::that_end() {
+        for signal in signals::shutdown_signals() {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&stop))?;
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }

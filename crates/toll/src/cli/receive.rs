@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toll_agent::receive::{self, Asked, Key, Place, Rotation};
 use toll_agent::rotation::Rotate;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::units;
 
 /// Receive what `toll capture --stream` sends, from many hosts at once
@@ -118,6 +118,6 @@ fn asked(arguments: Receive) -> anyhow::Result<Asked> {
         streams: arguments.streams as usize,
         once: arguments.once,
         duration: arguments.duration,
-        cancel: Cancel::new(),
+        cancel: CancelToken::new(),
     })
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use toll_mysql::Target;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::units;
 use toll_throttle::{Asked, PastLimit, command, control, orders};
 
@@ -91,7 +91,7 @@ pub struct Steering {
 
 impl Steering {
     /// Resolves the options with the probed server and the latency limit.
-    pub fn asked(self, target: Target, max_toll: f64, cancel: &Cancel) -> Asked {
+    pub fn asked(self, target: Target, max_toll: f64, cancel: &CancelToken) -> Asked {
         Asked {
             target,
             max_toll,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use toll_journal::{Credentials, Journal, State, Undo, clean, clean_run};
-use toll_sys::process::{self, MARKER, ProcessId};
+use toll_sys::process::{self, ProcessId, RUN_ID_VARIABLE};
 
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -21,7 +21,7 @@ fn none() -> Credentials {
 /// Simulates a kill of the process that wrote this journal: its owner becomes an ended process.
 fn orphan(journal: Journal) {
     let mut ended = Command::new("true").spawn().expect("true");
-    let owner = ProcessId::of(ended.id() as i32).expect("not yet reaped");
+    let owner = ProcessId::from_pid(ended.id() as i32).expect("not yet reaped");
     ended.wait().expect("ended");
     journal.hand_over(owner).expect("handed over");
 }
@@ -45,7 +45,7 @@ fn a_process_that_ignores_its_signals_is_killed_and_said_to_be() {
     let reaper = std::thread::spawn(move || child.wait());
     let undone = journal.undo_all();
     assert!(undone.actions.iter().any(|a| a.contains("deaf: killed")), "{undone:?}");
-    assert_eq!(process::marked("ignores", &[]), []);
+    assert_eq!(process::find_by_run_id("ignores", &[]), []);
     reaper.join().expect("joined").expect("reaped");
 }
 
@@ -70,7 +70,7 @@ fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_left_alone() {
     let said = actions(dir.path(), "owner");
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(!file.exists());
-    assert_eq!(process::marked("owner", &[]), []);
+    assert_eq!(process::find_by_run_id("owner", &[]), []);
     assert!(clean(dir.path(), false, &none()).expect("read").is_empty(), "the journal is gone");
     reaper.join().expect("joined").expect("reaped");
 }
@@ -80,9 +80,10 @@ fn a_process_that_never_got_into_the_journal_is_found_by_its_mark() {
     let dir = dir();
     let journal = Journal::begin_in(dir.path(), "unwritten").expect("a journal");
     let mut command = Command::new("sleep");
-    let mut child = command.arg("600").env(MARKER, "unwritten").process_group(0).spawn().expect("spawned");
+    let mut child =
+        command.arg("600").env(RUN_ID_VARIABLE, "unwritten").process_group(0).spawn().expect("spawned");
     // Between fork and exec it still shows its parent's environment.
-    while process::marked("unwritten", &[]).is_empty() {
+    while process::find_by_run_id("unwritten", &[]).is_empty() {
         std::thread::yield_now();
     }
     let reaper = std::thread::spawn(move || child.wait());
@@ -97,13 +98,13 @@ fn a_pid_that_was_handed_out_again_is_left_alone() {
     let dir = dir();
     let journal = Journal::begin_in(dir.path(), "reused").expect("a journal");
     let mut stranger = Command::new("sleep").arg("600").process_group(0).spawn().expect("spawned");
-    let real = ProcessId::of(stranger.id() as i32).expect("running");
+    let real = ProcessId::from_pid(stranger.id() as i32).expect("running");
     let leader = ProcessId { start_ticks: real.start_ticks - 1, ..real };
     journal
         .record(Undo::ProcessGroup { leader, what: "gone".into(), signal: None, grace_ms: 100 })
         .expect("recorded");
     assert!(journal.undo_all().actions.is_empty());
-    assert!(real.alive());
+    assert!(real.is_alive());
     stranger.kill().expect("killed");
     stranger.wait().expect("reaped");
 }

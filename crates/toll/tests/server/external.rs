@@ -71,7 +71,7 @@ impl Drop for Theirs {
 /// Simulates a kill of the run that wrote this journal.
 fn kill(journal: Journal) {
     let mut ended = Command::new("true").spawn().expect("true");
-    let owner = ProcessId::of(ended.id() as i32).expect("not yet reaped");
+    let owner = ProcessId::from_pid(ended.id() as i32).expect("not yet reaped");
     ended.wait().expect("ended");
     journal.hand_over(owner).expect("handed over");
 }

@@ -201,7 +201,7 @@ fn every_way_to_the_server_carries_a_load_and_is_compared_with_its_own_reference
 
 #[test]
 fn sysbench_drives_lasting_and_short_connections() {
-    if toll_sys::program::on_path("sysbench").is_none() {
+    if toll_sys::program::find_program("sysbench").is_none() {
         toll_testkit::skip!("this test needs sysbench");
         return;
     }

@@ -481,7 +481,8 @@ fn system_a_server_in_a_place_of_its_own_is_found_with_its_program_and_files() {
         return;
     };
     let (dsn, out) = (server.dsn(), lab.path("run"));
-    let arms = if toll_sys::program::on_path("bpftrace").is_some() { "none,A,bpftrace" } else { "none,A" };
+    let arms =
+        if toll_sys::program::find_program("bpftrace").is_some() { "none,A,bpftrace" } else { "none,A" };
     let finished = lab.toll(&[&run(&dsn, &out, arms)[..], &["--rounds", "1"]].concat());
     assert!(finished.status.success(), "{}", said(&finished));
     let result = result_of(&out);

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use toll_journal::Journal;
 use toll_mysql::Connection;
 use toll_server::{DataSpec, Flavour, Sandbox, SandboxSpec, ServerProgram};
-use toll_sys::process::{Ending, MARKER};
+use toll_sys::process::{RUN_ID_VARIABLE, Termination};
 
 /// A journal and a cache of the test's own, so that tests may run side by side.
 struct Bench {
@@ -46,7 +46,7 @@ impl Bench {
 
 fn processes_of(run_id: &str) -> Vec<i32> {
     let own = std::process::id() as i32;
-    let mark = format!("{MARKER}={run_id}");
+    let mark = format!("{RUN_ID_VARIABLE}={run_id}");
     let all = std::fs::read_dir("/proc").expect("/proc").flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|&pid| pid != own)
@@ -87,7 +87,7 @@ fn a_sandbox_serves_over_tcp_and_socket_and_leaves_no_trace() {
 
     assert_eq!(
         sandbox.stop(&bench.journal).expect("stopped"),
-        Ending::Asked(nix::sys::signal::Signal::SIGTERM)
+        Termination::Signalled(nix::sys::signal::Signal::SIGTERM)
     );
     bench.assert_clean();
 }

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip};
+use toll_wire::packet_builder::{self, AddressPair, ETHERTYPE_V4, IpHeader};
 use toll_wire::pcap::{Frame, write};
 
 const TOLL: &str = env!("CARGO_BIN_EXE_toll");
@@ -99,7 +99,7 @@ impl Drop for Link {
 
 /// A capture of UDP packets with correct checksums, a millisecond apart. `lengths` are those of whole frames.
 fn capture(lengths: &[usize], snap: usize) -> Vec<u8> {
-    let mut file = write::pcap_header(1).to_vec();
+    let mut file = write::encode_pcap_header(1).to_vec();
     for (i, &length) in (0..).zip(lengths) {
         let whole = frame(length);
         let frame = Frame {
@@ -108,18 +108,24 @@ fn capture(lengths: &[usize], snap: usize) -> Vec<u8> {
             wire_len: length as u32,
             bytes: &whole[..length.min(snap)],
         };
-        write::pcap_record(&mut file, &frame).unwrap();
+        write::append_pcap_record(&mut file, &frame).unwrap();
     }
     file
 }
 
 fn frame(length: usize) -> Vec<u8> {
     let mut frame = Vec::new();
-    packet::ethernet(&mut frame, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], None, ETHERTYPE_V4);
-    let ends =
-        Ends { source: "10.1.0.1:12345".parse().unwrap(), destination: "10.2.0.1:12346".parse().unwrap() };
+    packet_builder::append_ethernet(&mut frame, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], None, ETHERTYPE_V4);
+    let ends = AddressPair {
+        source: "10.1.0.1:12345".parse().unwrap(),
+        destination: "10.2.0.1:12346".parse().unwrap(),
+    };
     let headers = 14 + 20 + 8;
-    packet::udp(&mut frame, &Ip { ends, ttl: 64, id: 0 }, &vec![0x5a; length - headers]);
+    packet_builder::append_udp(
+        &mut frame,
+        &IpHeader { addresses: ends, ttl: 64, id: 0 },
+        &vec![0x5a; length - headers],
+    );
     frame
 }
 

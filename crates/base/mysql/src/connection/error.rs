@@ -16,9 +16,9 @@ pub struct ServerError {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot connect to {address} ({}): is the server running, and is this its address?", why(cause))]
-    Connect { address: String, unix: bool, cause: io::Error },
+    ConnectFailed { address: String, unix: bool, cause: io::Error },
     #[error("lost the server while {doing} ({}): its error log may say why", why(cause))]
-    Lost { doing: &'static str, cause: io::Error },
+    ConnectionLost { doing: &'static str, cause: io::Error },
     #[error(transparent)]
     Server(#[from] ServerError),
     /// One of [`crate::Target::session`]: the session would not be what was asked for.
@@ -37,9 +37,9 @@ impl Error {
     /// The server's code, or the client library's code for the same mishap (2002, 2003, 2013, ...).
     pub fn code(&self) -> u16 {
         match self {
-            Self::Connect { unix: true, .. } => 2002,
-            Self::Connect { unix: false, .. } => 2003,
-            Self::Lost { .. } => 2013,
+            Self::ConnectFailed { unix: true, .. } => 2002,
+            Self::ConnectFailed { unix: false, .. } => 2003,
+            Self::ConnectionLost { .. } => 2013,
             Self::Server(e) => e.code,
             Self::Session { cause, .. } => cause.code(),
             Self::Protocol { .. } => 2027,
@@ -55,8 +55,10 @@ impl Error {
 
     /// True if the server sent nothing before the timeout, rather than closing the connection. It hangs or is
     /// stopped, and does not answer on another connection either.
-    pub fn is_silence(&self) -> bool {
-        let (Self::Connect { cause, .. } | Self::Lost { cause, .. }) = self else { return false };
+    pub fn is_timeout(&self) -> bool {
+        let (Self::ConnectFailed { cause, .. } | Self::ConnectionLost { cause, .. }) = self else {
+            return false;
+        };
         matches!(cause.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
     }
 

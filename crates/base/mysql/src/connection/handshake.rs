@@ -5,14 +5,14 @@
 //! not come from this very server.
 
 use super::auth;
-use super::compress::Frames;
 use super::error::Error;
-use super::rows::{Form, error_of};
-use super::stream::Channel;
-use super::wire::Wire;
+use super::frame_codec::FrameCodec;
+use super::packet_io::PacketIo;
+use super::rows::{ResultFormat, parse_error};
+use super::stream::ChannelSecurity;
 use crate::target::{Compression, Target, Tls};
 use toll_wire::protocol::capability::*;
-use toll_wire::protocol::{Fields, put_lenenc};
+use toll_wire::protocol::{FieldReader, put_lenenc};
 
 /// utf8mb4_general_ci: the one 4-byte collation that every server since 5.5 knows.
 const CHARSET: u8 = 45;
@@ -22,10 +22,10 @@ const DOING: &str = "logging in";
 
 /// Session properties that the server reported.
 #[derive(Debug, Clone)]
-pub struct Session {
+pub struct SessionInfo {
     pub server_version: String,
     pub connection_id: u32,
-    pub form: Form,
+    pub result_format: ResultFormat,
 }
 
 struct Greeting {
@@ -39,22 +39,23 @@ struct Greeting {
 }
 
 /// Runs the whole handshake; afterwards the wire is ready for commands.
-pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), Error> {
+pub fn perform_handshake(mut wire: PacketIo, target: &Target) -> Result<(PacketIo, SessionInfo), Error> {
     let mut payload = Vec::new();
-    read(&mut wire, &mut payload)?;
+    read_packet(&mut wire, &mut payload)?;
     let greeting = parse_greeting(&payload)?;
     let capabilities = negotiate(&greeting, target)?;
     let mariadb = greeting.mariadb & MARIADB_CLIENT_CACHE_METADATA;
     if target.tls != Tls::Off {
-        wire.send_reply(&opening(capabilities, mariadb)).map_err(lost)?;
-        wire = wire.encrypt(|stream| stream.encrypted(target, &greeting.version))?;
+        wire.send_reply(&request_prefix(capabilities, mariadb)).map_err(connection_lost)?;
+        wire = wire.upgrade_to_tls(|stream| stream.upgrade_to_tls(target, &greeting.version))?;
     }
-    let mut login = opening(capabilities, mariadb);
+    let mut login = request_prefix(capabilities, mariadb);
     login.extend_from_slice(target.user.as_bytes());
     login.push(0);
     let password = target.password.expose().as_bytes();
-    let channel = wire.stream().channel();
-    let first = first_answer(&greeting.plugin, password, &greeting.challenge, channel).unwrap_or_default();
+    let channel = wire.stream().channel_security();
+    let first =
+        initial_auth_response(&greeting.plugin, password, &greeting.challenge, channel).unwrap_or_default();
     put_lenenc(&mut login, first.len() as u64);
     login.extend_from_slice(&first);
     if let Some(db) = &target.db {
@@ -75,31 +76,41 @@ pub fn shake_hands(mut wire: Wire, target: &Target) -> Result<(Wire, Session), E
     if capabilities & CLIENT_ZSTD_COMPRESSION_ALGORITHM != 0 {
         login.push(3);
     }
-    wire.send_reply(&login).map_err(lost)?;
+    wire.send_reply(&login).map_err(connection_lost)?;
     authenticate(&mut wire, greeting.plugin, greeting.challenge, password)?;
     if target.compress != Compression::Off {
-        wire.compress(Frames::new(target.compress).map_err(lost)?);
+        wire.enable_compression(FrameCodec::new(target.compress).map_err(connection_lost)?);
     }
-    let form = Form { deprecate_eof: capabilities & CLIENT_DEPRECATE_EOF != 0, cached_columns: mariadb != 0 };
-    Ok((wire, Session { server_version: greeting.version, connection_id: greeting.connection_id, form }))
+    let form = ResultFormat {
+        deprecate_eof: capabilities & CLIENT_DEPRECATE_EOF != 0,
+        cached_columns: mariadb != 0,
+    };
+    Ok((
+        wire,
+        SessionInfo {
+            server_version: greeting.version,
+            connection_id: greeting.connection_id,
+            result_format: form,
+        },
+    ))
 }
 
-fn lost(cause: std::io::Error) -> Error {
-    Error::Lost { doing: DOING, cause }
+fn connection_lost(cause: std::io::Error) -> Error {
+    Error::ConnectionLost { doing: DOING, cause }
 }
 
-fn read(wire: &mut Wire, payload: &mut Vec<u8>) -> Result<(), Error> {
-    wire.read_payload(payload).map_err(lost)?;
+fn read_packet(wire: &mut PacketIo, payload: &mut Vec<u8>) -> Result<(), Error> {
+    wire.read_payload(payload).map_err(connection_lost)?;
     match payload.first() {
         None => Err(Error::protocol(DOING, "an empty packet")),
-        Some(0xff) => Err(error_of(payload).into()),
+        Some(0xff) => Err(parse_error(payload).into()),
         Some(_) => Ok(()),
     }
 }
 
 fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     let cut = || Error::protocol(DOING, "the greeting is cut short");
-    let mut fields = Fields(payload);
+    let mut fields = FieldReader(payload);
     let protocol = fields.u8().ok_or_else(cut)?;
     if protocol != 10 {
         return Err(Error::protocol(DOING, format!("the greeting has protocol {protocol}, not 10")));
@@ -176,7 +187,7 @@ fn negotiate(greeting: &Greeting, target: &Target) -> Result<u32, Error> {
 }
 
 /// The part that an SSLRequest and a login have in common: 32 bytes.
-fn opening(capabilities: u32, mariadb: u32) -> Vec<u8> {
+fn request_prefix(capabilities: u32, mariadb: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     out.extend_from_slice(&capabilities.to_le_bytes());
     out.extend_from_slice(&MAX_ALLOWED_PACKET.to_le_bytes());
@@ -187,16 +198,21 @@ fn opening(capabilities: u32, mariadb: u32) -> Vec<u8> {
 }
 
 /// `None` for an unsupported plugin.
-fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], channel: Channel) -> Option<Vec<u8>> {
+fn initial_auth_response(
+    plugin: &str,
+    password: &[u8],
+    challenge: &[u8],
+    channel: ChannelSecurity,
+) -> Option<Vec<u8>> {
     let clear = || [password, &[0]].concat();
     match plugin {
-        "mysql_native_password" => Some(auth::native(password, challenge)),
-        "caching_sha2_password" => Some(auth::caching_sha2(password, challenge)),
-        "client_ed25519" => Some(auth::ed25519(password, challenge)),
+        "mysql_native_password" => Some(auth::native_response(password, challenge)),
+        "caching_sha2_password" => Some(auth::caching_sha2_response(password, challenge)),
+        "client_ed25519" => Some(auth::ed25519_response(password, challenge)),
         // The server asks the kernel who we are.
         "auth_socket" | "unix_socket" => Some(Vec::new()),
-        "mysql_clear_password" | "dialog" if channel != Channel::Open => Some(clear()),
-        "sha256_password" if channel == Channel::Encrypted => Some(clear()),
+        "mysql_clear_password" | "dialog" if channel != ChannelSecurity::Open => Some(clear()),
+        "sha256_password" if channel == ChannelSecurity::Encrypted => Some(clear()),
         "sha256_password" if password.is_empty() => Some(vec![0]),
         // Asks for the server's public key.
         "sha256_password" => Some(vec![1]),
@@ -205,17 +221,17 @@ fn first_answer(plugin: &str, password: &[u8], challenge: &[u8], channel: Channe
 }
 
 fn authenticate(
-    wire: &mut Wire,
+    wire: &mut PacketIo,
     mut plugin: String,
     mut challenge: Vec<u8>,
     password: &[u8],
 ) -> Result<(), Error> {
     let mut payload = Vec::new();
-    let channel = wire.stream().channel();
+    let channel = wire.stream().channel_security();
     // A server needs at most switch, fast-path answer, key, result: more is a server gone mad.
     for _ in 0..8 {
-        read(wire, &mut payload)?;
-        let mut fields = Fields(&payload);
+        read_packet(wire, &mut payload)?;
+        let mut fields = FieldReader(&payload);
         match fields.u8() {
             Some(0x00) => return Ok(()),
             Some(0xfe) => {
@@ -225,7 +241,7 @@ fn authenticate(
                     plugin = String::from_utf8_lossy(fields.until_nul()).into_owned();
                 }
                 challenge = fields.0.strip_suffix(&[0]).unwrap_or(fields.0).to_vec();
-                let answer = first_answer(&plugin, password, &challenge, channel).ok_or_else(|| {
+                let answer = initial_auth_response(&plugin, password, &challenge, channel).ok_or_else(|| {
                     Error::Unsupported(match plugin.as_str() {
                         "mysql_clear_password" | "dialog" => {
                             format!("the account uses {plugin}, which sends the password in clear: add --tls or use the socket")
@@ -236,24 +252,29 @@ fn authenticate(
                         ),
                     })
                 })?;
-                wire.send_reply(&answer).map_err(lost)?;
+                wire.send_reply(&answer).map_err(connection_lost)?;
             }
             Some(0x01) => {
                 let asked = match (plugin.as_str(), fields.0) {
                     ("caching_sha2_password", [3]) => continue, // the fast path: the result follows
-                    ("caching_sha2_password", [4]) if channel != Channel::Open => {
+                    ("caching_sha2_password", [4]) if channel != ChannelSecurity::Open => {
                         Some([password, &[0]].concat())
                     }
                     ("caching_sha2_password", [4]) => Some(vec![2]),
-                    ("caching_sha2_password" | "sha256_password", pem) if channel != Channel::Encrypted => {
+                    ("caching_sha2_password" | "sha256_password", pem)
+                        if channel != ChannelSecurity::Encrypted =>
+                    {
                         let pem = String::from_utf8_lossy(pem);
-                        Some(auth::rsa_encrypted(password, &challenge, &pem).map_err(Error::Unsupported)?)
+                        Some(
+                            auth::rsa_encrypt_password(password, &challenge, &pem)
+                                .map_err(Error::Unsupported)?,
+                        )
                     }
                     _ => None,
                 };
                 let answer = asked
                     .ok_or_else(|| Error::protocol(DOING, format!("{plugin} asks for something unknown")))?;
-                wire.send_reply(&answer).map_err(lost)?;
+                wire.send_reply(&answer).map_err(connection_lost)?;
             }
             _ => return Err(Error::protocol(DOING, format!("packet {:#04x}", payload[0]))),
         }

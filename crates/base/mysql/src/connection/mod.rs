@@ -4,53 +4,53 @@
 //! administration and status, not for load.
 
 mod auth;
-mod compress;
 mod error;
+mod frame_codec;
 mod handshake;
+mod packet_io;
 mod rows;
 mod scan;
 mod stream;
-mod wire;
 
 pub use error::{Error, ServerError};
+pub use packet_io::PacketIo;
 pub use rows::Rows;
-pub use scan::{Scan, Scanner};
-pub use stream::Cutter;
-pub use wire::Wire;
+pub use scan::{ResponseScanner, ScanStatus};
+pub use stream::AbortHandle;
 
 use crate::target::Target;
-use handshake::Session;
+use handshake::SessionInfo;
 use std::time::Duration;
 use stream::{Socket, Stream};
 use toll_wire::protocol::command::{COM_PING, COM_QUERY, COM_QUIT, COM_STMT_PREPARE};
 
 /// Longest wait for the server to close after COM_QUIT. Servers close at once.
-const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session with a server. Dropping it sends COM_QUIT.
 #[derive(Debug)]
 pub struct Connection {
-    wire: Wire,
-    session: Session,
-    said_goodbye: bool,
+    packet_io: PacketIo,
+    session: SessionInfo,
+    quit_sent: bool,
 }
 
 impl Connection {
     /// Connects, logs in and runs the target's session statements. Afterwards a statement may take as long as it likes; see
     /// [`Self::set_read_timeout`].
     pub fn connect(target: &Target) -> Result<Self, Error> {
-        let mut connection = Self::open(target, |_| {})?;
+        let mut connection = Self::connect_abortable(target, |_| {})?;
         connection.set_read_timeout(None)?;
         Ok(connection)
     }
 
     /// The same, but what follows may take no longer than the target's timeout either. `seen` is
     /// given the socket before the first word is exchanged.
-    pub fn open(target: &Target, seen: impl FnOnce(Cutter)) -> Result<Self, Error> {
+    pub fn connect_abortable(target: &Target, seen: impl FnOnce(AbortHandle)) -> Result<Self, Error> {
         let stream = Stream::Plain(Socket::connect(&target.address, target.connect_timeout)?);
-        seen(stream.cutter());
-        let (wire, session) = handshake::shake_hands(Wire::new(stream), target)?;
-        let mut connection = Self { wire, session, said_goodbye: false };
+        seen(stream.abort_handle());
+        let (wire, session) = handshake::perform_handshake(PacketIo::new(stream), target)?;
+        let mut connection = Self { packet_io: wire, session, quit_sent: false };
         for statement in &target.session {
             connection
                 .exec_drop(statement)
@@ -62,18 +62,18 @@ impl Connection {
     /// Says goodbye and waits until the server has closed its side, so that over TCP the port that is
     /// taken for a minute (TIME_WAIT) is the server's, of which it needs but one.
     pub fn quit(mut self) {
-        self.said_goodbye = true;
+        self.quit_sent = true;
         // Whoever is gone already need not be waited for.
-        if self.wire.send_command(&[COM_QUIT]).is_ok() {
-            let _ = self.wire.stream().await_end(CLOSE_WITHIN);
+        if self.packet_io.send_command(&[COM_QUIT]).is_ok() {
+            let _ = self.packet_io.stream().wait_for_close(CLOSE_TIMEOUT);
         }
     }
 
     /// Sends one text (several statements where separated by `;`) and reads all its results; those
     /// of the first statement are returned.
     pub fn query(&mut self, sql: &str) -> Result<Rows, Error> {
-        self.command(COM_QUERY, sql.as_bytes())?;
-        rows::read_results(&mut self.wire, self.session.form)
+        self.send_command(COM_QUERY, sql.as_bytes())?;
+        rows::read_results(&mut self.packet_io, self.session.result_format)
     }
 
     /// Runs a statement for its effect.
@@ -83,13 +83,13 @@ impl Connection {
 
     /// The same for a text that need not be UTF-8, and may be large.
     pub fn exec_bytes(&mut self, sql: &[u8]) -> Result<(), Error> {
-        self.command(COM_QUERY, sql)?;
-        rows::read_results(&mut self.wire, self.session.form).map(drop)
+        self.send_command(COM_QUERY, sql)?;
+        rows::read_results(&mut self.packet_io, self.session.result_format).map(drop)
     }
 
     pub fn ping(&mut self) -> Result<(), Error> {
-        self.command(COM_PING, &[])?;
-        rows::read_results(&mut self.wire, self.session.form).map(drop)
+        self.send_command(COM_PING, &[])?;
+        rows::read_results(&mut self.packet_io, self.session.result_format).map(drop)
     }
 
     /// As the server greeted, without MariaDB's `5.5.5-`: `10.11.19-MariaDB-...`, `8.0.15`.
@@ -108,49 +108,51 @@ impl Connection {
 
     /// A statement that stays silent for longer fails with [`Error::Lost`]; `None` waits for ever.
     pub fn set_read_timeout(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        let set = self.wire.stream_mut().set_timeouts(limit, limit);
-        set.map_err(|cause| Error::Lost { doing: "setting a timeout", cause })
+        let set = self.packet_io.stream_mut().set_timeouts(limit, limit);
+        set.map_err(|cause| Error::ConnectionLost { doing: "setting a timeout", cause })
     }
 
     /// Prepares a statement on the server; the answer is its id.
     pub fn prepare(&mut self, sql: &str) -> Result<u32, Error> {
-        self.command(COM_STMT_PREPARE, sql.as_bytes())?;
-        rows::read_prepared(&mut self.wire, self.session.form)
+        self.send_command(COM_STMT_PREPARE, sql.as_bytes())?;
+        rows::read_prepare_response(&mut self.packet_io, self.session.result_format)
     }
 
     /// Access for callers that send and scan by themselves. Whole commands only.
-    pub fn wire(&mut self) -> &mut Wire {
-        &mut self.wire
+    pub fn packet_io(&mut self) -> &mut PacketIo {
+        &mut self.packet_io
     }
 
     pub fn stream(&self) -> &Stream {
-        self.wire.stream()
+        self.packet_io.stream()
     }
 
     /// From now on its calls answer at once, with what there is.
     pub fn set_nonblocking(&mut self) -> std::io::Result<()> {
-        self.wire.stream_mut().set_nonblocking()
+        self.packet_io.stream_mut().set_nonblocking()
     }
 
-    pub fn scanner(&self) -> Scanner {
-        Scanner::new(self.session.form)
+    pub fn scanner(&self) -> ResponseScanner {
+        ResponseScanner::new(self.session.result_format)
     }
 
-    fn command(&mut self, command: u8, argument: &[u8]) -> Result<(), Error> {
+    fn send_command(&mut self, command: u8, argument: &[u8]) -> Result<(), Error> {
         let mut payload = Vec::with_capacity(argument.len() + 1);
         payload.push(command);
         payload.extend_from_slice(argument);
-        self.wire.send_command(&payload).map_err(|cause| Error::Lost { doing: "sending a statement", cause })
+        self.packet_io
+            .send_command(&payload)
+            .map_err(|cause| Error::ConnectionLost { doing: "sending a statement", cause })
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if self.said_goodbye {
+        if self.quit_sent {
             return;
         }
         // The server may be gone; then there is nobody to say goodbye to, nor to wait for.
-        let _ = self.wire.stream_mut().set_timeouts(None, Some(Duration::from_millis(100)));
-        let _ = self.wire.send_command(&[COM_QUIT]);
+        let _ = self.packet_io.stream_mut().set_timeouts(None, Some(Duration::from_millis(100)));
+        let _ = self.packet_io.send_command(&[COM_QUIT]);
     }
 }

@@ -1,9 +1,9 @@
 //! Result sets of statements, held as text. For small results only: the hot path scans responses instead.
 
 use super::error::{Error, ServerError};
-use super::wire::{RESULT_LIMIT, Wire};
+use super::packet_io::{MAX_RESULT_BYTES, PacketIo};
 use toll_wire::protocol::status::SERVER_MORE_RESULTS_EXISTS;
-use toll_wire::protocol::{Fields, MAX_PAYLOAD};
+use toll_wire::protocol::{FieldReader, MAX_PAYLOAD};
 
 /// A result set, or what an OK packet says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,8 +37,8 @@ impl Rows {
 }
 
 /// Reads an ERR packet's payload; never fails, since an error about an error helps nobody.
-pub fn error_of(payload: &[u8]) -> ServerError {
-    let mut fields = Fields(payload.get(1..).unwrap_or_default());
+pub fn parse_error(payload: &[u8]) -> ServerError {
+    let mut fields = FieldReader(payload.get(1..).unwrap_or_default());
     let code = fields.u16().unwrap_or(0);
     let mut rest = fields.0;
     let mut state = "HY000".to_owned();
@@ -53,7 +53,7 @@ pub fn error_of(payload: &[u8]) -> ServerError {
 
 /// What an OK (or EOF) packet ends: counts and the status flags.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct OkPacket {
     pub affected_rows: u64,
     pub last_insert_id: u64,
     pub status: u16,
@@ -61,13 +61,13 @@ pub struct Done {
 }
 
 /// Reads an OK packet, or an EOF packet as they were before MySQL 5.7.5.
-pub fn done_of(payload: &[u8], deprecate_eof: bool) -> Option<Done> {
-    let mut fields = Fields(payload);
+pub fn parse_ok(payload: &[u8], deprecate_eof: bool) -> Option<OkPacket> {
+    let mut fields = FieldReader(payload);
     if fields.u8()? == 0xfe && !deprecate_eof {
         let warnings = fields.u16()?;
-        return Some(Done { warnings, status: fields.u16()?, ..Done::default() });
+        return Some(OkPacket { warnings, status: fields.u16()?, ..OkPacket::default() });
     }
-    Some(Done {
+    Some(OkPacket {
         affected_rows: fields.lenenc()?,
         last_insert_id: fields.lenenc()?,
         status: fields.u16()?,
@@ -77,7 +77,7 @@ pub fn done_of(payload: &[u8], deprecate_eof: bool) -> Option<Done> {
 
 /// What was agreed on how results look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Form {
+pub struct ResultFormat {
     /// Row ends are OK packets rather than EOF packets.
     pub deprecate_eof: bool,
     /// A byte behind the column count says whether the columns are described (MariaDB).
@@ -85,14 +85,14 @@ pub struct Form {
 }
 
 /// A column count, and whether descriptions follow it.
-pub fn columns_of(payload: &[u8], form: Form) -> Option<(u64, bool)> {
-    let mut fields = Fields(payload);
+pub fn parse_column_count(payload: &[u8], form: ResultFormat) -> Option<(u64, bool)> {
+    let mut fields = FieldReader(payload);
     let count = fields.lenenc()?;
     Some((count, !form.cached_columns || fields.u8()? != 0))
 }
 
 /// Reads every result of one command; the first is kept, the others only drained.
-pub fn read_results(wire: &mut Wire, form: Form) -> Result<Rows, Error> {
+pub fn read_results(wire: &mut PacketIo, form: ResultFormat) -> Result<Rows, Error> {
     let mut first = None;
     loop {
         let (rows, status) = read_result(wire, form)?;
@@ -105,29 +105,29 @@ pub fn read_results(wire: &mut Wire, form: Form) -> Result<Rows, Error> {
 
 const DOING: &str = "reading a result";
 
-fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
+fn read_result(wire: &mut PacketIo, form: ResultFormat) -> Result<(Rows, u16), Error> {
     let bad = |detail: &str| Error::protocol(DOING, detail);
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
-        wire.read_payload(payload).map_err(|cause| Error::Lost { doing: DOING, cause })
+        wire.read_payload(payload).map_err(|cause| Error::ConnectionLost { doing: DOING, cause })
     };
     next(&mut payload)?;
     match payload.first() {
         None => return Err(bad("an empty packet")),
-        Some(0xff) => return Err(error_of(&payload).into()),
+        Some(0xff) => return Err(parse_error(&payload).into()),
         Some(0xfb) => return Err(Error::Unsupported("LOAD DATA LOCAL is not answered by toll".into())),
         Some(0x00) => {
-            let done = done_of(&payload, true).ok_or_else(|| bad("an OK packet cut short"))?;
-            return Ok((rows_of(done), done.status));
+            let done = parse_ok(&payload, true).ok_or_else(|| bad("an OK packet cut short"))?;
+            return Ok((rows_from_ok(done), done.status));
         }
         Some(_) => {}
     }
     let deprecate_eof = form.deprecate_eof;
-    let (count, described) = columns_of(&payload, form).ok_or_else(|| bad("no column count"))?;
+    let (count, described) = parse_column_count(&payload, form).ok_or_else(|| bad("no column count"))?;
     let mut rows = Rows::default();
     for _ in 0..if described { count } else { 0 } {
         next(&mut payload)?;
-        let mut fields = Fields(&payload);
+        let mut fields = FieldReader(&payload);
         // catalog, schema, table, original table; then the name as it was asked for.
         let name = (0..5)
             .map(|_| fields.lenenc_bytes())
@@ -143,19 +143,20 @@ fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
     loop {
         next(&mut payload)?;
         match payload.first() {
-            Some(0xff) => return Err(error_of(&payload).into()),
+            Some(0xff) => return Err(parse_error(&payload).into()),
             Some(0xfe) if payload.len() < if deprecate_eof { MAX_PAYLOAD } else { 9 } => {
-                let done = done_of(&payload, deprecate_eof).ok_or_else(|| bad("an end of rows cut short"))?;
+                let done =
+                    parse_ok(&payload, deprecate_eof).ok_or_else(|| bad("an end of rows cut short"))?;
                 let status = done.status;
-                return Ok((Rows { columns: rows.columns, rows: rows.rows, ..rows_of(done) }, status));
+                return Ok((Rows { columns: rows.columns, rows: rows.rows, ..rows_from_ok(done) }, status));
             }
             _ => {}
         }
         held += payload.len();
-        if held > RESULT_LIMIT {
+        if held > MAX_RESULT_BYTES {
             return Err(Error::Unsupported("a result is larger than 256 MiB: ask for fewer rows".into()));
         }
-        let mut fields = Fields(&payload);
+        let mut fields = FieldReader(&payload);
         let mut row = Vec::with_capacity(rows.columns.len());
         for _ in 0..count {
             if fields.0.first() == Some(&0xfb) {
@@ -171,17 +172,17 @@ fn read_result(wire: &mut Wire, form: Form) -> Result<(Rows, u16), Error> {
 }
 
 /// Reads what PREPARE answers and drops the descriptions of parameters and columns.
-pub fn read_prepared(wire: &mut Wire, form: Form) -> Result<u32, Error> {
+pub fn read_prepare_response(wire: &mut PacketIo, form: ResultFormat) -> Result<u32, Error> {
     const DOING: &str = "preparing a statement";
     let mut payload = Vec::new();
     let mut next = |payload: &mut Vec<u8>| {
-        wire.read_payload(payload).map_err(|cause| Error::Lost { doing: DOING, cause })
+        wire.read_payload(payload).map_err(|cause| Error::ConnectionLost { doing: DOING, cause })
     };
     next(&mut payload)?;
     if payload.first() == Some(&0xff) {
-        return Err(error_of(&payload).into());
+        return Err(parse_error(&payload).into());
     }
-    let mut fields = Fields(&payload);
+    let mut fields = FieldReader(&payload);
     let head = (|| Some((fields.u8()?, fields.u32()?, fields.u16()?, fields.u16()?)))();
     let Some((0, id, columns, params)) = head else {
         return Err(Error::protocol(DOING, "an answer cut short"));
@@ -195,7 +196,7 @@ pub fn read_prepared(wire: &mut Wire, form: Form) -> Result<u32, Error> {
     Ok(id)
 }
 
-fn rows_of(done: Done) -> Rows {
+fn rows_from_ok(done: OkPacket) -> Rows {
     Rows {
         affected_rows: done.affected_rows,
         last_insert_id: done.last_insert_id,

@@ -4,15 +4,15 @@
 //! panic.
 
 use super::error::ServerError;
-use super::rows::{Form, columns_of, done_of, error_of};
+use super::rows::{ResultFormat, parse_column_count, parse_error, parse_ok};
 use toll_wire::protocol::MAX_PAYLOAD;
 use toll_wire::protocol::status::SERVER_MORE_RESULTS_EXISTS;
 
 /// Longest OK, EOF or ERR packet that is believed: their texts are short.
-const SMALL_PACKET: usize = 1 << 16;
+const MAX_STATUS_PACKET: usize = 1 << 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scan {
+pub enum ScanStatus {
     /// The response goes on: read more.
     Incomplete,
     /// All of it has been seen.
@@ -35,23 +35,23 @@ enum Phase {
 
 /// Follows one response after the other.
 #[derive(Debug, Clone)]
-pub struct Scanner {
+pub struct ResponseScanner {
     phase: Phase,
     /// Bytes of a packet's payload that are still to pass by.
     skip: usize,
     /// The packet before was full: the next one continues it.
     continued: bool,
-    form: Form,
+    result_format: ResultFormat,
 }
 
-impl Scanner {
-    pub fn new(form: Form) -> Self {
-        Self { phase: Phase::First, skip: 0, continued: false, form }
+impl ResponseScanner {
+    pub fn new(form: ResultFormat) -> Self {
+        Self { phase: Phase::First, skip: 0, continued: false, result_format: form }
     }
 
     /// Looks at what has come; answers how much of it is done with.
     #[inline]
-    pub fn scan(&mut self, bytes: &[u8]) -> (usize, Scan) {
+    pub fn scan(&mut self, bytes: &[u8]) -> (usize, ScanStatus) {
         let mut at = 0;
         loop {
             if self.skip > 0 {
@@ -59,11 +59,11 @@ impl Scanner {
                 at += n;
                 self.skip -= n;
                 if self.skip > 0 {
-                    return (at, Scan::Incomplete);
+                    return (at, ScanStatus::Incomplete);
                 }
             }
             let Some(&[a, b, c, _]) = bytes[at..].first_chunk::<4>() else {
-                return (at, Scan::Incomplete);
+                return (at, ScanStatus::Incomplete);
             };
             let length = usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16;
             if self.continued {
@@ -73,26 +73,26 @@ impl Scanner {
                 continue;
             }
             if length == 0 {
-                return (at, Scan::Corrupt("an empty packet"));
+                return (at, ScanStatus::Corrupt("an empty packet"));
             }
             let Some(&kind) = bytes.get(at + 4) else {
-                return (at, Scan::Incomplete);
+                return (at, ScanStatus::Incomplete);
             };
-            if self.passes_by(kind, length) {
+            if self.is_skippable(kind, length) {
                 self.continued = length == MAX_PAYLOAD;
                 self.skip = length;
                 at += 4;
                 continue;
             }
-            if length > SMALL_PACKET {
-                return (at, Scan::Corrupt("a status packet larger than 64 KiB"));
+            if length > MAX_STATUS_PACKET {
+                return (at, ScanStatus::Corrupt("a status packet larger than 64 KiB"));
             }
             let Some(payload) = bytes.get(at + 4..at + 4 + length) else {
-                return (at, Scan::Incomplete);
+                return (at, ScanStatus::Incomplete);
             };
             at += 4 + length;
-            match self.status_packet(kind, payload) {
-                Scan::Incomplete => {}
+            match self.parse_status_packet(kind, payload) {
+                ScanStatus::Incomplete => {}
                 end => {
                     self.phase = Phase::First;
                     return (at, end);
@@ -103,11 +103,11 @@ impl Scanner {
 
     /// True for a column definition or a row: the scanner skips it.
     #[inline]
-    fn passes_by(&mut self, kind: u8, length: usize) -> bool {
+    fn is_skippable(&mut self, kind: u8, length: usize) -> bool {
         match self.phase {
             Phase::Columns(left) if kind != 0xff => {
                 self.phase = match left {
-                    0 | 1 if self.form.deprecate_eof => Phase::Rows,
+                    0 | 1 if self.result_format.deprecate_eof => Phase::Rows,
                     0 | 1 => Phase::ColumnsEnd,
                     _ => Phase::Columns(left - 1),
                 };
@@ -116,47 +116,49 @@ impl Scanner {
             Phase::Rows => match kind {
                 0xff => false,
                 // 0xfe also begins a row whose first value is 16 MiB or more.
-                0xfe => length >= if self.form.deprecate_eof { MAX_PAYLOAD } else { 9 },
+                0xfe => length >= if self.result_format.deprecate_eof { MAX_PAYLOAD } else { 9 },
                 _ => true,
             },
             _ => false,
         }
     }
 
-    fn status_packet(&mut self, kind: u8, payload: &[u8]) -> Scan {
+    fn parse_status_packet(&mut self, kind: u8, payload: &[u8]) -> ScanStatus {
         if kind == 0xff {
-            return Scan::Failed(Box::new(error_of(payload)));
+            return ScanStatus::Failed(Box::new(parse_error(payload)));
         }
         match self.phase {
-            Phase::First if kind == 0xfb => Scan::Corrupt("a request for a local file, which nobody offered"),
-            Phase::First if kind != 0x00 => match columns_of(payload, self.form) {
+            Phase::First if kind == 0xfb => {
+                ScanStatus::Corrupt("a request for a local file, which nobody offered")
+            }
+            Phase::First if kind != 0x00 => match parse_column_count(payload, self.result_format) {
                 Some((columns, described)) if columns > 0 => {
-                    self.phase = match (described, self.form.deprecate_eof) {
+                    self.phase = match (described, self.result_format.deprecate_eof) {
                         (true, _) => Phase::Columns(columns),
                         (false, true) => Phase::Rows,
                         (false, false) => Phase::ColumnsEnd,
                     };
-                    Scan::Incomplete
+                    ScanStatus::Incomplete
                 }
-                _ => Scan::Corrupt("no column count"),
+                _ => ScanStatus::Corrupt("no column count"),
             },
             Phase::ColumnsEnd if kind == 0xfe => {
                 self.phase = Phase::Rows;
-                Scan::Incomplete
+                ScanStatus::Incomplete
             }
             Phase::First | Phase::Rows => {
                 // In the first packet an OK is never in the old EOF form.
-                let as_ok = self.form.deprecate_eof || self.phase == Phase::First;
-                match done_of(payload, as_ok) {
+                let as_ok = self.result_format.deprecate_eof || self.phase == Phase::First;
+                match parse_ok(payload, as_ok) {
                     Some(done) if done.status & SERVER_MORE_RESULTS_EXISTS != 0 => {
                         self.phase = Phase::First;
-                        Scan::Incomplete
+                        ScanStatus::Incomplete
                     }
-                    Some(_) => Scan::Ok,
-                    None => Scan::Corrupt("a status packet cut short"),
+                    Some(_) => ScanStatus::Ok,
+                    None => ScanStatus::Corrupt("a status packet cut short"),
                 }
             }
-            Phase::Columns(_) | Phase::ColumnsEnd => Scan::Corrupt("a status packet among columns"),
+            Phase::Columns(_) | Phase::ColumnsEnd => ScanStatus::Corrupt("a status packet among columns"),
         }
     }
 }
@@ -180,23 +182,23 @@ mod tests {
     }
 
     /// Feeds the bytes in pieces of `cut`, as a connection would; returns the end that was found.
-    fn fed(bytes: &[u8], cut: usize, deprecate_eof: bool) -> (usize, Scan) {
-        fed_in(Form { deprecate_eof, cached_columns: false }, bytes, cut)
+    fn fed(bytes: &[u8], cut: usize, deprecate_eof: bool) -> (usize, ScanStatus) {
+        fed_in(ResultFormat { deprecate_eof, cached_columns: false }, bytes, cut)
     }
 
-    fn fed_in(form: Form, bytes: &[u8], cut: usize) -> (usize, Scan) {
-        let mut scanner = Scanner::new(form);
+    fn fed_in(form: ResultFormat, bytes: &[u8], cut: usize) -> (usize, ScanStatus) {
+        let mut scanner = ResponseScanner::new(form);
         let (mut held, mut done) = (Vec::new(), 0);
         for piece in bytes.chunks(cut) {
             held.extend_from_slice(piece);
             let (n, end) = scanner.scan(&held);
             held.drain(..n);
             done += n;
-            if end != Scan::Incomplete {
+            if end != ScanStatus::Incomplete {
                 return (done, end);
             }
         }
-        (done, Scan::Incomplete)
+        (done, ScanStatus::Incomplete)
     }
 
     fn rows(deprecate_eof: bool) -> Vec<u8> {
@@ -212,8 +214,8 @@ mod tests {
     #[test]
     fn every_kind_of_end_is_found_however_the_bytes_are_cut() {
         let error = b"\xff\x7a\x04#42S02no such table".as_slice();
-        let named = |end: Scan| match end {
-            Scan::Failed(e) => format!("{} {} {}", e.code, e.state, e.message),
+        let named = |end: ScanStatus| match end {
+            ScanStatus::Failed(e) => format!("{} {} {}", e.code, e.state, e.message),
             other => format!("{other:?}"),
         };
         for cut in [1, 2, 3, 7, 1 << 20] {
@@ -236,13 +238,17 @@ mod tests {
     fn columns_that_are_not_described_again_are_not_waited_for() {
         for cut in [1, 5, 1 << 20] {
             for deprecate_eof in [true, false] {
-                let form = Form { deprecate_eof, cached_columns: true };
+                let form = ResultFormat { deprecate_eof, cached_columns: true };
                 let end: &[u8] = if deprecate_eof { &[0xfe, 0, 0, 2, 0, 0, 0] } else { &[0xfe, 0, 0, 2, 0] };
                 let between: &[&[u8]] = if deprecate_eof { &[] } else { &[end] };
                 for (count, columns) in [([1, 0], None), ([1, 1], Some(b"\x03def".as_slice()))] {
                     let first = [&[count.as_slice()], columns.as_slice(), between].concat();
                     let bytes = response(&[&first[..], &[b"\x00row", end]].concat());
-                    assert_eq!(fed_in(form, &bytes, cut), (bytes.len(), Scan::Ok), "{form:?} {count:?}");
+                    assert_eq!(
+                        fed_in(form, &bytes, cut),
+                        (bytes.len(), ScanStatus::Ok),
+                        "{form:?} {count:?}"
+                    );
                 }
             }
         }
@@ -253,7 +259,7 @@ mod tests {
         let mut huge = vec![0xfe; MAX_PAYLOAD + 100];
         huge[1..9].copy_from_slice(&((MAX_PAYLOAD + 91) as u64).to_le_bytes());
         let bytes = response(&[&[1], b"\x03def", &huge, &[0xfe, 0, 0, 2, 0, 0, 0]]);
-        assert_eq!(fed(&bytes, 50_000, true), (bytes.len(), Scan::Ok));
+        assert_eq!(fed(&bytes, 50_000, true), (bytes.len(), ScanStatus::Ok));
     }
 
     #[test]
@@ -261,7 +267,7 @@ mod tests {
         for bad in
             [response(&[&[]]), response(&[&[0xfb, 1]]), response(&[&[0]]), vec![0xff, 0xff, 0xff, 1, 0]]
         {
-            assert!(matches!(fed(&bad, 100, true).1, Scan::Corrupt(_)), "{bad:?}");
+            assert!(matches!(fed(&bad, 100, true).1, ScanStatus::Corrupt(_)), "{bad:?}");
         }
     }
 

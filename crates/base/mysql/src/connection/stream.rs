@@ -23,16 +23,16 @@ pub struct Socket {
     fd: Arc<OwnedFd>,
     unix: bool,
     /// Reads block, for as long as the server takes.
-    patient: bool,
+    reads_block: bool,
 }
 
 /// Ends a connection from outside, whatever call another thread is blocked in on it.
 #[derive(Debug, Default)]
-pub struct Cutter(Weak<OwnedFd>);
+pub struct AbortHandle(Weak<OwnedFd>);
 
-impl Cutter {
+impl AbortHandle {
     /// From now on reads find the end of the stream, and writes fail.
-    pub fn cut(&self) {
+    pub fn abort(&self) {
         if let Some(fd) = self.0.upgrade() {
             // The server may have been faster.
             let _ = rustix::net::shutdown(&fd, Shutdown::Both);
@@ -41,11 +41,11 @@ impl Cutter {
 }
 
 /// Reads before a server that goes on talking after a goodbye is left behind.
-const FAREWELLS: u32 = 16;
+const MAX_DRAIN_READS: u32 = 16;
 
 /// What a password may be sent over: plugins differ in whether a Unix socket is private enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Channel {
+pub enum ChannelSecurity {
     Open,
     Local,
     Encrypted,
@@ -61,12 +61,12 @@ impl Socket {
     /// Connects, with Nagle off (requests are single writes) and `timeout` on every step.
     pub fn connect(address: &Address, timeout: Duration) -> Result<Self, Error> {
         let unix = matches!(address, Address::Unix(_));
-        let failed = |cause: io::Error| Error::Connect { address: address.to_string(), unix, cause };
+        let failed = |cause: io::Error| Error::ConnectFailed { address: address.to_string(), unix, cause };
         let connected = match address {
             Address::Unix(path) => connect_unix(path, timeout),
             Address::Tcp { host, port } => connect_tcp(host, *port, timeout),
         };
-        let mut socket = Self { fd: Arc::new(connected.map_err(failed)?), unix, patient: false };
+        let mut socket = Self { fd: Arc::new(connected.map_err(failed)?), unix, reads_block: false };
         socket.set_timeouts(Some(timeout), Some(timeout)).map_err(failed)?;
         Ok(socket)
     }
@@ -74,7 +74,7 @@ impl Socket {
     fn set_timeouts(&mut self, read: Option<Duration>, write: Option<Duration>) -> io::Result<()> {
         set_socket_timeout(&self.fd, Timeout::Recv, read)?;
         set_socket_timeout(&self.fd, Timeout::Send, write)?;
-        self.patient = read.is_none();
+        self.reads_block = read.is_none();
         Ok(())
     }
 }
@@ -106,7 +106,7 @@ fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<OwnedFd> 
 impl Read for Socket {
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.unix && self.patient {
+        if self.unix && self.reads_block {
             // A read that blocks in a Unix socket is woken twice: the server's own read frees room to
             // write, and only poll can tell that from an answer.
             rustix::event::poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None)?;
@@ -143,11 +143,11 @@ impl Stream {
     }
 
     /// Kind of channel: who could eavesdrop on it.
-    pub fn channel(&self) -> Channel {
+    pub fn channel_security(&self) -> ChannelSecurity {
         match self {
-            Self::Tls(_) => Channel::Encrypted,
-            Self::Plain(socket) if socket.unix => Channel::Local,
-            Self::Plain(_) => Channel::Open,
+            Self::Tls(_) => ChannelSecurity::Encrypted,
+            Self::Plain(socket) if socket.unix => ChannelSecurity::Local,
+            Self::Plain(_) => ChannelSecurity::Open,
         }
     }
 
@@ -159,22 +159,22 @@ impl Stream {
     pub fn set_nonblocking(&mut self) -> io::Result<()> {
         let socket = self.socket_mut();
         rustix::io::ioctl_fionbio(&socket.fd, true)?;
-        socket.patient = false;
+        socket.reads_block = false;
         Ok(())
     }
 
     /// A handle that ends the connection while another thread is blocked in it.
-    pub fn cutter(&self) -> Cutter {
-        Cutter(Arc::downgrade(&self.socket().fd))
+    pub fn abort_handle(&self) -> AbortHandle {
+        AbortHandle(Arc::downgrade(&self.socket().fd))
     }
 
     /// Waits, at most this long, until the other side has closed. What comes before that, encrypted or
     /// not, is its farewell and dropped.
-    pub fn await_end(&self, limit: Duration) -> io::Result<()> {
+    pub fn wait_for_close(&self, limit: Duration) -> io::Result<()> {
         let socket = self.socket();
         set_socket_timeout(&socket.fd, Timeout::Recv, Some(limit))?;
         let mut farewell = [0u8; 256];
-        for _ in 0..FAREWELLS {
+        for _ in 0..MAX_DRAIN_READS {
             if rustix::io::read(&socket.fd, &mut farewell)? == 0 {
                 break;
             }
@@ -183,7 +183,7 @@ impl Stream {
     }
 
     /// Turns a plain stream into an encrypted one, handshake included. `server_version` is for the error.
-    pub fn encrypted(self, target: &Target, server_version: &str) -> Result<Self, Error> {
+    pub fn upgrade_to_tls(self, target: &Target, server_version: &str) -> Result<Self, Error> {
         let Self::Plain(socket) = self else {
             return Err(Error::Tls("the stream is encrypted already".into()));
         };
@@ -194,18 +194,18 @@ impl Stream {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|_| Error::Tls(format!("{name:?} is no name that a certificate could hold")))?;
         let connection =
-            ClientConnection::new(config(&target.tls)?, name).map_err(|e| Error::Tls(e.to_string()))?;
+            ClientConnection::new(tls_config(&target.tls)?, name).map_err(|e| Error::Tls(e.to_string()))?;
         let mut stream = StreamOwned::new(connection, socket);
         while stream.conn.is_handshaking() {
             let step = stream.conn.complete_io(&mut stream.sock);
-            step.map_err(|e| Error::Tls(tls_reason(&e, server_version)))?;
+            step.map_err(|e| Error::Tls(explain_tls_error(&e, server_version)))?;
         }
         Ok(Self::Tls(Box::new(stream)))
     }
 }
 
 /// An old server answers with one of two alerts, or hangs up; neither tells a user what to do.
-fn tls_reason(error: &io::Error, server_version: &str) -> String {
+fn explain_tls_error(error: &io::Error, server_version: &str) -> String {
     const ADVICE: &str = "Update the server, or connect without TLS over loopback or a Unix socket.";
     match error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>()) {
         Some(
@@ -264,7 +264,7 @@ impl Write for Stream {
     }
 }
 
-fn config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
+fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()

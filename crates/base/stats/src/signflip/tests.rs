@@ -14,8 +14,8 @@ fn p_by_definition(d: &[f64], theta: f64) -> f64 {
 }
 
 fn some_differences(n: usize, seed: u64) -> Vec<f64> {
-    let mut draws = Draws::new(seed, 0);
-    (0..n).map(|_| 0.3 * draws.fraction() - 0.1).collect()
+    let mut draws = SeededRng::new(seed, 0);
+    (0..n).map(|_| 0.3 * draws.next_fraction() - 0.1).collect()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn six_rounds_are_the_fewest_for_95_and_eight_for_99_percent() {
     assert_eq!((rounds_for_interval(0.05), rounds_for_interval(0.01)), (6, 8));
     assert_eq!((rounds_for_interval(0.05 / 16.0), rounds_for_interval(1e-9)), (10, usize::MAX));
     let five = sign_flip(&[1.0, 1.1, 0.9, 1.2, 0.8], 0.05, 0);
-    assert_eq!(five.interval, Err(NoInterval::TooFewRounds { have: 5, need: 6 }));
+    assert_eq!(five.interval, Err(IntervalError::TooFewRounds { have: 5, need: 6 }));
     assert_eq!(five.p, 0.0625);
     assert!(sign_flip(&[1.0, 1.1, 0.9, 1.2, 0.8, 1.0], 0.05, 0).interval.is_ok());
 }
@@ -66,43 +66,43 @@ fn zero_lies_outside_exactly_when_p_is_at_most_alpha() {
 #[test]
 fn drawn_vectors_agree_with_all_vectors() {
     let d = some_differences(16, 5);
-    let exact = alone_by(&d, &SignVectors::of(16, 0)).ends(1638);
-    let (low, high) = alone_by(&d, &drawn(16)).ends(1000);
+    let exact = bounds_of_one(&d, &SignVectors::draw(16, 0)).find_bounds(1638);
+    let (low, high) = bounds_of_one(&d, &drawn(16)).find_bounds(1000);
     let width = exact.1 - exact.0;
     assert!((low - exact.0).abs() < 0.03 * width && (high - exact.1).abs() < 0.03 * width);
 }
 
 #[test]
 fn drawn_vectors_of_one_sign_count_as_the_observed_one_does() {
-    let p = alone_by(&[0.1; 6], &drawn(6)).p(9.0, 0.0);
+    let p = bounds_of_one(&[0.1; 6], &drawn(6)).p(9.0, 0.0);
     // 1/32 of 20,000 is 625; 4 standard deviations are 98.
     assert!((p * 20_000.0 - 625.0).abs() < 98.0, "{p}");
 }
 
 /// As of more rounds than are counted one by one; those beyond the arm's own are not looked at.
 fn drawn(rounds: usize) -> SignVectors {
-    let mut vectors = SignVectors::of(EXACT_ROUNDS + 1, 1);
+    let mut vectors = SignVectors::draw(MAX_EXACT_ROUNDS + 1, 1);
     vectors.bits.iter_mut().for_each(|bits| *bits &= (1 << rounds) - 1);
     vectors
 }
 
-fn alone_by(d: &[f64], vectors: &SignVectors) -> Splits {
+fn bounds_of_one(d: &[f64], vectors: &SignVectors) -> ThetaBounds {
     let by_round: Vec<Option<f64>> = d.iter().copied().map(Some).collect();
-    let arm = Centred::of(&by_round, &(0..d.len()).collect::<Vec<_>>(), vectors).unwrap();
-    Splits::of(&arm, vectors, |_| 0.0)
+    let arm = Centred::new(&by_round, &(0..d.len()).collect::<Vec<_>>(), vectors).unwrap();
+    ThetaBounds::new(&arm, vectors, |_| 0.0)
 }
 
 /// Some arms of `rounds` rounds, with effects, of which some rounds are missing.
 fn some_arms(rounds: usize, seed: u64) -> Vec<Vec<Option<f64>>> {
-    let mut draws = Draws::new(seed, 7);
-    let baseline: Vec<f64> = (0..rounds).map(|_| draws.fraction()).collect();
+    let mut draws = SeededRng::new(seed, 7);
+    let baseline: Vec<f64> = (0..rounds).map(|_| draws.next_fraction()).collect();
     let arms = 1 + seed as usize % 5;
     (0..arms)
         .map(|k| {
-            let effect = 0.4 * k as f64 * draws.fraction();
+            let effect = 0.4 * k as f64 * draws.next_fraction();
             let gaps = draws.below(4) == 0;
             let one = |baseline: &f64| {
-                let d = draws.fraction() - baseline + effect;
+                let d = draws.next_fraction() - baseline + effect;
                 (!gaps || draws.below(5) > 0).then_some(d)
             };
             baseline.iter().map(one).collect()
@@ -198,9 +198,9 @@ fn an_arm_that_cannot_be_judged_costs_the_others_nothing() {
     arms.push(vec![]);
     let with = together(&arms);
     assert_eq!(with[..without.len()], without);
-    assert_eq!(with[5].interval, Err(NoInterval::TooFewRounds { have: 2, need: 6 }));
-    assert_eq!(with[6].interval, Err(NoInterval::NotFinite));
-    assert_eq!(with[7].interval, Err(NoInterval::TooFewRounds { have: 0, need: 6 }));
+    assert_eq!(with[5].interval, Err(IntervalError::TooFewRounds { have: 2, need: 6 }));
+    assert_eq!(with[6].interval, Err(IntervalError::NotFinite));
+    assert_eq!(with[7].interval, Err(IntervalError::TooFewRounds { have: 0, need: 6 }));
     assert!(simultaneous_sign_flips(&[], 0.05, 1).is_empty());
 }
 
@@ -209,7 +209,7 @@ fn flips_that_leave_another_arm_no_spread_give_no_interval_rather_than_an_endles
     let even: Vec<Option<f64>> = [1.0, -1.0, 1.0, -1.0, 1.0, -1.0].map(Some).to_vec();
     let other: Vec<Option<f64>> = [2.0, 2.1, 1.9, 2.05, 1.95, 2.2].map(Some).to_vec();
     let got = together(&[even, other]);
-    assert_eq!(got[1].interval, Err(NoInterval::TooFewRounds { have: 6, need: 7 }));
+    assert_eq!(got[1].interval, Err(IntervalError::TooFewRounds { have: 6, need: 7 }));
     assert!(got[1].p > 0.05);
 }
 
@@ -237,8 +237,8 @@ fn constant_differences_are_exact_and_zero_ones_are_no_evidence() {
 
 #[test]
 fn what_is_not_a_number_gives_no_interval_and_no_evidence() {
-    assert_eq!(sign_flip(&[], 0.05, 0).interval, Err(NoInterval::TooFewRounds { have: 0, need: 6 }));
+    assert_eq!(sign_flip(&[], 0.05, 0).interval, Err(IntervalError::TooFewRounds { have: 0, need: 6 }));
     let nan = sign_flip(&[f64::NAN; 8], 0.05, 0);
-    assert_eq!((nan.p, nan.interval), (1.0, Err(NoInterval::NotFinite)));
-    assert!(matches!(sign_flip(&[1.0; 8], 0.0, 0).interval, Err(NoInterval::Alpha { .. })));
+    assert_eq!((nan.p, nan.interval), (1.0, Err(IntervalError::NotFinite)));
+    assert!(matches!(sign_flip(&[1.0; 8], 0.0, 0).interval, Err(IntervalError::InvalidAlpha { .. })));
 }

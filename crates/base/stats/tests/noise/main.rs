@@ -9,7 +9,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
 
-use toll_stats::{Placed, drift, mean, rounds, sd, sign_flip, simultaneous_sign_flips};
+use toll_stats::{TimedWindow, draw_orders, estimate_drift, mean, sd, sign_flip, simultaneous_sign_flips};
 
 const RECORDS: [(&str, &str); 4] = [
     ("read-only, closed loop, 4 cores", include_str!("read-only-closed.txt")),
@@ -55,23 +55,23 @@ fn effect(arm: usize) -> f64 {
 
 /// Differences from the baseline by arm (without the baseline) and round, effects included: plain, and with the
 /// drift taken away.
-fn laid(bins: &[(f64, f64)], design: Design, seed: u64) -> [Vec<Vec<Option<f64>>>; 2] {
+fn lay_windows(bins: &[(f64, f64)], design: Design, seed: u64) -> [Vec<Vec<Option<f64>>>; 2] {
     let arms = design.arms;
     let slot = design.window + design.gap;
     let count = bins.len() / (arms * slot);
     let mut at = vec![vec![None; arms]; count];
     let mut placed = Vec::new();
-    for (round, order) in rounds(seed, arms, count).iter().enumerate() {
+    for (round, order) in draw_orders(seed, arms, count).iter().enumerate() {
         for (place, &arm) in order.iter().enumerate() {
             let begin = (round * arms + place) * slot + design.gap;
             if let Some(y) = ln_of(&bins[begin..begin + design.window]) {
                 at[round][arm] = Some(placed.len());
-                placed.push(Placed { arm, round, at_s: begin as f64 * BIN_S, y: y + effect(arm) });
+                placed.push(TimedWindow { arm, round, midpoint_s: begin as f64 * BIN_S, y: y + effect(arm) });
             }
         }
     }
     let against: Vec<Option<usize>> = (0..arms).map(|arm| (arm > 0).then_some(0)).collect();
-    let taken = drift(&placed, &against).map_or(vec![0.0; placed.len()], |drift| drift.of);
+    let taken = estimate_drift(&placed, &against).map_or(vec![0.0; placed.len()], |drift| drift.by_window);
     let differences = |of: &dyn Fn(usize) -> f64| {
         (1..arms).map(|arm| at.iter().map(|round| Some(of(round[arm]?) - of(round[0]?))).collect()).collect()
     };
@@ -119,7 +119,7 @@ impl Tally {
         100.0 * sum / self.designs
     }
 
-    fn told(&self, what: &str) -> String {
+    fn summarise(&self, what: &str) -> String {
         format!(
             "{what}: any arm wrong {:.1}%; an arm's own 95% interval holds {:.1}%; standard error {:.2}%, \
              half-width alone {:.2}, together {:.2}; skewness {:+.2}",
@@ -133,11 +133,11 @@ impl Tally {
     }
 }
 
-fn tallied(record: &str, design: Design, designs: u64) -> [Tally; 2] {
+fn tally_designs(record: &str, design: Design, designs: u64) -> [Tally; 2] {
     let bins = bins(record);
     let mut tallies = [Tally::default(), Tally::default()];
     for seed in 0..designs {
-        for (tally, arms) in tallies.iter_mut().zip(laid(&bins, design, seed)) {
+        for (tally, arms) in tallies.iter_mut().zip(lay_windows(&bins, design, seed)) {
             tally.add(&arms, seed);
         }
     }
@@ -149,8 +149,8 @@ const FEW: Design = Design { arms: 3, window: 10, gap: 6 };
 
 /// A correct method passes: 3.5 binomial standard deviations beside what is promised.
 #[track_caller]
-fn keeps_its_promise(what: &str, tally: &Tally) {
-    println!("{}", tally.told(what));
+fn assert_coverage(what: &str, tally: &Tally) {
+    println!("{}", tally.summarise(what));
     let beyond = |pct: f64, of: f64| 3.5 * (pct * (100.0 - pct) / of).sqrt();
     let wrong = tally.pct(tally.any_missed);
     assert!(wrong <= 5.0 + beyond(5.0, tally.designs), "{what}: {wrong}% of designs have a wrong interval");
@@ -160,26 +160,26 @@ fn keeps_its_promise(what: &str, tally: &Tally) {
 }
 
 /// All records at once, each in a thread of its own.
-fn on_every_record(what: &str, design: Design, designs: u64) {
+fn check_every_record(what: &str, design: Design, designs: u64) {
     std::thread::scope(|scope| {
-        let tallied = |(record, lines)| (record, scope.spawn(move || tallied(lines, design, designs)));
-        for (record, tallies) in RECORDS.map(tallied) {
+        let spawned = |(record, lines)| (record, scope.spawn(move || tally_designs(lines, design, designs)));
+        for (record, tallies) in RECORDS.map(spawned) {
             let [pairs, neighbours] = tallies.join().unwrap();
-            keeps_its_promise(&format!("{record}, {what}, pairs"), &pairs);
-            keeps_its_promise(&format!("{record}, {what}, drift taken out"), &neighbours);
+            assert_coverage(&format!("{record}, {what}, pairs"), &pairs);
+            assert_coverage(&format!("{record}, {what}, drift taken out"), &neighbours);
         }
     });
 }
 
 #[test]
 fn on_every_record_false_verdicts_are_as_rare_as_promised() {
-    on_every_record("24 arms, 60 designs", MANY, 60);
-    on_every_record("3 arms, 60 designs", FEW, 60);
+    check_every_record("24 arms, 60 designs", MANY, 60);
+    check_every_record("3 arms, 60 designs", FEW, 60);
 }
 
 #[test]
 #[ignore = "a thousand designs for each record; --release -- --ignored --nocapture prints the rates"]
 fn a_thousand_designs_on_each_record() {
-    on_every_record("24 arms, 1,000 designs", MANY, 1_000);
-    on_every_record("3 arms, 1,000 designs", FEW, 1_000);
+    check_every_record("24 arms, 1,000 designs", MANY, 1_000);
+    check_every_record("3 arms, 1,000 designs", FEW, 1_000);
 }

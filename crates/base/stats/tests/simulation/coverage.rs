@@ -1,6 +1,6 @@
 //! Coverage of the intervals, over a thousand seeds and more for each kind.
 
-use crate::world::World;
+use crate::simulated_host::SimulatedHost;
 use crate::{is_about, share_pct};
 use toll_stats::{
     WindowPair, bca_median, bootstrap_t, quantile_ratio, sign_flip, smallest_p, stationary_bootstrap,
@@ -16,7 +16,7 @@ fn sign_flip_interval_covers_exactly_as_often_as_it_says() {
         // Other seeds for each number of rounds, or one unlucky seed would count five times.
         let first = 10_000 * rounds as u64;
         let share = share_pct(&what, first..first + runs, |seed| {
-            let d = World::new(seed).normals(rounds, TRUTH, 0.03);
+            let d = SimulatedHost::new(seed).normals(rounds, TRUTH, 0.03);
             sign_flip(&d, 0.05, seed).interval.unwrap().contains(TRUTH)
         });
         // p takes only multiples of the smallest p, so that few rounds cover a little more than 95%.
@@ -28,7 +28,7 @@ fn sign_flip_interval_covers_exactly_as_often_as_it_says() {
 #[test]
 fn sign_flip_interval_does_not_mind_fat_tails() {
     let share = share_pct("sign-flip, one round in ten 10 times as wild, 12 rounds", 0..RUNS, |seed| {
-        let mut world = World::new(seed);
+        let mut world = SimulatedHost::new(seed);
         let d: Vec<f64> = (0..12)
             .map(|_| {
                 let wild = if world.draws.below(10) == 0 { 0.3 } else { 0.03 };
@@ -43,7 +43,7 @@ fn sign_flip_interval_does_not_mind_fat_tails() {
 /// Each statistic on what it is meant for, and where it is known to fall short; the bands say how far.
 #[test]
 fn bootstrap_intervals_cover_nearly_as_often_as_they_say() {
-    type Covers = fn(&mut World, u64, usize) -> bool;
+    type Covers = fn(&mut SimulatedHost, u64, usize) -> bool;
     let cases: [(&str, usize, Covers, (f64, f64)); 6] = [
         ("bootstrap-t, mean, normal", 12, |w, s, n| covers_mean(&w.normals(n, 0.0, 1.0), s), (92.5, 97.5)),
         ("bootstrap-t, mean, normal", 30, |w, s, n| covers_mean(&w.normals(n, 0.0, 1.0), s), (92.5, 97.5)),
@@ -59,7 +59,7 @@ fn bootstrap_intervals_cover_nearly_as_often_as_they_say() {
     ];
     for (what, rounds, covers, (low, high)) in cases {
         let what = format!("{what}, {rounds} rounds");
-        let share = share_pct(&what, 0..RUNS, |seed| covers(&mut World::new(seed), seed, rounds));
+        let share = share_pct(&what, 0..RUNS, |seed| covers(&mut SimulatedHost::new(seed), seed, rounds));
         assert!((low..=high).contains(&share), "{what}: {share}% is not in {low}..{high}");
     }
 }
@@ -86,7 +86,7 @@ fn quantile_ratio_of_merged_histograms_covers_the_true_ratio() {
         ("sign-flip, p99 ratio, 32 rounds in 8 blocks", 32, 250, 8),
     ] {
         let share = share_pct(what, 0..300, |seed| {
-            let mut world = World::new(seed);
+            let mut world = SimulatedHost::new(seed);
             let mut window = |slower: f64| -> Vec<(u64, u64)> {
                 let level = 2_000.0 * slower * (0.05 * world.normal()).exp();
                 // Two digits of a value are enough for a grid; events beyond need none of the detail.
@@ -100,7 +100,7 @@ fn quantile_ratio_of_merged_histograms_covers_the_true_ratio() {
             let windows: Vec<_> = (0..rounds).map(|_| (window(1.1), window(1.0))).collect();
             let pairs: Vec<_> = windows.iter().map(|(arm, baseline)| WindowPair { arm, baseline }).collect();
             let found = quantile_ratio(&pairs, 0.99, 0.05, seed).unwrap();
-            assert_eq!((found.blocks.count, found.by_sign_flips), (blocks, blocks < 12));
+            assert_eq!((found.blocks.count, found.used_sign_flips), (blocks, blocks < 12));
             found.interval.unwrap().contains(1.1_f64.ln())
         });
         assert!((90.0..=98.5).contains(&share), "{what}: {share}");
@@ -110,7 +110,7 @@ fn quantile_ratio_of_merged_histograms_covers_the_true_ratio() {
 #[test]
 fn blocks_repair_most_of_what_dependence_breaks() {
     let chain = |seed: u64| {
-        let mut world = World::new(seed);
+        let mut world = SimulatedHost::new(seed);
         let mut level = world.normal() / (1.0_f64 - 0.25).sqrt();
         let step = |_| {
             level = 0.5 * level + world.normal();

@@ -1,8 +1,8 @@
 //! Family-wise error rate of many variants that are judged together.
 
 use crate::share_pct;
-use crate::world::World;
-use toll_stats::{SignFlip, rounds, sign_flip, simultaneous_sign_flips};
+use crate::simulated_host::SimulatedHost;
+use toll_stats::{SignFlip, draw_orders, sign_flip, simultaneous_sign_flips};
 
 const SD: f64 = 0.03;
 
@@ -12,9 +12,9 @@ fn differences(
     arms: usize,
     rounds: usize,
     effect: impl Fn(usize) -> f64,
-    noise: fn(&mut World) -> f64,
+    noise: fn(&mut SimulatedHost) -> f64,
 ) -> Vec<Vec<Option<f64>>> {
-    let mut world = World::new(seed);
+    let mut world = SimulatedHost::new(seed);
     let baseline: Vec<f64> = (0..rounds).map(|_| noise(&mut world)).collect();
     (0..arms)
         .map(|k| baseline.iter().map(|b| Some(SD * (noise(&mut world) - b) + effect(k))).collect())
@@ -60,16 +60,17 @@ fn by_holm(arms: &[Vec<Option<f64>>], seed: u64) -> usize {
 }
 
 /// The difference of two of these is symmetric, as of like windows, with one in ten 5 times as wild.
-fn wild(world: &mut World) -> f64 {
+fn heavy_tailed(world: &mut SimulatedHost) -> f64 {
     let scale = if world.draws.below(10) == 0 { 5.0 } else { 1.0 };
     scale * world.normal()
 }
 
 #[test]
 fn sixteen_arms_that_do_nothing_seldom_give_any_false_verdict() {
-    for (what, noise) in
-        [("normal", World::normal as fn(&mut World) -> f64), ("one window in ten wild", wild)]
-    {
+    for (what, noise) in [
+        ("normal", SimulatedHost::normal as fn(&mut SimulatedHost) -> f64),
+        ("one window in ten wild", heavy_tailed),
+    ] {
         for n in [6, 7, 12, 40] {
             let what = format!("16 arms that do nothing, {what}, {n} rounds: any false verdict");
             let share = share_pct(&what, seeds(n), |seed| {
@@ -94,7 +95,7 @@ fn all_intervals_hold_their_effects_at_once() {
         for n in [7, 12, 40] {
             let what = format!("16 arms, effects {what}, {n} rounds: all intervals hold");
             let share = share_pct(&what, seeds(n), |seed| {
-                let arms = differences(seed, 16, n, effect, World::normal);
+                let arms = differences(seed, 16, n, effect, SimulatedHost::normal);
                 let found = together(&arms, seed);
                 found.iter().enumerate().all(|(k, found)| found.interval.unwrap().contains(effect(k)))
             });
@@ -111,7 +112,8 @@ fn the_family_costs_less_where_rounds_are_few() {
         let (mut found, mut holm, mut uncorrected, mut wider) = (0, 0, 0, 0.0);
         for seed in 0..RUNS {
             // Half of the arms cost something.
-            let arms = differences(seed, 16, n, |k| if k % 2 == 0 { effect } else { 0.0 }, World::normal);
+            let arms =
+                differences(seed, 16, n, |k| if k % 2 == 0 { effect } else { 0.0 }, SimulatedHost::normal);
             let costly: Vec<_> = arms.iter().step_by(2).cloned().collect();
             let all = together(&arms, seed);
             found += all.iter().step_by(2).filter(|found| found.p <= 0.05).count();
@@ -140,10 +142,10 @@ fn on_a_drifting_host_five_arms_that_do_nothing_keep_the_rate() {
     const ARMS: usize = 6;
     const ROUNDS: usize = 14;
     let share = share_pct("A/A, 5 arms, any false verdict", seeds(ROUNDS), |seed| {
-        let mut world = World::new(seed);
+        let mut world = SimulatedHost::new(seed);
         let mut level = 0.0;
         let mut values = vec![[0.0; ARMS]; ROUNDS];
-        for (round, order) in rounds(seed, ARMS, ROUNDS).iter().enumerate() {
+        for (round, order) in draw_orders(seed, ARMS, ROUNDS).iter().enumerate() {
             for &arm in order {
                 level = 0.9 * level + 0.02 * world.normal();
                 values[round][arm] = level;

@@ -4,13 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a simulation that cannot go on has failed")]
 
-mod carelessness;
 mod coverage;
 mod family;
 mod looks;
+mod naive_designs;
 mod power;
+mod simulated_host;
 mod speed;
-mod world;
 
 /// Runs `simulate` once for each seed, counts how often it holds, prints and returns the share in percent.
 fn share_pct(what: &str, seeds: std::ops::Range<u64>, mut holds: impl FnMut(u64) -> bool) -> f64 {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The longest time of a run's plan, in seconds: a day.
-pub const LONGEST_S: f64 = 86_400.0;
+pub const MAX_DURATION_S: f64 = 86_400.0;
 
 /// Length of time in a scenario or a plan, in seconds; as written, a day at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd)]
@@ -36,7 +36,7 @@ impl FromStr for Seconds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let seconds = duration(text)?.as_secs_f64();
-        if seconds > LONGEST_S {
+        if seconds > MAX_DURATION_S {
             return Err(format!("{text:?} is more than a day"));
         }
         Ok(Self(seconds))
@@ -47,13 +47,13 @@ impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum NumberOrText {
             Number(f64),
             Text(String),
         }
-        let seconds = match Written::deserialize(from)? {
-            Written::Number(n) => Self(n),
-            Written::Text(text) => text.parse().map_err(D::Error::custom)?,
+        let seconds = match NumberOrText::deserialize(from)? {
+            NumberOrText::Number(n) => Self(n),
+            NumberOrText::Text(text) => text.parse().map_err(D::Error::custom)?,
         };
         if seconds.0.is_finite() && seconds.0 >= 0.0 {
             Ok(seconds)

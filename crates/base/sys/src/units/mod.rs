@@ -7,7 +7,7 @@ mod percent;
 mod rate;
 mod size;
 
-pub use duration::{LONGEST_S, Seconds, duration};
+pub use duration::{MAX_DURATION_S, Seconds, duration};
 pub use percent::Percent;
 pub use rate::rate;
 pub use size::Bytes;

@@ -35,7 +35,7 @@ pub(super) enum Flag {
 
 /// Type of a field's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum ValueType {
     Number,
     Text,
     Flag,
@@ -62,7 +62,7 @@ const FLAGS: [(&str, Flag); 9] = [
     ("qc_hit", Flag::QcHit),
 ];
 
-const PLAIN: [(&str, Field); 9] = [
+const FIXED_FIELDS: [(&str, Field); 9] = [
     ("connection_id", Field::ConnectionId),
     ("port", Field::Port),
     ("error", Field::Error),
@@ -76,36 +76,36 @@ const PLAIN: [(&str, Field); 9] = [
 
 impl Field {
     /// A name with a capital is one of a log's own.
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         if name.bytes().any(|b| b.is_ascii_uppercase()) {
             return Some(Self::Logged(name.to_owned()));
         }
-        let plain = PLAIN.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field);
+        let plain = FIXED_FIELDS.into_iter().find(|(known, _)| *known == name).map(|(_, field)| field);
         plain
-            .or_else(|| Attribute::named(name).map(Self::Measured))
+            .or_else(|| Attribute::from_name(name).map(Self::Measured))
             .or_else(|| FLAGS.into_iter().find(|(known, _)| *known == name).map(|(_, flag)| Self::Flag(flag)))
     }
 
     pub(super) fn names() -> String {
         let measured = Attribute::ALL.iter().map(|attribute| attribute.name());
-        let plain = PLAIN.iter().map(|(name, _)| *name);
+        let plain = FIXED_FIELDS.iter().map(|(name, _)| *name);
         let flags = FLAGS.iter().map(|(name, _)| *name);
         measured.chain(plain).chain(flags).collect::<Vec<_>>().join(", ")
     }
 
-    pub(super) fn sort(&self) -> Sort {
+    pub(super) fn value_type(&self) -> ValueType {
         match self {
-            Self::Measured(_) | Self::ConnectionId | Self::Port | Self::Error => Sort::Number,
-            Self::Db | Self::User | Self::Host | Self::Query | Self::Kind => Sort::Text,
-            Self::Tainted | Self::Flag(_) => Sort::Flag,
-            Self::Logged(_) => Sort::Any,
+            Self::Measured(_) | Self::ConnectionId | Self::Port | Self::Error => ValueType::Number,
+            Self::Db | Self::User | Self::Host | Self::Query | Self::Kind => ValueType::Text,
+            Self::Tainted | Self::Flag(_) => ValueType::Flag,
+            Self::Logged(_) => ValueType::Any,
         }
     }
 
-    pub(super) fn of<'a>(&self, event: &Event<'a>) -> Option<Value<'a>> {
+    pub(super) fn value_in<'a>(&self, event: &Event<'a>) -> Option<Value<'a>> {
         let number = |n: u64| Value::Number(n as f64);
         match self {
-            Self::Measured(attribute) => attribute.of(event).map(|value| match attribute.unit() {
+            Self::Measured(attribute) => attribute.value_in(event).map(|value| match attribute.unit() {
                 Unit::Time => Value::Number(value as f64 / 1e9),
                 Unit::Count | Unit::Bytes => number(value),
             }),
@@ -131,13 +131,13 @@ impl Field {
                 CommandKind::Admin => b"admin",
             })),
             Self::Tainted => Some(Value::Flag(event.tainted)),
-            Self::Flag(flag) => flag.of(event).map(Value::Flag),
+            Self::Flag(flag) => flag.value_in(event).map(Value::Flag),
         }
     }
 }
 
 impl Flag {
-    fn of(self, event: &Event<'_>) -> Option<bool> {
+    fn value_in(self, event: &Event<'_>) -> Option<bool> {
         let flags = &event.flags;
         match self {
             Self::NoIndexUsed => flags.no_index_used,

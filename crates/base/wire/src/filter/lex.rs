@@ -41,7 +41,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<(usize, Token)>, FilterError> {
             tokens.push((at, token.clone()));
             sign.len()
         } else if next == '"' || next == '\'' {
-            let (length, content) = quoted(rest, next).ok_or_else(|| FilterError {
+            let (length, content) = lex_quoted(rest, next).ok_or_else(|| FilterError {
                 at,
                 what: format!("the text that begins here has no closing {next}"),
             })?;
@@ -67,7 +67,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<(usize, Token)>, FilterError> {
 }
 
 /// Bytes taken and what stands in the quotes; a backslash takes the next character as it is.
-fn quoted(text: &str, quote: char) -> Option<(usize, String)> {
+fn lex_quoted(text: &str, quote: char) -> Option<(usize, String)> {
     let mut content = String::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {

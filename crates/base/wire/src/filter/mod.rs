@@ -63,8 +63,8 @@ impl Filter {
         Ok(Self { root: parse::parse(text)? })
     }
 
-    pub fn accepts(&self, event: &Event<'_>) -> bool {
-        holds(&self.root, event)
+    pub fn matches(&self, event: &Event<'_>) -> bool {
+        evaluate(&self.root, event)
     }
 
     /// True if the filter tests the schema, which may be named long before the entry.
@@ -81,13 +81,13 @@ impl Filter {
 }
 
 /// Depth is bounded by the parser.
-fn holds(expression: &Expression, event: &Event<'_>) -> bool {
+fn evaluate(expression: &Expression, event: &Event<'_>) -> bool {
     match expression {
-        Expression::Any(parts) => parts.iter().any(|part| holds(part, event)),
-        Expression::All(parts) => parts.iter().all(|part| holds(part, event)),
-        Expression::Not(part) => !holds(part, event),
-        Expression::Is(field) => matches!(field.of(event), Some(Value::Flag(true))),
-        Expression::Compare(field, comparison, literal) => match (field.of(event), literal) {
+        Expression::Any(parts) => parts.iter().any(|part| evaluate(part, event)),
+        Expression::All(parts) => parts.iter().all(|part| evaluate(part, event)),
+        Expression::Not(part) => !evaluate(part, event),
+        Expression::Is(field) => matches!(field.value_in(event), Some(Value::Flag(true))),
+        Expression::Compare(field, comparison, literal) => match (field.value_in(event), literal) {
             (Some(Value::Number(number)), Literal::Number(with)) => {
                 compare_numbers(number, *comparison, *with)
             }

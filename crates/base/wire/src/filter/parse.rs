@@ -1,15 +1,15 @@
 //! Parser of the filter language. `||` binds loosest, then `&&`, then `!`.
 
-use super::field::{Field, Sort};
+use super::field::{Field, ValueType};
 use super::lex::{Token, lex};
 use super::{Comparison, Expression, FilterError, Literal};
 
 /// Parentheses and negations within each other. Evaluation is as deep as this.
-const DEPTH_MAX: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 pub(super) fn parse(text: &str) -> Result<Expression, FilterError> {
     let mut parser = Parser { tokens: lex(text)?, next: 0, end: text.len(), depth: 0 };
-    let root = parser.any()?;
+    let root = parser.parse_or()?;
     match parser.tokens.get(parser.next) {
         None => Ok(root),
         Some((at, _)) => Err(FilterError { at: *at, what: "expected && or || before this".to_owned() }),
@@ -25,73 +25,77 @@ struct Parser {
 }
 
 impl Parser {
-    fn any(&mut self) -> Result<Expression, FilterError> {
-        let mut parts = vec![self.all()?];
-        while self.takes(&Token::Or) {
-            parts.push(self.all()?);
+    fn parse_or(&mut self) -> Result<Expression, FilterError> {
+        let mut parts = vec![self.parse_and()?];
+        while self.consume_if(&Token::Or) {
+            parts.push(self.parse_and()?);
         }
-        Ok(one_or(parts, Expression::Any))
+        Ok(collapse_single(parts, Expression::Any))
     }
 
-    fn all(&mut self) -> Result<Expression, FilterError> {
-        let mut parts = vec![self.part()?];
-        while self.takes(&Token::And) {
-            parts.push(self.part()?);
+    fn parse_and(&mut self) -> Result<Expression, FilterError> {
+        let mut parts = vec![self.parse_unary()?];
+        while self.consume_if(&Token::And) {
+            parts.push(self.parse_unary()?);
         }
-        Ok(one_or(parts, Expression::All))
+        Ok(collapse_single(parts, Expression::All))
     }
 
-    fn part(&mut self) -> Result<Expression, FilterError> {
-        let at = self.at();
-        if self.depth >= DEPTH_MAX {
-            return Err(FilterError { at, what: format!("more than {DEPTH_MAX} levels deep: simplify it") });
+    fn parse_unary(&mut self) -> Result<Expression, FilterError> {
+        let at = self.position();
+        if self.depth >= MAX_DEPTH {
+            return Err(FilterError { at, what: format!("more than {MAX_DEPTH} levels deep: simplify it") });
         }
-        if self.takes(&Token::Not) {
+        if self.consume_if(&Token::Not) {
             self.depth += 1;
-            let part = self.part()?;
+            let part = self.parse_unary()?;
             self.depth -= 1;
             return Ok(Expression::Not(Box::new(part)));
         }
-        if self.takes(&Token::Open) {
+        if self.consume_if(&Token::Open) {
             self.depth += 1;
-            let inner = self.any()?;
+            let inner = self.parse_or()?;
             self.depth -= 1;
-            if !self.takes(&Token::Close) {
-                return Err(FilterError { at: self.at(), what: "expected a closing parenthesis".to_owned() });
+            if !self.consume_if(&Token::Close) {
+                return Err(FilterError {
+                    at: self.position(),
+                    what: "expected a closing parenthesis".to_owned(),
+                });
             }
             return Ok(inner);
         }
-        self.comparison()
+        self.parse_comparison()
     }
 
-    fn comparison(&mut self) -> Result<Expression, FilterError> {
-        let at = self.at();
-        let Some(Token::Name(name)) = self.take() else {
+    fn parse_comparison(&mut self) -> Result<Expression, FilterError> {
+        let at = self.position();
+        let Some(Token::Name(name)) = self.next_token() else {
             return Err(FilterError { at, what: "expected an attribute, ! or (".to_owned() });
         };
-        let field = Field::named(&name).ok_or_else(|| FilterError {
+        let field = Field::from_name(&name).ok_or_else(|| FilterError {
             at,
             what: format!(
                 "`{name}` is no attribute; there are {}, and those of a log by their own names",
                 Field::names()
             ),
         })?;
-        if field.sort() == Sort::Flag {
+        if field.value_type() == ValueType::Flag {
             return Ok(Expression::Is(field));
         }
-        let at = self.at();
-        let Some(Token::Compare(comparison)) = self.take() else {
+        let at = self.position();
+        let Some(Token::Compare(comparison)) = self.next_token() else {
             return Err(FilterError {
                 at,
                 what: format!("expected a comparison of {name}, such as == or >"),
             });
         };
-        let at = self.at();
-        let literal = match self.take() {
-            Some(Token::Number(number)) if field.sort() != Sort::Text => Literal::Number(number),
-            Some(Token::Text(text)) if field.sort() != Sort::Number => Literal::Text(text),
+        let at = self.position();
+        let literal = match self.next_token() {
+            Some(Token::Number(number)) if field.value_type() != ValueType::Text => Literal::Number(number),
+            Some(Token::Text(text)) if field.value_type() != ValueType::Number => Literal::Text(text),
             _ => {
-                let wanted = if field.sort() == Sort::Text { "a text in quotes" } else { "a number" };
+                let wanted =
+                    if field.value_type() == ValueType::Text { "a text in quotes" } else { "a number" };
                 return Err(FilterError { at, what: format!("{name} is compared with {wanted}") });
             }
         };
@@ -101,23 +105,23 @@ impl Parser {
         Ok(Expression::Compare(field, comparison, literal))
     }
 
-    fn at(&self) -> usize {
+    fn position(&self) -> usize {
         self.tokens.get(self.next).map_or(self.end, |(at, _)| *at)
     }
 
-    fn take(&mut self) -> Option<Token> {
+    fn next_token(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.next).map(|(_, token)| token.clone());
         self.next += 1;
         token
     }
 
-    fn takes(&mut self, token: &Token) -> bool {
+    fn consume_if(&mut self, token: &Token) -> bool {
         let is_next = self.tokens.get(self.next).is_some_and(|(_, next)| next == token);
         self.next += usize::from(is_next);
         is_next
     }
 }
 
-fn one_or(mut parts: Vec<Expression>, many: fn(Vec<Expression>) -> Expression) -> Expression {
+fn collapse_single(mut parts: Vec<Expression>, many: fn(Vec<Expression>) -> Expression) -> Expression {
     if parts.len() == 1 { parts.remove(0) } else { many(parts) }
 }

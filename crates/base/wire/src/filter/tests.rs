@@ -35,7 +35,7 @@ fn events_are_accepted_by_what_they_are() {
         ("kind == 'query' && !tainted", true),
         ("rows_sent < 3 && rows_sent > 1 || user == 'app_rw'", true),
     ] {
-        assert_eq!(Filter::parse(filter).unwrap().accepts(&event()), expected, "{filter}");
+        assert_eq!(Filter::parse(filter).unwrap().matches(&event()), expected, "{filter}");
     }
 }
 

@@ -5,13 +5,13 @@ use memchr::memmem;
 
 /// Which of the words that matter here may occur.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Seen {
+pub(super) struct KeywordHints {
     pub union: bool,
     pub limit: bool,
     pub order: bool,
 }
 
-impl Seen {
+impl KeywordHints {
     pub(super) fn all() -> Self {
         Self { union: true, limit: true, order: true }
     }
@@ -21,7 +21,7 @@ impl Seen {
 /// comparisons the rest stays as it is.
 const UNION_COMPARISONS: usize = 1 << 18;
 
-pub(super) fn collapse(text: &mut Vec<u8>, seen: Seen) {
+pub(super) fn collapse(text: &mut Vec<u8>, seen: KeywordHints) {
     if seen.union && memmem::find(text, b"union").is_some() {
         *text = fold_unions(text);
     }

@@ -3,8 +3,8 @@
 use super::bytes::{
     find_ignore_case, is_boundary, is_digit, is_space, is_word, skip_space, starts_ignore_case,
 };
-use super::exact::without_comments;
-use super::tables::{definition, exists_end, loaded, named_after, tables};
+use super::exact::strip_comments;
+use super::tables::{ddl_verb, exists_end, find_name_after, load_data_table, tables};
 use memchr::memmem;
 
 /// The verbs and tables of a statement, as pt-query-digest names them.
@@ -57,25 +57,25 @@ fn verbs(text: &[u8]) -> Verbs {
     }
     if starts_ignore_case(head, b"load") {
         let table: Vec<u8> =
-            loaded(text).unwrap_or_default().iter().filter(|b| **b != b'`').copied().collect();
+            load_data_table(text).unwrap_or_default().iter().filter(|b| **b != b'`').copied().collect();
         return Verbs::Whole([b"LOAD DATA ".as_slice(), &table].concat());
     }
     if let Some(command) = text.strip_prefix(b"administrator command:") {
         return Verbs::Tables([b"ADMIN", command].concat().to_ascii_uppercase(), None);
     }
-    let text = without_version_comments(without_comments(text));
+    let text = expand_version_comments(strip_comments(text));
     let start = skip_space(&text, 0);
     if starts_ignore_case(&text[start..], b"show") && text.get(start + 4).is_some_and(|b| is_space(*b)) {
-        return Verbs::Whole(show(&text));
+        return Verbs::Whole(distill_show(&text));
     }
-    match definition(&text) {
-        Some(verb) => define(&text, verb),
-        None => Verbs::Tables(manipulate(&text), None),
+    match ddl_verb(&text) {
+        Some(verb) => distill_ddl(&text, verb),
+        None => Verbs::Tables(distill_dml(&text), None),
     }
 }
 
 /// In a SHOW, what `/*!50002 FULL*/` holds stands for each comment with a number.
-fn without_version_comments(text: Vec<u8>) -> Vec<u8> {
+fn expand_version_comments(text: Vec<u8>) -> Vec<u8> {
     let Some(qualifier) = version_qualifier(&text) else { return text };
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -108,11 +108,13 @@ fn version_qualifier(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// `SHOW A B`: at most two words after SHOW, without scopes and clauses.
-fn show(text: &[u8]) -> Vec<u8> {
+fn distill_show(text: &[u8]) -> Vec<u8> {
     let mut text = text.to_ascii_uppercase();
     text = replace_words(&text, &[b"SESSION", b"FULL", b"STORAGE", b"ENGINE"], b" ");
-    text = without_count(&text);
-    if let Some((at, _)) = spaced_word(&text, 0, &[b"FOR", b"FROM", b"LIKE", b"WHERE", b"LIMIT", b"IN"], 1) {
+    text = strip_count(&text);
+    if let Some((at, _)) =
+        find_spaced_word(&text, 0, &[b"FOR", b"FROM", b"LIKE", b"WHERE", b"LIMIT", b"IN"], 1)
+    {
         text.truncate(at);
     }
     if text.starts_with(b"SHOW") {
@@ -148,7 +150,7 @@ fn show(text: &[u8]) -> Vec<u8> {
 
 /// The first of `words` (upper case) after spaces, followed by at least `more` bytes: where the
 /// spaces begin and where the word ends.
-fn spaced_word(text: &[u8], from: usize, words: &[&[u8]], more: usize) -> Option<(usize, usize)> {
+fn find_spaced_word(text: &[u8], from: usize, words: &[&[u8]], more: usize) -> Option<(usize, usize)> {
     let mut at = from;
     while at < text.len() {
         let next = skip_space(text, at);
@@ -167,7 +169,7 @@ fn spaced_word(text: &[u8], from: usize, words: &[&[u8]], more: usize) -> Option
 fn replace_words(text: &[u8], words: &[&[u8]], instead: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut from = 0;
-    while let Some((at, end)) = spaced_word(text, from, words, 0) {
+    while let Some((at, end)) = find_spaced_word(text, from, words, 0) {
         out.extend_from_slice(&text[from..at]);
         out.extend_from_slice(instead);
         from = end;
@@ -177,7 +179,7 @@ fn replace_words(text: &[u8], words: &[&[u8]], instead: &[u8]) -> Vec<u8> {
 }
 
 /// `SHOW COUNT(*) WARNINGS` is `SHOW WARNINGS`.
-fn without_count(text: &[u8]) -> Vec<u8> {
+fn strip_count(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
@@ -196,8 +198,8 @@ fn without_count(text: &[u8]) -> Vec<u8> {
     out
 }
 
-fn define(text: &[u8], verb: &[u8]) -> Verbs {
-    let text = match (0..text.len()).find_map(|at| if_exists(text, at)) {
+fn distill_ddl(text: &[u8], verb: &[u8]) -> Verbs {
+    let text = match (0..text.len()).find_map(|at| if_exists_range(text, at)) {
         Some((at, end)) => [&text[..at], b" ", &text[end..]].concat(),
         None => text.to_vec(),
     };
@@ -213,11 +215,11 @@ fn define(text: &[u8], verb: &[u8]) -> Verbs {
         words.push(b' ');
         words.extend(object.to_ascii_uppercase());
     }
-    Verbs::Tables(words, named_after(&text, &[b"table", b"database"]))
+    Verbs::Tables(words, find_name_after(&text, &[b"table", b"database"]))
 }
 
 /// Spaces, IF [NOT] EXISTS at `at`: where they end.
-fn if_exists(text: &[u8], at: usize) -> Option<(usize, usize)> {
+fn if_exists_range(text: &[u8], at: usize) -> Option<(usize, usize)> {
     let word = skip_space(text, at);
     (word > at && starts_ignore_case(&text[word..], b"if"))
         .then(|| exists_end(text, word + 2))
@@ -226,7 +228,7 @@ fn if_exists(text: &[u8], at: usize) -> Option<(usize, usize)> {
 }
 
 /// SELECT, INSERT SELECT, ...: verbs in order, repeats next to each other once.
-fn manipulate(text: &[u8]) -> Vec<u8> {
+fn distill_dml(text: &[u8]) -> Vec<u8> {
     const FIRST: [&[u8]; 8] =
         [b"show", b"flush", b"commit", b"rollback", b"begin", b"set", b"start", b"lock"];
     const ANYWHERE: [&[u8]; 6] = [b"select", b"insert", b"update", b"delete", b"replace", b"union"];

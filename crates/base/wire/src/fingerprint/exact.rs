@@ -14,14 +14,14 @@ use super::literal;
 use memchr::memmem;
 
 /// Text with a mark on each byte that belongs to a literal.
-struct Marked {
+struct MarkedText {
     text: Vec<u8>,
     literal: Vec<bool>,
 }
 
 /// Everything up to the collapsing of repeats. False: the statement is finished as it stands.
 pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let mut marked = Marked { text: text.to_vec(), literal: literal::mask(text) };
+    let mut marked = MarkedText { text: text.to_vec(), literal: literal::literal_mask(text) };
     strip_block_comments(&mut marked);
     strip_line_comments(&mut marked);
     if let Some(end) = use_database(&marked.text) {
@@ -32,40 +32,40 @@ pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> bool {
     strip_escaped_quotes(&mut marked);
     replace_quoted(&mut marked, b'"');
     replace_quoted(&mut marked, b'\'');
-    let text = if leaks(&marked) { literal::replaced(text) } else { marked.text };
+    let text = if has_literal_text(&marked) { literal::replace_literals(text) } else { marked.text };
     let text = replace_booleans(&text);
     let text = replace_numbers(&text);
     let mut text = drop_prefixes(&text);
-    tidy(&mut text);
+    normalise_text(&mut text);
     let text = replace_null(&text);
     collapse_lists(&text, out);
     true
 }
 
 /// The text without block and line comments.
-pub(super) fn without_comments(text: &[u8]) -> Vec<u8> {
-    let mut marked = Marked { text: text.to_vec(), literal: vec![false; text.len()] };
+pub(super) fn strip_comments(text: &[u8]) -> Vec<u8> {
+    let mut marked = MarkedText { text: text.to_vec(), literal: vec![false; text.len()] };
     strip_block_comments(&mut marked);
     strip_line_comments(&mut marked);
     marked.text
 }
 
 /// The text with what stands in quotes as `?`.
-pub(super) fn without_quoted(text: Vec<u8>) -> Vec<u8> {
-    let mut marked = Marked { literal: vec![false; text.len()], text };
+pub(super) fn replace_all_quoted(text: Vec<u8>) -> Vec<u8> {
+    let mut marked = MarkedText { literal: vec![false; text.len()], text };
     strip_escaped_quotes(&mut marked);
     replace_quoted(&mut marked, b'"');
     replace_quoted(&mut marked, b'\'');
     marked.text
 }
 
-fn leaks(marked: &Marked) -> bool {
+fn has_literal_text(marked: &MarkedText) -> bool {
     marked.text.iter().zip(&marked.literal).any(|(byte, literal)| *literal && is_word(*byte))
 }
 
-impl Marked {
+impl MarkedText {
     /// Keeps what is outside `cuts`; each cut is replaced by its second part.
-    fn cut(&mut self, cuts: &[(std::ops::Range<usize>, &[u8])]) {
+    fn replace_ranges(&mut self, cuts: &[(std::ops::Range<usize>, &[u8])]) {
         if cuts.is_empty() {
             return;
         }
@@ -86,7 +86,7 @@ impl Marked {
 }
 
 /// `/* ... */`, but not `/*! ... */`. What follows the opening must be a character.
-fn strip_block_comments(marked: &mut Marked) {
+fn strip_block_comments(marked: &mut MarkedText) {
     let text = &marked.text;
     let mut cuts: Vec<(_, &[u8])> = Vec::new();
     let mut from = 0;
@@ -102,11 +102,11 @@ fn strip_block_comments(marked: &mut Marked) {
         cuts.push((open..close, b""));
         from = close;
     }
-    marked.cut(&cuts);
+    marked.replace_ranges(&cuts);
 }
 
 /// `--` or `#` up to the end of the line, where no quote stands between.
-fn strip_line_comments(marked: &mut Marked) {
+fn strip_line_comments(marked: &mut MarkedText) {
     let text = &marked.text;
     let mut cuts: Vec<(_, &[u8])> = Vec::new();
     let (mut at, mut stop) = (0, 0);
@@ -129,7 +129,7 @@ fn strip_line_comments(marked: &mut Marked) {
             at += 1;
         }
     }
-    marked.cut(&cuts);
+    marked.replace_ranges(&cuts);
 }
 
 /// First quote or line end at or after `from`.
@@ -147,7 +147,7 @@ fn use_database(text: &[u8]) -> Option<usize> {
         .then_some(end)
 }
 
-fn strip_escaped_quotes(marked: &mut Marked) {
+fn strip_escaped_quotes(marked: &mut MarkedText) {
     let text = &marked.text;
     let mut cuts: Vec<(_, &[u8])> = Vec::new();
     let mut at = 0;
@@ -159,10 +159,10 @@ fn strip_escaped_quotes(marked: &mut Marked) {
             at = slash + 1;
         }
     }
-    marked.cut(&cuts);
+    marked.replace_ranges(&cuts);
 }
 
-fn replace_quoted(marked: &mut Marked, quote: u8) {
+fn replace_quoted(marked: &mut MarkedText, quote: u8) {
     let mut cuts: Vec<(_, &[u8])> = Vec::new();
     let mut open = None;
     for at in memchr::memchr_iter(quote, &marked.text) {
@@ -171,7 +171,7 @@ fn replace_quoted(marked: &mut Marked, quote: u8) {
             Some(start) => cuts.push((start..at + 1, b"?")),
         }
     }
-    marked.cut(&cuts);
+    marked.replace_ranges(&cuts);
 }
 
 fn replace_booleans(text: &[u8]) -> Vec<u8> {
@@ -237,7 +237,7 @@ fn drop_prefixes(text: &[u8]) -> Vec<u8> {
 }
 
 /// Spaces collapsed, ends trimmed, lower case.
-fn tidy(text: &mut Vec<u8>) {
+fn normalise_text(text: &mut Vec<u8>) {
     let start = text.iter().position(|b| !is_space(*b)).unwrap_or(text.len());
     text.drain(..start);
     if text.last() == Some(&b'\n') {

@@ -4,13 +4,13 @@
 //! on the result of another one. The scan ends with `None` at anything that could make them differ.
 
 use super::bytes::{is_space, is_word};
-use super::collapse::Seen;
+use super::collapse::KeywordHints;
 use super::exact::{line_comment_stop, number_end};
 use memchr::memmem;
 
 /// What a byte outside quotes begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ByteClass {
     Copy,
     Word,
     Number,
@@ -26,24 +26,24 @@ enum Kind {
     Decline,
 }
 
-const KIND: [Kind; 256] = {
-    let mut kind = [Kind::Copy; 256];
+const BYTE_CLASSES: [ByteClass; 256] = {
+    let mut kind = [ByteClass::Copy; 256];
     let mut b = 0;
     while b < 256 {
         kind[b] = match b as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' | b'_' => Kind::Word,
-            b'0'..=b'9' | b'+' | b'-' => Kind::Number,
-            b' ' | b'\n' | b'\t' | b'\r' | 0x0c => Kind::Space,
-            b'\'' | b'"' => Kind::Quote,
-            b'?' => Kind::Mark,
-            b'(' => Kind::Open,
-            b')' => Kind::Close,
-            b',' => Kind::Comma,
-            b'/' => Kind::Slash,
-            b'#' => Kind::Hash,
-            b'`' => Kind::Name,
-            b'\\' | 0x0b => Kind::Decline,
-            _ => Kind::Copy,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => ByteClass::Word,
+            b'0'..=b'9' | b'+' | b'-' => ByteClass::Number,
+            b' ' | b'\n' | b'\t' | b'\r' | 0x0c => ByteClass::Space,
+            b'\'' | b'"' => ByteClass::Quote,
+            b'?' => ByteClass::Mark,
+            b'(' => ByteClass::Open,
+            b')' => ByteClass::Close,
+            b',' => ByteClass::Comma,
+            b'/' => ByteClass::Slash,
+            b'#' => ByteClass::Hash,
+            b'`' => ByteClass::Name,
+            b'\\' | 0x0b => ByteClass::Decline,
+            _ => ByteClass::Copy,
         };
         b += 1;
     }
@@ -52,7 +52,7 @@ const KIND: [Kind; 256] = {
 
 /// How far a list of `?` after IN or VALUES has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum List {
+enum ListState {
     None,
     /// After the word or a whole list: spaces, commas and another list may follow.
     Between,
@@ -66,20 +66,20 @@ struct Scan<'a> {
     /// The byte before `at`, as it was in the text.
     last: u8,
     spaces: usize,
-    list: List,
+    list: ListState,
     /// Where in `out` the word, or the `(?+)` that stands for its lists, ends.
     list_end: usize,
     list_folded: bool,
     /// What `list` and the length of `out` were before the last word or sign, which may turn out
     /// to be the prefix of a literal.
-    before: (List, usize),
+    list_before: (ListState, usize),
     /// Where the back quote is that ends a name.
     name_end: usize,
-    seen: Seen,
+    keywords: KeywordHints,
 }
 
 /// `None`: needs the exact rules; `out` is then to be thrown away.
-pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> Option<Seen> {
+pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> Option<KeywordHints> {
     if text.len() >= 4 && text[..4].eq_ignore_ascii_case(b"use ") {
         return None;
     }
@@ -89,43 +89,43 @@ pub(super) fn fingerprint(text: &[u8], out: &mut Vec<u8>) -> Option<Seen> {
         at: 0,
         last: b' ',
         spaces: 0,
-        list: List::None,
+        list: ListState::None,
         list_end: 0,
         list_folded: false,
-        before: (List::None, 0),
+        list_before: (ListState::None, 0),
         name_end: 0,
-        seen: Seen::default(),
+        keywords: KeywordHints::default(),
     };
     while let Some(&byte) = scan.text.get(scan.at) {
-        match KIND[usize::from(byte)] {
-            Kind::Word => scan.word()?,
-            Kind::Space => scan.space(byte),
-            Kind::Number => scan.number(byte)?,
-            Kind::Quote => scan.quoted(byte)?,
-            Kind::Mark => scan.mark(scan.at + 1)?,
-            Kind::Open => scan.open(),
-            Kind::Close => scan.close(),
-            Kind::Comma => scan.comma(),
-            Kind::Slash => scan.slash()?,
-            Kind::Hash => scan.line_comment(1)?,
-            Kind::Name => scan.name()?,
-            Kind::Copy => scan.copy(byte),
-            Kind::Decline => return None,
+        match BYTE_CLASSES[usize::from(byte)] {
+            ByteClass::Word => scan.word()?,
+            ByteClass::Space => scan.space(byte),
+            ByteClass::Number => scan.number(byte)?,
+            ByteClass::Quote => scan.quoted(byte)?,
+            ByteClass::Mark => scan.push_placeholder(scan.at + 1)?,
+            ByteClass::Open => scan.open(),
+            ByteClass::Close => scan.close(),
+            ByteClass::Comma => scan.comma(),
+            ByteClass::Slash => scan.slash()?,
+            ByteClass::Hash => scan.line_comment(1)?,
+            ByteClass::Name => scan.name()?,
+            ByteClass::Copy => scan.copy(byte),
+            ByteClass::Decline => return None,
         }
     }
     if scan.last == b'\n' && scan.spaces == 1 && scan.out.last() == Some(&b' ') {
         scan.out.pop();
     }
-    Some(scan.seen)
+    Some(scan.keywords)
 }
 
 impl Scan<'_> {
     fn copy(&mut self, byte: u8) {
-        self.before = (self.list, self.out.len());
+        self.list_before = (self.list, self.out.len());
         self.out.push(byte);
         self.last = byte;
         self.at += 1;
-        self.list = List::None;
+        self.list = ListState::None;
     }
 
     fn space(&mut self, byte: u8) {
@@ -147,15 +147,15 @@ impl Scan<'_> {
         self.out.push(b'(');
         self.last = b'(';
         self.at += 1;
-        self.list = if self.list == List::Between { List::Inside } else { List::None };
+        self.list = if self.list == ListState::Between { ListState::Inside } else { ListState::None };
     }
 
     fn close(&mut self) {
         self.last = b')';
         self.at += 1;
-        if self.list != List::Inside {
+        if self.list != ListState::Inside {
             self.out.push(b')');
-            self.list = List::None;
+            self.list = ListState::None;
             return;
         }
         self.out.truncate(self.list_end);
@@ -164,15 +164,15 @@ impl Scan<'_> {
             self.list_end = self.out.len();
             self.list_folded = true;
         }
-        self.list = List::Between;
+        self.list = ListState::Between;
     }
 
     /// A `?` for the text up to `end`, with the prefix that belongs to it dropped.
-    fn mark(&mut self, end: usize) -> Option<()> {
+    fn push_placeholder(&mut self, end: usize) -> Option<()> {
         if matches!(self.last, b'x' | b'b' | b'.') {
             self.out.pop();
-            if self.out.len() == self.before.1 {
-                self.list = self.before.0;
+            if self.out.len() == self.list_before.1 {
+                self.list = self.list_before.0;
             }
             // What is left of the word may be one that other rules know.
             if self.last != b'.' && self.out.ends_with(b"null") {
@@ -187,8 +187,8 @@ impl Scan<'_> {
         self.out.push(b'?');
         self.last = b'?';
         self.at = end;
-        if self.list == List::Between {
-            self.list = List::None;
+        if self.list == ListState::Between {
+            self.list = ListState::None;
         }
     }
 
@@ -212,14 +212,14 @@ impl Scan<'_> {
         let begin = self.out.len();
         let length = self.text[start..]
             .iter()
-            .position(|b| KIND[usize::from(*b)] != Kind::Word)
+            .position(|b| BYTE_CLASSES[usize::from(*b)] != ByteClass::Word)
             .unwrap_or(self.text.len() - start);
         let end = start + length;
         let raw = &self.text[start..end];
         self.out.extend(raw.iter().map(u8::to_ascii_lowercase));
         let word = &self.out[begin..];
         let list = match word {
-            b"in" | b"value" | b"values" => List::Between,
+            b"in" | b"value" | b"values" => ListState::Between,
             b"null" => {
                 self.out.truncate(begin);
                 self.value(end);
@@ -230,25 +230,25 @@ impl Scan<'_> {
                     && self.text.get(end).is_none_or(|b| !is_word(*b)) =>
             {
                 self.out.truncate(begin);
-                return self.mark(end);
+                return self.push_placeholder(end);
             }
             b"union" => {
-                self.seen.union = true;
-                List::None
+                self.keywords.union = true;
+                ListState::None
             }
             b"limit" => {
-                self.seen.limit = true;
-                List::None
+                self.keywords.limit = true;
+                ListState::None
             }
             b"order" => {
-                self.seen.order = true;
-                List::None
+                self.keywords.order = true;
+                ListState::None
             }
-            _ => List::None,
+            _ => ListState::None,
         };
-        self.before = (self.list, begin);
+        self.list_before = (self.list, begin);
         self.list = list;
-        if list == List::Between {
+        if list == ListState::Between {
             self.list_end = self.out.len();
             self.list_folded = false;
         }
@@ -269,7 +269,7 @@ impl Scan<'_> {
         {
             return None;
         }
-        self.mark(end)
+        self.push_placeholder(end)
     }
 
     fn is_false(&self, at: usize) -> bool {
@@ -317,7 +317,7 @@ impl Scan<'_> {
         loop {
             let byte = *self.text.get(at)?;
             match byte {
-                _ if byte == quote => return self.mark(at + 1),
+                _ if byte == quote => return self.push_placeholder(at + 1),
                 b'"' => return None,
                 b'\'' => comment = false,
                 b'\\' => match self.text.get(at + 1) {

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct QueryId(pub [u8; 16]);
 
 impl QueryId {
-    pub fn of(fingerprint: &[u8]) -> Self {
+    pub fn from_fingerprint(fingerprint: &[u8]) -> Self {
         Self(Md5::digest(fingerprint).into())
     }
 }

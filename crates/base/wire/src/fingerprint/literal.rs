@@ -2,9 +2,9 @@
 
 /// For each byte whether it is inside the quotes of a string literal (ANSI_QUOTES off).
 /// A literal without its end goes on to the end of the text.
-pub(super) fn mask(text: &[u8]) -> Vec<bool> {
+pub(super) fn literal_mask(text: &[u8]) -> Vec<bool> {
     let mut mask = vec![false; text.len()];
-    for (start, end) in literals(text) {
+    for (start, end) in find_literals(text) {
         let inside = (start + 1).min(end)..end;
         let closed = end > start + 1 && text[end - 1] == text[start];
         let inside = inside.start..inside.end - usize::from(closed);
@@ -14,13 +14,13 @@ pub(super) fn mask(text: &[u8]) -> Vec<bool> {
 }
 
 /// The text with each string literal as `?` and without comments.
-pub(super) fn replaced(text: &[u8]) -> Vec<u8> {
+pub(super) fn replace_literals(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     scan(text, |piece, is_literal| if is_literal { out.push(b'?') } else { out.extend_from_slice(piece) });
     out
 }
 
-fn literals(text: &[u8]) -> Vec<(usize, usize)> {
+fn find_literals(text: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let base = text.as_ptr() as usize;
     scan(text, |piece, is_literal| {

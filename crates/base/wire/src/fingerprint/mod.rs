@@ -24,7 +24,7 @@ use bytes::{find_ignore_case, is_digit, is_space, is_word, skip_space, starts_ig
 /// repeated UNIONs, whose comparisons are bounded.
 pub fn fingerprint(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
-    if special(text, out) {
+    if fingerprint_special(text, out) {
         return;
     }
     let text = first_row_of_insert(text);
@@ -33,14 +33,14 @@ pub fn fingerprint(text: &[u8], out: &mut Vec<u8>) {
         None => {
             out.clear();
             if exact::fingerprint(text, out) {
-                collapse::collapse(out, collapse::Seen::all());
+                collapse::collapse(out, collapse::KeywordHints::all());
             }
         }
     }
 }
 
 /// Statements with a fixed fingerprint: dumps, toolkit checks, admin commands, procedure calls.
-fn special(text: &[u8], out: &mut Vec<u8>) -> bool {
+fn fingerprint_special(text: &[u8], out: &mut Vec<u8>) -> bool {
     if text.starts_with(b"SELECT /*!40001 SQL_NO_CACHE */ * FROM `") {
         out.extend_from_slice(b"mysqldump");
         return true;
@@ -54,7 +54,7 @@ fn special(text: &[u8], out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(text);
         return true;
     }
-    procedure_call(text, out)
+    fingerprint_call(text, out)
 }
 
 /// `db.table:chunk/chunks*/`, as pt-table-checksum marks its statements.
@@ -77,7 +77,7 @@ fn is_toolkit_mark(mark: &[u8]) -> bool {
 
 /// `call name(...)` is its name. The name ends at the last parenthesis of the first word, as in
 /// pt-query-digest, unless that would take a literal along.
-fn procedure_call(text: &[u8], out: &mut Vec<u8>) -> bool {
+fn fingerprint_call(text: &[u8], out: &mut Vec<u8>) -> bool {
     let start = skip_space(text, 0);
     if !starts_ignore_case(&text[start..], b"call") {
         return false;

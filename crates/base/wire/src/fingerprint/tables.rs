@@ -3,21 +3,21 @@
 use super::bytes::{
     find_ignore_case, find_word, is_boundary, is_space, is_word, skip_space, starts_ignore_case,
 };
-use super::exact::without_quoted;
+use super::exact::replace_all_quoted;
 
 const DEFINITIONS: [&[u8]; 5] = [b"create", b"alter", b"truncate", b"drop", b"rename"];
 
 /// Names as written (back quotes and all), in order, repeats included.
 pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
-    if let Some(verb) = definition(text) {
-        return defined(text, verb);
+    if let Some(verb) = ddl_verb(text) {
+        return ddl_tables(text, verb);
     }
-    let mut text = without_modifiers(text);
+    let mut text = strip_modifiers(text);
     let start = skip_space(&text, 0);
     if starts_ignore_case(&text[start..], b"lock tables") {
-        text = locked(&text[start + 11..]);
+        text = lock_tables_as_from(&text[start + 11..]);
     }
-    let mut text = without_quoted(text);
+    let mut text = replace_all_quoted(text);
     let start = skip_space(&text, 0);
     for verb in [b"insert".as_slice(), b"replace"] {
         if starts_ignore_case(&text[start..], verb) {
@@ -30,21 +30,21 @@ pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     if starts_ignore_case(&text[skip_space(&text, 0)..], b"load data") {
-        return loaded(&text).map(<[u8]>::to_vec).into_iter().collect();
+        return load_data_table(&text).map(<[u8]>::to_vec).into_iter().collect();
     }
-    named(&text)
+    dml_tables(&text)
 }
 
 /// CREATE, ALTER, TRUNCATE, DROP or RENAME, if the statement begins with one.
-pub(super) fn definition(text: &[u8]) -> Option<&'static [u8]> {
+pub(super) fn ddl_verb(text: &[u8]) -> Option<&'static [u8]> {
     let text = &text[skip_space(text, 0)..];
     DEFINITIONS
         .into_iter()
         .find(|verb| starts_ignore_case(text, verb) && !text.get(verb.len()).is_some_and(|b| is_word(*b)))
 }
 
-fn defined(text: &[u8], verb: &[u8]) -> Vec<Vec<u8>> {
-    let text = without_if_exists(text);
+fn ddl_tables(text: &[u8], verb: &[u8]) -> Vec<Vec<u8>> {
+    let text = strip_if_exists(text);
     if find_word_pair(&text, verb, b" database") {
         return Vec::new();
     }
@@ -57,7 +57,7 @@ fn defined(text: &[u8], verb: &[u8]) -> Vec<Vec<u8>> {
         let first = find_word(&text, b"select", 0).unwrap_or(select);
         return tables(&text[first..]);
     }
-    named_after(&text, &[b"table"]).into_iter().collect()
+    find_name_after(&text, &[b"table"]).into_iter().collect()
 }
 
 fn find_word_pair(text: &[u8], verb: &[u8], object: &[u8]) -> bool {
@@ -66,7 +66,7 @@ fn find_word_pair(text: &[u8], verb: &[u8], object: &[u8]) -> bool {
 }
 
 /// The first name that follows one of `words` and spaces.
-pub(super) fn named_after(text: &[u8], words: &[&[u8]]) -> Option<Vec<u8>> {
+pub(super) fn find_name_after(text: &[u8], words: &[&[u8]]) -> Option<Vec<u8>> {
     (0..text.len()).find_map(|at| {
         let word = words.iter().find(|w| starts_ignore_case(&text[at..], w))?;
         let after = at + word.len();
@@ -77,7 +77,7 @@ pub(super) fn named_after(text: &[u8], words: &[&[u8]]) -> Option<Vec<u8>> {
 }
 
 /// Without the first `IF [NOT] EXISTS`.
-fn without_if_exists(text: &[u8]) -> Vec<u8> {
+fn strip_if_exists(text: &[u8]) -> Vec<u8> {
     let mut from = 0;
     while let Some(at) = find_ignore_case(text, b"if", from) {
         if let Some(end) = exists_end(text, at + 2) {
@@ -104,7 +104,7 @@ pub(super) fn exists_end(text: &[u8], at: usize) -> Option<usize> {
     starts_ignore_case(&text[next..], b"exists").then_some(next + 6)
 }
 
-fn without_modifiers(text: &[u8]) -> Vec<u8> {
+fn strip_modifiers(text: &[u8]) -> Vec<u8> {
     const MODIFIERS: [&[u8]; 4] = [b"low_priority", b"ignore", b"straight_join", b"delayed"];
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -128,7 +128,7 @@ fn without_modifiers(text: &[u8]) -> Vec<u8> {
 }
 
 /// `a READ, b AS c WRITE` as the list of tables of a FROM.
-fn locked(text: &[u8]) -> Vec<u8> {
+fn lock_tables_as_from(text: &[u8]) -> Vec<u8> {
     let mut out = b"FROM ".to_vec();
     let mut at = skip_space(text, 0);
     while at < text.len() {
@@ -151,7 +151,7 @@ fn locked(text: &[u8]) -> Vec<u8> {
 }
 
 /// The word after INTO TABLE.
-pub(super) fn loaded(text: &[u8]) -> Option<&[u8]> {
+pub(super) fn load_data_table(text: &[u8]) -> Option<&[u8]> {
     let mut from = 0;
     loop {
         let at = find_ignore_case(text, b"into table", from)? + 10;
@@ -165,11 +165,11 @@ pub(super) fn loaded(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// Names that follow FROM, JOIN, UPDATE and INTO.
-fn named(text: &[u8]) -> Vec<Vec<u8>> {
+fn dml_tables(text: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < text.len() {
-        let Some((start, end)) = list_at(text, at) else {
+        let Some((start, end)) = find_name_list(text, at) else {
             at += 1;
             continue;
         };
@@ -190,7 +190,7 @@ fn named(text: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The list of names after the word at `at`, if it is one that names follow.
-fn list_at(text: &[u8], at: usize) -> Option<(usize, usize)> {
+fn find_name_list(text: &[u8], at: usize) -> Option<(usize, usize)> {
     let word = [b"from".as_slice(), b"join", b"update", b"into"]
         .into_iter()
         .find(|w| starts_ignore_case(&text[at..], w))?;
@@ -210,14 +210,14 @@ fn list_at(text: &[u8], at: usize) -> Option<(usize, usize)> {
         start += 1;
     }
     let mut end = name_end(text, start)?;
-    while let Some(next) = next_name(text, end) {
+    while let Some(next) = next_name_end(text, end) {
         end = next;
     }
     Some((start, end))
 }
 
 /// End of `[AS] alias, name` after a name.
-fn next_name(text: &[u8], at: usize) -> Option<usize> {
+fn next_name_end(text: &[u8], at: usize) -> Option<usize> {
     let alias_end = |from: usize| {
         let word = skip_space(text, from);
         let end = text[word..].iter().position(|b| !is_word(*b)).map_or(text.len(), |n| word + n);

@@ -1,6 +1,6 @@
 //! IP header parser: addresses, protocol and payload. Fragments are reported, never reassembled.
 
-use super::{Address, Unfit};
+use super::{Address, FrameError};
 
 /// IP packet without its headers: addresses, protocol and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,18 +18,22 @@ pub struct Packet<'a> {
 }
 
 /// Filter on the protocol number, called as soon as it is known. The flag is true for a fragment.
-pub(super) trait Accept: Fn(u8, bool) -> Result<(), Unfit> {}
+pub(super) trait ProtocolFilter: Fn(u8, bool) -> Result<(), FrameError> {}
 
-impl<F: Fn(u8, bool) -> Result<(), Unfit>> Accept for F {}
+impl<F: Fn(u8, bool) -> Result<(), FrameError>> ProtocolFilter for F {}
 
 /// `wire_len` counts from the IP header on; it stands in for a total length of 0, which is
 /// what segments above 64 KiB and offloaded ones carry.
 #[inline]
-pub(super) fn v4(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<Packet<'_>, Unfit> {
-    let head = bytes.first_chunk::<20>().ok_or(Unfit::Truncated)?;
+pub(super) fn parse_v4(
+    bytes: &[u8],
+    wire_len: usize,
+    accept: impl ProtocolFilter,
+) -> Result<Packet<'_>, FrameError> {
+    let head = bytes.first_chunk::<20>().ok_or(FrameError::Truncated)?;
     let header_len = usize::from(head[0] & 0x0f) * 4;
     if head[0] >> 4 != 4 || header_len < 20 {
-        return Err(Unfit::Malformed);
+        return Err(FrameError::Malformed);
     }
     // More fragments follow, or this is not the first.
     let fragment = u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0;
@@ -38,8 +42,8 @@ pub(super) fn v4(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<P
         0 => wire_len,
         length => usize::from(length),
     };
-    let payload_len = total_len.checked_sub(header_len).ok_or(Unfit::Malformed)?;
-    let available = bytes.get(header_len..).ok_or(Unfit::Truncated)?;
+    let payload_len = total_len.checked_sub(header_len).ok_or(FrameError::Malformed)?;
+    let available = bytes.get(header_len..).ok_or(FrameError::Truncated)?;
     Ok(Packet {
         source: Address::v4([head[12], head[13], head[14], head[15]]),
         destination: Address::v4([head[16], head[17], head[18], head[19]]),
@@ -50,10 +54,14 @@ pub(super) fn v4(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<P
     })
 }
 
-pub(super) fn v6(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<Packet<'_>, Unfit> {
-    let (head, mut rest) = bytes.split_first_chunk::<40>().ok_or(Unfit::Truncated)?;
+pub(super) fn parse_v6(
+    bytes: &[u8],
+    wire_len: usize,
+    accept: impl ProtocolFilter,
+) -> Result<Packet<'_>, FrameError> {
+    let (head, mut rest) = bytes.split_first_chunk::<40>().ok_or(FrameError::Truncated)?;
     if head[0] >> 4 != 6 {
-        return Err(Unfit::Malformed);
+        return Err(FrameError::Malformed);
     }
     let mut payload_len = match u16::from_be_bytes([head[4], head[5]]) {
         // A jumbogram: its length is in an option, and also that of the frame.
@@ -63,7 +71,7 @@ pub(super) fn v6(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<P
     let mut next = head[6];
     let mut fragment = false;
     while !fragment && is_extension(next) {
-        let extension = rest.first_chunk::<8>().ok_or(Unfit::Truncated)?;
+        let extension = rest.first_chunk::<8>().ok_or(FrameError::Truncated)?;
         let length = match next {
             // A fragment header whose packet is whole all the same is none (RFC 6946).
             44 => {
@@ -74,8 +82,8 @@ pub(super) fn v6(bytes: &[u8], wire_len: usize, accept: impl Accept) -> Result<P
             _ => usize::from(extension[1]) * 8 + 8,
         };
         next = extension[0];
-        payload_len = payload_len.checked_sub(length).ok_or(Unfit::Malformed)?;
-        rest = rest.get(length..).ok_or(Unfit::Truncated)?;
+        payload_len = payload_len.checked_sub(length).ok_or(FrameError::Malformed)?;
+        rest = rest.get(length..).ok_or(FrameError::Truncated)?;
     }
     accept(next, fragment)?;
     let address = |at: usize| {

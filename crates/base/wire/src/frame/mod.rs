@@ -4,7 +4,7 @@ mod ip;
 mod link;
 
 pub use ip::Packet;
-pub use link::Network;
+pub use link::IpVersion;
 
 use crate::pcap::{Frame, Link};
 use std::fmt;
@@ -61,7 +61,7 @@ pub struct Segment<'a> {
 
 /// A segment, and between whom it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addressed<'a> {
+pub struct AddressedSegment<'a> {
     pub source: Address,
     pub destination: Address,
     pub source_port: u16,
@@ -69,22 +69,22 @@ pub struct Addressed<'a> {
     pub segment: Segment<'a>,
 }
 
-impl Addressed<'_> {
+impl AddressedSegment<'_> {
     /// A number that both directions of a connection share, evenly spread; other seeds spread it otherwise.
     #[inline]
-    pub fn connection(&self, seed: u64) -> u64 {
+    pub fn connection_hash(&self, seed: u64) -> u64 {
         let end = |address: Address, port: u16| {
-            spread(spread(address.high ^ seed) ^ address.low ^ u64::from(port) << 48)
+            mix_bits(mix_bits(address.high ^ seed) ^ address.low ^ u64::from(port) << 48)
         };
         let ends = (end(self.source, self.source_port), end(self.destination, self.destination_port));
-        spread(ends.0.wrapping_add(ends.1))
+        mix_bits(ends.0.wrapping_add(ends.1))
     }
 }
 
 /// Numbers that differ in a bit become numbers that differ in half of theirs (the last step of SplitMix64,
 /// Steele, Lea and Flood, OOPSLA 2014).
 #[inline]
-pub fn spread(number: u64) -> u64 {
+pub fn mix_bits(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
@@ -101,9 +101,9 @@ pub const UDP: u8 = 17;
 
 /// Why a frame yields no packet, or no segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unfit {
+pub enum FrameError {
     /// Another protocol than the one that was asked for: nothing of ours was lost.
-    Other,
+    OtherProtocol,
     /// It may be what was asked for, in a wrapping that is not unwrapped: a fragment, a tunnel, a link type.
     Unsupported,
     /// The snap length cut within the headers.
@@ -117,8 +117,8 @@ pub enum Unfit {
 /// # Errors
 /// [`Unfit`] says why there is none that is known.
 #[inline]
-pub fn network(link: Link, bytes: &[u8]) -> Result<(Network, usize), Unfit> {
-    let (network, rest) = link::strip(link, bytes)?;
+pub fn find_network_layer(link: Link, bytes: &[u8]) -> Result<(IpVersion, usize), FrameError> {
+    let (network, rest) = link::strip_link_header(link, bytes)?;
     Ok((network, bytes.len() - rest.len()))
 }
 
@@ -127,12 +127,12 @@ pub fn network(link: Link, bytes: &[u8]) -> Result<(Network, usize), Unfit> {
 /// # Errors
 /// [`Unfit`] says why there is none.
 #[inline]
-pub fn parse<'a>(frame: &Frame<'a>) -> Result<Addressed<'a>, Unfit> {
-    tcp(&unwrap(frame, |protocol, fragment| match protocol {
+pub fn parse_segment<'a>(frame: &Frame<'a>) -> Result<AddressedSegment<'a>, FrameError> {
+    parse_tcp(&parse_ip(frame, |protocol, fragment| match protocol {
         TCP if !fragment => Ok(()),
         // IP in IP, IPv6 in IP, GRE, ESP: TCP may be inside.
-        TCP | 4 | 41 | 47 | 50 => Err(Unfit::Unsupported),
-        _ => Err(Unfit::Other),
+        TCP | 4 | 41 | 47 | 50 => Err(FrameError::Unsupported),
+        _ => Err(FrameError::OtherProtocol),
     })?)
 }
 
@@ -141,32 +141,32 @@ pub fn parse<'a>(frame: &Frame<'a>) -> Result<Addressed<'a>, Unfit> {
 /// # Errors
 /// [`Unfit`] says why there is none.
 #[inline]
-pub fn packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, Unfit> {
-    unwrap(frame, |_, _| Ok(()))
+pub fn parse_packet<'a>(frame: &Frame<'a>) -> Result<Packet<'a>, FrameError> {
+    parse_ip(frame, |_, _| Ok(()))
 }
 
 #[inline]
-fn unwrap<'a>(frame: &Frame<'a>, accept: impl ip::Accept) -> Result<Packet<'a>, Unfit> {
-    let (network, link_len) = network(frame.link, frame.bytes)?;
+fn parse_ip<'a>(frame: &Frame<'a>, accept: impl ip::ProtocolFilter) -> Result<Packet<'a>, FrameError> {
+    let (network, link_len) = find_network_layer(frame.link, frame.bytes)?;
     let wire_len = (frame.wire_len as usize).max(frame.bytes.len()) - link_len;
     match network {
-        Network::V4 => ip::v4(&frame.bytes[link_len..], wire_len, accept),
-        Network::V6 => ip::v6(&frame.bytes[link_len..], wire_len, accept),
+        IpVersion::V4 => ip::parse_v4(&frame.bytes[link_len..], wire_len, accept),
+        IpVersion::V6 => ip::parse_v6(&frame.bytes[link_len..], wire_len, accept),
     }
 }
 
 #[inline]
-fn tcp<'a>(packet: &Packet<'a>) -> Result<Addressed<'a>, Unfit> {
+fn parse_tcp<'a>(packet: &Packet<'a>) -> Result<AddressedSegment<'a>, FrameError> {
     let Some(head) = packet.payload.first_chunk::<20>() else {
-        return Err(if packet.payload_len < 20 { Unfit::Malformed } else { Unfit::Truncated });
+        return Err(if packet.payload_len < 20 { FrameError::Malformed } else { FrameError::Truncated });
     };
     let header_len = usize::from(head[12] >> 4) * 4;
     if header_len < 20 || header_len > packet.payload_len {
-        return Err(Unfit::Malformed);
+        return Err(FrameError::Malformed);
     }
     let payload_len = packet.payload_len - header_len;
     let available = packet.payload.get(header_len..).unwrap_or_default();
-    Ok(Addressed {
+    Ok(AddressedSegment {
         source: packet.source,
         destination: packet.destination,
         source_port: u16::from_be_bytes([head[0], head[1]]),

@@ -1,8 +1,8 @@
 //! Audit log decoder: MariaDB's `server_audit` file format, one line for each statement.
 
-use super::framing::{End, Entry, Format, Framed};
-use super::time::{LastTime, Zone};
-use super::{LogLedger, decimal};
+use super::framing::{Entry, EntryEnd, Format, Framed};
+use super::time::{TimeCache, Zone};
+use super::{LogAccounting, decimal};
 use crate::event::{CommandKind, ErrorInfo, Event, Sink};
 
 /// Audit log; `zone` is the one the server runs in.
@@ -10,12 +10,12 @@ pub type AuditLog<Z> = Framed<AuditFormat<Z>>;
 
 pub struct AuditFormat<Z> {
     zone: Z,
-    last_time: LastTime,
+    last_time: TimeCache,
 }
 
 impl<Z: Zone> AuditLog<Z> {
     pub fn new(zone: Z) -> Self {
-        Framed::of(AuditFormat { zone, last_time: LastTime::default() })
+        Framed::with_format(AuditFormat { zone, last_time: TimeCache::default() })
     }
 }
 
@@ -24,17 +24,17 @@ impl<Z: Zone> Format for AuditFormat<Z> {
         false
     }
 
-    fn end(&self, bytes: &[u8], from: usize, end: bool) -> End {
+    fn find_entry_end(&self, bytes: &[u8], from: usize, end: bool) -> EntryEnd {
         match memchr::memchr(b'\n', &bytes[from..]) {
-            Some(line) => End::At(from + line + 1),
-            None if end => End::At(bytes.len()),
-            None => End::Unknown,
+            Some(line) => EntryEnd::At(from + line + 1),
+            None if end => EntryEnd::At(bytes.len()),
+            None => EntryEnd::Unknown,
         }
     }
 
     /// `20231121 10:00:00,server,user,host,connection,query,QUERY,db,'statement',error`.
-    fn parse(&mut self, entry: &Entry<'_>, ledger: &mut LogLedger, sink: &mut dyn Sink) {
-        let bytes = entry.bytes.len() as u64 + entry.passed;
+    fn parse(&mut self, entry: &Entry<'_>, accounting: &mut LogAccounting, sink: &mut dyn Sink) {
+        let bytes = entry.bytes.len() as u64 + entry.skipped_bytes;
         let line = entry.bytes.strip_suffix(b"\n").unwrap_or(entry.bytes);
         let mut fields = line.splitn(9, |b| *b == b',');
         let mut next = || fields.next();
@@ -51,31 +51,31 @@ impl<Z: Zone> Format for AuditFormat<Z> {
             Some(object),
         ) = head
         else {
-            ledger.entries_malformed += 1;
-            ledger.malformed_bytes += bytes;
+            accounting.entries_malformed += 1;
+            accounting.malformed_bytes += bytes;
             return;
         };
-        ledger.entries_parsed += 1;
-        ledger.entries_cut += u64::from(entry.passed > 0);
-        ledger.entry_bytes += bytes;
+        accounting.entries_parsed += 1;
+        accounting.entries_cut += u64::from(entry.skipped_bytes > 0);
+        accounting.entry_bytes += bytes;
         if operation != b"QUERY" {
             return;
         }
         let (text, code) = match memchr::memrchr(b',', object) {
-            Some(comma) if entry.passed == 0 => (&object[..comma], &object[comma + 1..]),
+            Some(comma) if entry.skipped_bytes == 0 => (&object[..comma], &object[comma + 1..]),
             _ => (object, b"".as_slice()),
         };
         let text = text.strip_prefix(b"'").unwrap_or(text);
-        let number = decimal::integer(code).and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0);
-        sink.event(&Event {
+        let number = decimal::parse_integer(code).and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0);
+        sink.on_event(&Event {
             start_ns: self.last_time.read(time, &self.zone).unwrap_or(0),
             kind: CommandKind::Query,
             text: text.strip_suffix(b"'").unwrap_or(text),
-            text_cut: entry.passed,
+            text_cut: entry.skipped_bytes,
             user,
             host,
             db,
-            connection_id: decimal::integer(connection),
+            connection_id: decimal::parse_integer(connection),
             error: number.map(|number| ErrorInfo { number, state: b"", message: b"" }),
             ..Event::default()
         });

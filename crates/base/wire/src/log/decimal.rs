@@ -1,7 +1,7 @@
 //! Parser of numbers in logs. Knows no unit except seconds.
 
 /// Leading digits. `None`: there are none, or too many.
-pub(crate) fn integer(text: &[u8]) -> Option<u64> {
+pub(crate) fn parse_integer(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|b| b.is_ascii_digit());
     let mut value: Option<u64> = None;
     for digit in digits {
@@ -11,15 +11,15 @@ pub(crate) fn integer(text: &[u8]) -> Option<u64> {
 }
 
 /// `12.345678` seconds in ns; whatever follows the number is ignored.
-pub(crate) fn seconds(text: &[u8]) -> Option<u64> {
-    let whole = integer(text)?.checked_mul(1_000_000_000)?;
+pub(crate) fn parse_seconds(text: &[u8]) -> Option<u64> {
+    let whole = parse_integer(text)?.checked_mul(1_000_000_000)?;
     let rest = &text[text.iter().take_while(|b| b.is_ascii_digit()).count()..];
-    let fraction = rest.strip_prefix(b".").map_or(0, nanoseconds);
+    let fraction = rest.strip_prefix(b".").map_or(0, parse_fraction_ns);
     whole.checked_add(fraction)
 }
 
 /// Digits after a decimal point, as ns.
-pub(super) fn nanoseconds(digits: &[u8]) -> u64 {
+pub(super) fn parse_fraction_ns(digits: &[u8]) -> u64 {
     let mut value = 0;
     let mut unit = 100_000_000;
     for digit in digits.iter().take(9).take_while(|b| b.is_ascii_digit()) {

@@ -1,13 +1,13 @@
 //! File type detection by the first bytes, never by the name.
 
 use super::slow::is_server_header;
-use super::time::written;
+use super::time::parse_time;
 use crate::pcap::Format;
 use crate::queries;
 
 /// File format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     Capture(Format),
     /// Query events, as [`queries`] writes them.
     Queries,
@@ -19,47 +19,47 @@ pub enum Kind {
 }
 
 /// `head`: the first bytes, at least a few lines where there are as many. `None`: none of these.
-pub fn detect(head: &[u8]) -> Option<Kind> {
+pub fn detect_kind(head: &[u8]) -> Option<FileKind> {
     match head {
-        [0x1f, 0x8b, ..] => return Some(Kind::Gzip),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => return Some(Kind::Zstd),
-        _ if head.starts_with(&queries::MAGIC) => return Some(Kind::Queries),
+        [0x1f, 0x8b, ..] => return Some(FileKind::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => return Some(FileKind::Zstd),
+        _ if head.starts_with(&queries::MAGIC) => return Some(FileKind::Queries),
         _ => {}
     }
     if let Some(format) = Format::detect(head) {
-        return Some(Kind::Capture(format));
+        return Some(FileKind::Capture(format));
     }
     let mut fallback = None;
     for line in head.split_inclusive(|b| *b == b'\n').take(1_000) {
-        if let Some(kind) = of_line(line) {
+        if let Some(kind) = detect_line(line) {
             return Some(kind);
         }
         // Both logs begin alike; so does one without entries.
         if is_server_header(line) {
-            fallback = Some(Kind::SlowLog);
+            fallback = Some(FileKind::SlowLog);
         }
     }
     fallback
 }
 
-fn of_line(line: &[u8]) -> Option<Kind> {
+fn detect_line(line: &[u8]) -> Option<FileKind> {
     let is_slow =
         [b"# Time: ".as_slice(), b"# User@Host: ", b"# Query_time: ", b"# Thread_id: ", b"# Client: "]
             .iter()
             .any(|start| line.starts_with(start));
     if is_slow {
-        return Some(Kind::SlowLog);
+        return Some(FileKind::SlowLog);
     }
-    if super::general::is_start(line) {
-        return Some(Kind::GeneralLog);
+    if super::general::is_entry_start(line) {
+        return Some(FileKind::GeneralLog);
     }
-    is_audit(line).then_some(Kind::AuditLog)
+    is_audit(line).then_some(FileKind::AuditLog)
 }
 
 fn is_audit(line: &[u8]) -> bool {
     let mut fields = line.splitn(8, |b| *b == b',');
     let is_time = fields.next().is_some_and(|time| {
-        time.len() == 17 && time[..8].iter().all(u8::is_ascii_digit) && written(&time[2..]).is_some()
+        time.len() == 17 && time[..8].iter().all(u8::is_ascii_digit) && parse_time(&time[2..]).is_some()
     });
     let operation = fields.nth(5);
     is_time

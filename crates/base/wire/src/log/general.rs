@@ -1,9 +1,9 @@
 //! General log decoder: MySQL 5.x to 9.x and MariaDB. A general log has no execution times, so its events
 //! have none.
 
-use super::framing::{End, Entry, Format, Framed, LOOKAHEAD};
-use super::time::{LastTime, Zone, written};
-use super::{LogLedger, decimal};
+use super::framing::{Entry, EntryEnd, Format, Framed, LOOKAHEAD};
+use super::time::{TimeCache, Zone, parse_time};
+use super::{LogAccounting, decimal};
 use crate::event::{CommandKind, Event, Sink};
 use memchr::memmem;
 use std::collections::HashMap;
@@ -52,7 +52,7 @@ pub type GeneralLog<Z> = Framed<GeneralFormat<Z>>;
 
 pub struct GeneralFormat<Z> {
     zone: Z,
-    last_time: LastTime,
+    last_time: TimeCache,
     /// Older servers write the time once for all entries of a second.
     time_ns: u64,
     sessions: HashMap<u64, Session>,
@@ -67,9 +67,9 @@ struct Session {
 
 impl<Z: Zone> GeneralLog<Z> {
     pub fn new(zone: Z) -> Self {
-        Framed::of(GeneralFormat {
+        Framed::with_format(GeneralFormat {
             zone,
-            last_time: LastTime::default(),
+            last_time: TimeCache::default(),
             time_ns: 0,
             sessions: HashMap::new(),
         })
@@ -81,24 +81,24 @@ impl<Z: Zone> Format for GeneralFormat<Z> {
         super::slow::is_server_header(line)
     }
 
-    fn end(&self, bytes: &[u8], from: usize, end: bool) -> End {
+    fn find_entry_end(&self, bytes: &[u8], from: usize, end: bool) -> EntryEnd {
         for line in memchr::memchr_iter(b'\n', &bytes[from..]).map(|n| from + n + 1) {
             let after = &bytes[line..];
             if after.len() < LOOKAHEAD && !end && memchr::memchr(b'\n', after).is_none() {
-                return End::Unknown;
+                return EntryEnd::Unknown;
             }
-            if start(after).is_some() || (after.first() == Some(&b'/') && is_header_at(after)) {
-                return End::At(line);
+            if parse_entry_header(after).is_some() || (after.first() == Some(&b'/') && is_header_at(after)) {
+                return EntryEnd::At(line);
             }
         }
-        if end { End::At(bytes.len()) } else { End::Unknown }
+        if end { EntryEnd::At(bytes.len()) } else { EntryEnd::Unknown }
     }
 
-    fn parse(&mut self, entry: &Entry<'_>, ledger: &mut LogLedger, sink: &mut dyn Sink) {
-        let bytes = entry.bytes.len() as u64 + entry.passed;
-        let Some(start) = start(entry.bytes) else {
-            ledger.entries_malformed += 1;
-            ledger.malformed_bytes += bytes;
+    fn parse(&mut self, entry: &Entry<'_>, accounting: &mut LogAccounting, sink: &mut dyn Sink) {
+        let bytes = entry.bytes.len() as u64 + entry.skipped_bytes;
+        let Some(start) = parse_entry_header(entry.bytes) else {
+            accounting.entries_malformed += 1;
+            accounting.malformed_bytes += bytes;
             return;
         };
         if let Some(ns) = start.time.and_then(|time| self.last_time.read(time, &self.zone)) {
@@ -119,21 +119,21 @@ impl<Z: Zone> Format for GeneralFormat<Z> {
             }
         };
         if text.is_empty() {
-            ledger.entries_malformed += 1;
-            ledger.malformed_bytes += bytes;
+            accounting.entries_malformed += 1;
+            accounting.malformed_bytes += bytes;
             return;
         }
-        self.follow(&start, argument);
-        ledger.entries_parsed += 1;
-        ledger.entries_cut += u64::from(entry.passed > 0);
-        ledger.entry_bytes += bytes;
+        self.track_session(&start, argument);
+        accounting.entries_parsed += 1;
+        accounting.entries_cut += u64::from(entry.skipped_bytes > 0);
+        accounting.entry_bytes += bytes;
         let unknown = Session::default();
         let session = self.sessions.get(&start.connection_id).unwrap_or(&unknown);
-        sink.event(&Event {
+        sink.on_event(&Event {
             start_ns: self.time_ns,
             kind,
             text,
-            text_cut: entry.passed,
+            text_cut: entry.skipped_bytes,
             user: &session.user,
             host: &session.host,
             db: &session.db,
@@ -148,7 +148,7 @@ impl<Z: Zone> Format for GeneralFormat<Z> {
 
 impl<Z> GeneralFormat<Z> {
     /// Keeps track of who a connection is and what its schema is.
-    fn follow(&mut self, start: &Start<'_>, argument: &[u8]) {
+    fn track_session(&mut self, start: &EntryHeader<'_>, argument: &[u8]) {
         let db = match start.command {
             b"Connect" | b"Change user" if !argument.starts_with(b"Access denied") => {
                 memmem::find(argument, b" on ").map(|at| first_word(&argument[at + 4..]))
@@ -187,7 +187,7 @@ fn is_header_at(bytes: &[u8]) -> bool {
 }
 
 /// The first line of an entry, taken apart.
-struct Start<'a> {
+struct EntryHeader<'a> {
     time: Option<&'a [u8]>,
     connection_id: u64,
     command: &'a [u8],
@@ -195,14 +195,14 @@ struct Start<'a> {
     argument: usize,
 }
 
-pub(super) fn is_start(line: &[u8]) -> bool {
-    start(line).is_some()
+pub(super) fn is_entry_start(line: &[u8]) -> bool {
+    parse_entry_header(line).is_some()
 }
 
 /// `071015 21:43:52\t  7 Query\t...`, `\t\t  7 Query\t...`, `2016-07-20T18:13:25.698433Z\t  7 Query\t...`.
-fn start(line: &[u8]) -> Option<Start<'_>> {
+fn parse_entry_header(line: &[u8]) -> Option<EntryHeader<'_>> {
     let time = match line.first()? {
-        b'0'..=b'9' => Some(&line[..written(&line[..line.len().min(40)])?.length]),
+        b'0'..=b'9' => Some(&line[..parse_time(&line[..line.len().min(40)])?.length]),
         b'\t' | b' ' => None,
         _ => return None,
     };
@@ -213,9 +213,14 @@ fn start(line: &[u8]) -> Option<Start<'_>> {
     if blanks == 0 || digits == 0 || line.get(at + digits) != Some(&b' ') {
         return None;
     }
-    let connection_id = decimal::integer(&line[at..at + digits])?;
+    let connection_id = decimal::parse_integer(&line[at..at + digits])?;
     at += digits + 1;
     let length = line[at..].iter().take(20).position(|b| *b == b'\t')?;
     let command = &line[at..at + length];
-    COMMANDS.contains(&command).then_some(Start { time, connection_id, command, argument: at + length + 1 })
+    COMMANDS.contains(&command).then_some(EntryHeader {
+        time,
+        connection_id,
+        command,
+        argument: at + length + 1,
+    })
 }

@@ -2,21 +2,21 @@
 //!
 //! Never reads a clock or a file: bytes are the input, events the output.
 
+mod accounting;
 mod audit;
 mod decimal;
 mod detect;
 mod framing;
 mod general;
-mod ledger;
 mod slow;
 mod slow_header;
 mod time;
 
+pub use accounting::LogAccounting;
 pub use audit::AuditLog;
-pub(crate) use decimal::{integer, seconds};
-pub use detect::{Kind, detect};
+pub(crate) use decimal::{parse_integer, parse_seconds};
+pub use detect::{FileKind, detect_kind};
 pub use general::GeneralLog;
-pub use ledger::LogLedger;
 pub use slow::{INHERITED_DB, SlowLog};
 pub use time::{Civil, Utc, Zone};
 
@@ -31,7 +31,7 @@ pub trait Log {
     /// rest again, with more behind it. `end`: nothing will follow.
     ///
     /// Takes at least one byte once `bytes` holds [`ENTRY_MAX`] of them, or at the end.
-    fn take(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize;
+    fn decode(&mut self, bytes: &[u8], end: bool, sink: &mut dyn Sink) -> usize;
 
-    fn ledger(&self) -> &LogLedger;
+    fn accounting(&self) -> &LogAccounting;
 }

@@ -2,10 +2,10 @@
 //!
 //! Never guesses: an entry without a statement or a query time counts as malformed.
 
-use super::framing::{End, Entry, Format, Framed, LOOKAHEAD};
+use super::framing::{Entry, EntryEnd, Format, Framed, LOOKAHEAD};
 use super::slow_header::Header;
-use super::time::{LastTime, Zone};
-use super::{LogLedger, decimal};
+use super::time::{TimeCache, Zone};
+use super::{LogAccounting, decimal};
 use crate::event::{CommandKind, Event, Sink};
 use memchr::memmem;
 
@@ -20,7 +20,7 @@ pub type SlowLog<Z> = Framed<SlowFormat<Z>>;
 
 pub struct SlowFormat<Z> {
     zone: Z,
-    last_time: LastTime,
+    last_time: TimeCache,
     /// Servers write the time once for all entries of a second, and `use` when it changes.
     time_ns: u64,
     db: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct SlowFormat<Z> {
 
 impl<Z: Zone> SlowLog<Z> {
     pub fn new(zone: Z) -> Self {
-        Framed::of(SlowFormat { zone, last_time: LastTime::default(), time_ns: 0, db: Vec::new() })
+        Framed::with_format(SlowFormat { zone, last_time: TimeCache::default(), time_ns: 0, db: Vec::new() })
     }
 }
 
@@ -52,12 +52,12 @@ impl<Z: Zone> Format for SlowFormat<Z> {
         line[0] != b'#' && is_server_header(line)
     }
 
-    fn end(&self, bytes: &[u8], from: usize, end: bool) -> End {
+    fn find_entry_end(&self, bytes: &[u8], from: usize, end: bool) -> EntryEnd {
         entry_end(bytes, from, end)
     }
 
-    fn parse(&mut self, entry: &Entry<'_>, ledger: &mut LogLedger, sink: &mut dyn Sink) {
-        let &Entry { bytes: entry, passed, is_tail } = entry;
+    fn parse(&mut self, entry: &Entry<'_>, accounting: &mut LogAccounting, sink: &mut dyn Sink) {
+        let &Entry { bytes: entry, skipped_bytes: passed, is_tail } = entry;
         // The last entry of a log may lack its line end, or have one too many.
         let body = if is_tail { entry.trim_ascii_end() } else { entry.strip_suffix(b"\n").unwrap_or(entry) };
         let body = body.strip_suffix(b";").unwrap_or(body);
@@ -72,7 +72,7 @@ impl<Z: Zone> Format for SlowFormat<Z> {
                 text = Some(&body[at..]);
                 break;
             }
-            if let Some(command) = header.line(line) {
+            if let Some(command) = header.parse_line(line) {
                 text = Some(command.strip_suffix(b";").unwrap_or(command));
                 kind = CommandKind::Admin;
             }
@@ -90,18 +90,18 @@ impl<Z: Zone> Format for SlowFormat<Z> {
         let bytes = entry.len() as u64 + passed;
         let text = text.or((!is_tail).then_some(NO_QUERY)).filter(|text| !text.is_empty());
         let (Some(text), Some(query_time)) = (text, header.query_time) else {
-            ledger.entries_malformed += 1;
-            ledger.malformed_bytes += bytes;
+            accounting.entries_malformed += 1;
+            accounting.malformed_bytes += bytes;
             return;
         };
-        ledger.entries_parsed += 1;
-        ledger.entries_cut += u64::from(passed > 0);
-        ledger.entry_bytes += bytes;
-        let query_ns = decimal::seconds(query_time).filter(|ns| *ns <= BELIEVABLE_NS);
-        sink.event(&Event {
+        accounting.entries_parsed += 1;
+        accounting.entries_cut += u64::from(passed > 0);
+        accounting.entry_bytes += bytes;
+        let query_ns = decimal::parse_seconds(query_time).filter(|ns| *ns <= MAX_PLAUSIBLE_NS);
+        sink.on_event(&Event {
             start_ns: if self.time_ns > 0 { self.time_ns } else { header.timestamp_ns.unwrap_or(0) },
             query_ns,
-            lock_ns: header.lock_time.and_then(decimal::seconds).filter(|ns| *ns <= BELIEVABLE_NS),
+            lock_ns: header.lock_time.and_then(decimal::parse_seconds).filter(|ns| *ns <= MAX_PLAUSIBLE_NS),
             kind,
             text,
             text_cut: passed,
@@ -116,7 +116,7 @@ impl<Z: Zone> Format for SlowFormat<Z> {
             error: header.error(),
             flags: header.flags,
             tainted: query_ns.is_none(),
-            attributes: header.others(),
+            attributes: header.extra(),
             ..Event::default()
         });
     }
@@ -124,10 +124,10 @@ impl<Z: Zone> Format for SlowFormat<Z> {
 
 /// Some servers wrote a time that ran backwards as unsigned microseconds: 584,942 years. Ten
 /// years is longer than any query.
-const BELIEVABLE_NS: u64 = 10 * 365 * 86_400 * 1_000_000_000;
+const MAX_PLAUSIBLE_NS: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 
 /// An entry ends at a semicolon and line end that another entry, or a server's header, follows.
-fn entry_end(bytes: &[u8], from: usize, end: bool) -> End {
+fn entry_end(bytes: &[u8], from: usize, end: bool) -> EntryEnd {
     let mut at = from;
     // A semicolon is rare; building a searcher for two bytes would cost more than it saves.
     while let Some(semicolon) = memchr::memchr(b';', &bytes[at..]).map(|n| at + n) {
@@ -141,20 +141,20 @@ fn entry_end(bytes: &[u8], from: usize, end: bool) -> End {
         let sight = semicolon + LOOKAHEAD;
         let after = &bytes[next..bytes.len().min(sight)];
         if bytes.len() < sight && !end && memchr::memchr(b'\n', after).is_none() {
-            return End::Unknown;
+            return EntryEnd::Unknown;
         }
         if after.first() == Some(&b'#') {
             if is_entry_start(after) || is_command_of_next(bytes, next) {
-                return End::At(next);
+                return EntryEnd::At(next);
             }
         } else if let Some(line) = memchr::memchr(b'\n', after)
             && is_server_header(&after[..=line])
         {
-            return End::At(next);
+            return EntryEnd::At(next);
         }
         at = next;
     }
-    if end { End::At(bytes.len()) } else { End::Unknown }
+    if end { EntryEnd::At(bytes.len()) } else { EntryEnd::Unknown }
 }
 
 /// `# Time: `, `# User@Host: `, `# Query_time: `: a name that begins in upper case, and a colon.
@@ -216,7 +216,7 @@ mod tests {
     struct Nobody;
 
     impl Sink for Nobody {
-        fn event(&mut self, _: &Event<'_>) {}
+        fn on_event(&mut self, _: &Event<'_>) {}
     }
 
     #[test]
@@ -226,9 +226,9 @@ mod tests {
         let bytes = [first.as_slice(), &second].concat();
         for piece in LOOKAHEAD..LOOKAHEAD + first.len() + 8 {
             let mut log = SlowLog::new(Utc);
-            let taken = log.take(&bytes[..piece], false, &mut Nobody);
-            log.take(&bytes[taken..], true, &mut Nobody);
-            assert_eq!(log.ledger().entries_parsed, 2, "{piece}");
+            let taken = log.decode(&bytes[..piece], false, &mut Nobody);
+            log.decode(&bytes[taken..], true, &mut Nobody);
+            assert_eq!(log.accounting().entries_parsed, 2, "{piece}");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Parser of the comment lines above a slow query: lines of one entry to its attributes.
 
-use super::decimal::{integer, seconds};
+use super::decimal::{parse_integer, parse_seconds};
 use crate::event::{ErrorInfo, Flags};
 use memchr::memmem;
 
 /// Attributes beyond those with a place of their own; MySQL 8 with `log_slow_extra` writes 22.
-const OTHERS_MAX: usize = 48;
+const MAX_EXTRA: usize = 48;
 
 #[derive(Debug)]
 pub(super) struct Header<'a> {
@@ -28,8 +28,8 @@ pub(super) struct Header<'a> {
     /// From `SET timestamp=`, in ns.
     pub timestamp_ns: Option<u64>,
     pub flags: Flags,
-    others: [(&'a str, &'a [u8]); OTHERS_MAX],
-    others_count: usize,
+    extra: [(&'a str, &'a [u8]); MAX_EXTRA],
+    extra_count: usize,
     has_settings: bool,
 }
 
@@ -51,14 +51,14 @@ impl<'a> Header<'a> {
             used: None,
             timestamp_ns: None,
             flags: Flags::default(),
-            others: [("", b""); OTHERS_MAX],
-            others_count: 0,
+            extra: [("", b""); MAX_EXTRA],
+            extra_count: 0,
             has_settings: false,
         }
     }
 
-    pub(super) fn others(&self) -> &[(&'a str, &'a [u8])] {
-        &self.others[..self.others_count]
+    pub(super) fn extra(&self) -> &[(&'a str, &'a [u8])] {
+        &self.extra[..self.extra_count]
     }
 
     pub(super) fn error(&self) -> Option<ErrorInfo<'a>> {
@@ -68,7 +68,7 @@ impl<'a> Header<'a> {
 
     /// Reads one line that is not the statement. Returns the statement of a line such as
     /// `# administrator command: Quit`.
-    pub(super) fn line(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
+    pub(super) fn parse_line(&mut self, line: &'a [u8]) -> Option<&'a [u8]> {
         if line.first() == Some(&b'#') {
             match line.get(2) {
                 Some(b'T') if self.time.is_none() && line.starts_with(b"# Time: ") => {
@@ -78,28 +78,28 @@ impl<'a> Header<'a> {
                     if let Some(at) = memchr::memchr(b'#', time)
                         && let Some(user) = time[at..].strip_prefix(b"# User@Host: ")
                     {
-                        self.user_host(user);
+                        self.parse_user_host(user);
                     }
                 }
                 Some(b'U') if self.user.is_none() && line.starts_with(b"# User@Host: ") => {
-                    self.user_host(&line[13..]);
+                    self.parse_user_host(&line[13..]);
                 }
                 Some(b'a') if line.starts_with(b"# administrator command:") => return Some(&line[2..]),
-                _ => self.properties(&line[1..]),
+                _ => self.parse_properties(&line[1..]),
             }
         } else if let Some(db) = line.strip_prefix(b"use ").filter(|_| self.used.is_none()) {
             let end = memchr::memchr(b';', db).unwrap_or(db.len());
-            self.used = Some(unquoted(&db[..end])).filter(|db| !db.is_empty());
+            self.used = Some(unquote(&db[..end])).filter(|db| !db.is_empty());
         } else if let Some(settings) = line.strip_prefix(b"SET ").filter(|_| !self.has_settings) {
             self.has_settings = true;
             let value = memmem::find(settings, b"timestamp=").map(|at| &settings[at + 10..]);
-            self.timestamp_ns = value.and_then(seconds);
+            self.timestamp_ns = value.and_then(parse_seconds);
         }
         None
     }
 
     /// `root[root] @ localhost [127.0.0.1]  Id:     3`, `[SQL_SLAVE] @  []`.
-    fn user_host(&mut self, text: &'a [u8]) {
+    fn parse_user_host(&mut self, text: &'a [u8]) {
         let user_end = match text.first() {
             Some(b'[') => memchr::memchr(b']', text).filter(|n| *n > 1).map(|n| n + 1),
             Some(_) => Some(memchr::memchr(b'[', text).unwrap_or(text.len())),
@@ -116,11 +116,11 @@ impl<'a> Header<'a> {
         // With skip_name_resolve there is an address alone.
         self.host = if host.is_empty() { &text[open..close] } else { host };
         let id = memmem::find(&text[close..], b"Id:").map(|n| text[close + n + 3..].trim_ascii_start());
-        self.connection_id = id.and_then(integer).or(self.connection_id);
+        self.connection_id = id.and_then(parse_integer).or(self.connection_id);
     }
 
     /// ` Query_time: 2.000000  Lock_time: 0.000000 Rows_sent: 1`.
-    fn properties(&mut self, line: &'a [u8]) {
+    fn parse_properties(&mut self, line: &'a [u8]) {
         let name = line.trim_ascii_start();
         if name.len() == line.len() || !name.first().is_some_and(u8::is_ascii_uppercase) {
             return;
@@ -143,23 +143,23 @@ impl<'a> Header<'a> {
                 at = value_at;
                 continue;
             }
-            self.property(key, &value[..end]);
+            self.set_property(key, &value[..end]);
             at = value_at + end;
         }
     }
 
-    fn property(&mut self, key: &'a [u8], value: &'a [u8]) {
+    fn set_property(&mut self, key: &'a [u8], value: &'a [u8]) {
         let flag = || Some(value == b"Yes");
         match key {
             b"Query_time" => self.query_time = Some(value),
             b"Lock_time" => self.lock_time = Some(value),
-            b"Rows_sent" => self.rows_sent = integer(value),
-            b"Rows_examined" => self.rows_examined = integer(value),
-            b"Rows_affected" => self.rows_affected = integer(value),
-            b"Bytes_sent" => self.bytes_sent = integer(value),
-            b"Thread_id" => self.connection_id = integer(value),
-            b"Last_errno" | b"Errno" => self.errno = integer(value),
-            b"Schema" => self.schema = Some(unquoted(value)),
+            b"Rows_sent" => self.rows_sent = parse_integer(value),
+            b"Rows_examined" => self.rows_examined = parse_integer(value),
+            b"Rows_affected" => self.rows_affected = parse_integer(value),
+            b"Bytes_sent" => self.bytes_sent = parse_integer(value),
+            b"Thread_id" => self.connection_id = parse_integer(value),
+            b"Last_errno" | b"Errno" => self.errno = parse_integer(value),
+            b"Schema" => self.schema = Some(unquote(value)),
             b"QC_hit" | b"QC_Hit" => self.flags.qc_hit = flag(),
             b"Full_scan" => self.flags.full_scan = flag(),
             b"Full_join" => self.flags.full_join = flag(),
@@ -170,16 +170,16 @@ impl<'a> Header<'a> {
             b"No_index_used" => self.flags.no_index_used = flag(),
             b"No_good_index_used" => self.flags.no_good_index_used = flag(),
             _ => {
-                if let (Ok(key), true) = (std::str::from_utf8(key), self.others_count < OTHERS_MAX) {
-                    self.others[self.others_count] = (key, value);
-                    self.others_count += 1;
+                if let (Ok(key), true) = (std::str::from_utf8(key), self.extra_count < MAX_EXTRA) {
+                    self.extra[self.extra_count] = (key, value);
+                    self.extra_count += 1;
                 }
             }
         }
     }
 }
 
-fn unquoted(name: &[u8]) -> &[u8] {
+fn unquote(name: &[u8]) -> &[u8] {
     let name = name.strip_prefix(b"`").unwrap_or(name);
     name.strip_suffix(b"`").unwrap_or(name)
 }

@@ -1,6 +1,6 @@
 //! Parser of the time formats in server logs. Never reads a clock.
 
-use super::decimal::{integer, nanoseconds};
+use super::decimal::{parse_fraction_ns, parse_integer};
 
 /// A date and time of day without a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Civil {
 
 /// A time as written: zone known or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct ParsedTime {
     pub civil: Civil,
     pub fraction_ns: u64,
     /// Seconds east of UTC, where the text says so.
@@ -67,7 +67,7 @@ pub(super) struct Written {
     pub length: usize,
 }
 
-impl Written {
+impl ParsedTime {
     pub(super) fn unix_ns(&self, zone: &dyn Zone) -> Option<u64> {
         let seconds = match self.offset {
             Some(offset) => self.civil.utc_seconds()? - offset,
@@ -78,17 +78,17 @@ impl Written {
 }
 
 /// `071015 21:43:52`, `090127  1:23:34`, `2016-07-20T18:13:25.698433Z`, `2016-07-20 18:13:25+02:00`.
-pub(super) fn written(text: &[u8]) -> Option<Written> {
+pub(super) fn parse_time(text: &[u8]) -> Option<ParsedTime> {
     // An audit log writes the century too.
     if text.len() >= 17 && text[..8].iter().all(u8::is_ascii_digit) && text[8] == b' ' {
-        let mut time = written(&text[2..])?;
-        time.civil.year = i16::try_from(integer(&text[..4])?).ok()?;
+        let mut time = parse_time(&text[2..])?;
+        time.civil.year = i16::try_from(parse_integer(&text[..4])?).ok()?;
         time.length += 2;
         return Some(time);
     }
     let is_short = text.len() >= 15 && text[..6].iter().all(u8::is_ascii_digit) && text[6] == b' ';
     let (year, month, day, clock) = if is_short {
-        let number = |at: usize| integer(&text[at..at + 2]);
+        let number = |at: usize| parse_integer(&text[at..at + 2]);
         let spaces = text[6..].iter().take_while(|b| **b == b' ').count();
         (2000 + number(0)?, number(2)?, number(4)?, 6 + spaces)
     } else {
@@ -96,8 +96,8 @@ pub(super) fn written(text: &[u8]) -> Option<Written> {
         if !shape {
             return None;
         }
-        let month = integer(&text[5..7])?;
-        (integer(&text[..4])?, month, integer(&text[8..10])?, 11)
+        let month = parse_integer(&text[5..7])?;
+        (parse_integer(&text[..4])?, month, parse_integer(&text[8..10])?, 11)
     };
     let mut at = clock;
     let mut part = |separator: Option<u8>| -> Option<u8> {
@@ -108,14 +108,14 @@ pub(super) fn written(text: &[u8]) -> Option<Written> {
             at += 1;
         }
         let digits = text.get(at..)?.iter().take(2).take_while(|b| b.is_ascii_digit()).count();
-        let value = integer(&text[at..at + digits])?;
+        let value = parse_integer(&text[at..at + digits])?;
         at += digits;
         u8::try_from(value).ok()
     };
     let (hour, minute, second) = (part(None)?, part(Some(b':'))?, part(Some(b':'))?);
     let mut fraction_ns = 0;
     if text.get(at) == Some(&b'.') {
-        fraction_ns = nanoseconds(&text[at + 1..]);
+        fraction_ns = parse_fraction_ns(&text[at + 1..]);
         at += 1 + text[at + 1..].iter().take_while(|b| b.is_ascii_digit()).count();
     }
     let (offset, length) = zone_offset(&text[at..]);
@@ -127,7 +127,7 @@ pub(super) fn written(text: &[u8]) -> Option<Written> {
         minute,
         second,
     };
-    Some(Written { civil, fraction_ns, offset, length: at + length })
+    Some(ParsedTime { civil, fraction_ns, offset, length: at + length })
 }
 
 fn zone_offset(text: &[u8]) -> (Option<i64>, usize) {
@@ -137,8 +137,10 @@ fn zone_offset(text: &[u8]) -> (Option<i64>, usize) {
         Some(b'-') => -1,
         _ => return (None, 0),
     };
-    let hours_minutes =
-        text.get(1..6).filter(|t| t[2] == b':').and_then(|t| Some((integer(&t[..2])?, integer(&t[3..])?)));
+    let hours_minutes = text
+        .get(1..6)
+        .filter(|t| t[2] == b':')
+        .and_then(|t| Some((parse_integer(&t[..2])?, parse_integer(&t[3..])?)));
     match hours_minutes {
         Some((hours, minutes)) => (i64::try_from(hours * 3600 + minutes * 60).ok().map(|s| sign * s), 6),
         None => (None, 0),
@@ -147,18 +149,18 @@ fn zone_offset(text: &[u8]) -> (Option<i64>, usize) {
 
 /// The last time that was read: neighbours in a log often share it.
 #[derive(Debug, Default)]
-pub(super) struct LastTime {
+pub(super) struct TimeCache {
     text: Vec<u8>,
     ns: Option<u64>,
 }
 
-impl LastTime {
+impl TimeCache {
     pub(super) fn read(&mut self, text: &[u8], zone: &dyn Zone) -> Option<u64> {
         let key = &text[..text.len().min(40)];
         if self.text != key {
             self.text.clear();
             self.text.extend_from_slice(key);
-            self.ns = written(key).and_then(|time| time.unix_ns(zone));
+            self.ns = parse_time(key).and_then(|time| time.unix_ns(zone));
         }
         self.ns
     }

@@ -1,24 +1,24 @@
 //! Client side of a MySQL session: decoder of commands. Never reads responses.
 
 use super::Context;
+use super::bounded_buffer::BufferBounds;
 use super::command::{Command, admin_text, is_command};
+use super::completion::Completion;
 use super::compression;
-use super::ending::End;
 use super::handshake::Capabilities;
-use super::kept::Scene;
-use super::packet::{Ended, FULL, HEADER, Want, header};
-use super::reply::Reply;
-use super::session::{Sends, Session};
-use super::statement::{LAST_PREPARED, after_attributes};
+use super::packet::{FULL, HEADER, PacketEnd, PacketSelection, parse_header};
+use super::response::ResponseState;
+use super::session::{ClientSends, Session};
+use super::statement::{LAST_PREPARED, skip_attributes};
+use crate::direction::{Direction, GapCause};
 use crate::event::{CommandKind, Sink};
 use crate::protocol::command;
-use crate::side::{Hole, Side};
 
 /// Kept of a packet beyond the text: command byte, statement id, flags, attributes.
-const AROUND_TEXT: usize = 4096;
+const TEXT_OVERHEAD: usize = 4096;
 
 /// A packet of a client, whole or as far as it was seen.
-struct Packet<'a> {
+struct ClientPacket<'a> {
     payload: &'a [u8],
     /// Payload that is not in `payload`.
     cut: u64,
@@ -34,26 +34,26 @@ struct Packet<'a> {
 
 impl Session {
     #[inline]
-    pub(super) fn client_bytes<S: Sink + ?Sized>(
+    pub(super) fn handle_client_bytes<S: Sink + ?Sized>(
         &mut self,
         mut bytes: &[u8],
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        if self.client_adrift && !self.resume(bytes, time_ns, context) {
+        if self.client_desynced && !self.resynchronise(bytes, time_ns, context) {
             return;
         }
         while !bytes.is_empty() {
-            if self.inbound.is_between()
+            if self.inbound.is_at_boundary()
                 && let Some(head) = bytes.first_chunk::<HEADER>()
             {
-                let (length, seq) = header(*head);
+                let (length, seq) = parse_header(*head);
                 let end = HEADER + length as usize;
                 if length != FULL && bytes.len() >= end {
                     let payload = &bytes[HEADER..end];
                     bytes = &bytes[end..];
                     let wire_len = end as u64;
-                    let packet = Packet {
+                    let packet = ClientPacket {
                         payload,
                         cut: 0,
                         seq,
@@ -63,22 +63,25 @@ impl Session {
                         sent_ns: time_ns,
                         tainted: false,
                     };
-                    self.client_packet(&packet, context);
-                    if self.client_adrift {
+                    self.handle_client_packet(&packet, context);
+                    if self.client_desynced {
                         return;
                     }
                     continue;
                 }
             }
             let limits = context.limits;
-            let kept =
-                if self.sends == Sends::Commands { limits.text.saturating_add(AROUND_TEXT) } else { 0 };
-            let room = &mut context.workspace.room;
-            let (ended, rest) = self.inbound.take(bytes, Want::Packets(kept), time_ns, room);
+            let kept = if self.client_sends == ClientSends::Commands {
+                limits.text.saturating_add(TEXT_OVERHEAD)
+            } else {
+                0
+            };
+            let budget = &mut context.workspace.budget;
+            let (ended, rest) = self.inbound.consume(bytes, PacketSelection::All(kept), time_ns, budget);
             bytes = rest;
-            if ended == Some(Ended::Kept) {
-                self.assembled(time_ns, false, context);
-                if self.client_adrift {
+            if ended == Some(PacketEnd::Kept) {
+                self.handle_assembled_packet(time_ns, false, context);
+                if self.client_desynced {
                     return;
                 }
             }
@@ -86,44 +89,53 @@ impl Session {
     }
 
     /// Looks at what was put together; `broken`: its end is missing.
-    fn assembled<S: Sink + ?Sized>(&mut self, time_ns: u64, broken: bool, context: &mut Context<'_, S>) {
+    fn handle_assembled_packet<S: Sink + ?Sized>(
+        &mut self,
+        time_ns: u64,
+        broken: bool,
+        context: &mut Context<'_, S>,
+    ) {
         let assembly = &mut self.inbound;
         let mut payload = std::mem::take(&mut assembly.payload);
-        let missing = if broken { assembly.left() } else { 0 };
-        let packet = Packet {
+        let missing = if broken { assembly.remaining_bytes() } else { 0 };
+        let packet = ClientPacket {
             payload: payload.bytes(),
-            cut: assembly.cut + missing,
+            cut: assembly.missing_bytes + missing,
             seq: assembly.first_seq,
             last_seq: assembly.last_seq,
             wire_len: assembly.length + HEADER as u64 * (1 + assembly.length / u64::from(FULL)) - missing,
             begun_ns: assembly.begun_ns,
             sent_ns: time_ns,
-            tainted: assembly.holed || broken,
+            tainted: assembly.has_gap || broken,
         };
-        assembly.holed = false;
+        assembly.has_gap = false;
         let tainted = packet.tainted;
-        self.client_packet(&packet, context);
+        self.handle_client_packet(&packet, context);
         if tainted {
             // What was read of an EXECUTE may have been read in the wrong place.
-            self.statements.forget_types(&mut context.workspace.room);
+            self.statements.forget_types(&mut context.workspace.budget);
         }
-        payload.clear(&mut context.workspace.room);
+        payload.clear(&mut context.workspace.budget);
         self.inbound.payload = payload;
     }
 
     #[inline]
-    fn client_packet<S: Sink + ?Sized>(&mut self, packet: &Packet<'_>, context: &mut Context<'_, S>) {
-        match self.sends {
-            Sends::Commands => self.command(packet, context),
-            Sends::Authentication => {}
-            Sends::File => {
+    fn handle_client_packet<S: Sink + ?Sized>(
+        &mut self,
+        packet: &ClientPacket<'_>,
+        context: &mut Context<'_, S>,
+    ) {
+        match self.client_sends {
+            ClientSends::Commands => self.handle_command(packet, context),
+            ClientSends::Authentication => {}
+            ClientSends::File => {
                 let ends_file = packet.payload.is_empty() && packet.cut == 0;
-                let Some(front) = self.queue.front() else { return };
+                let Some(front) = self.queue.oldest_mut() else { return };
                 front.bytes_from_client += packet.wire_len;
                 front.tainted |= packet.tainted;
                 if ends_file {
-                    self.sends = Sends::Commands;
-                    front.reply = Reply::Start;
+                    self.client_sends = ClientSends::Commands;
+                    front.reply = ResponseState::Start;
                     front.seq = packet.last_seq;
                 }
             }
@@ -131,67 +143,68 @@ impl Session {
     }
 
     #[inline]
-    fn command<S: Sink + ?Sized>(&mut self, packet: &Packet<'_>, context: &mut Context<'_, S>) {
+    fn handle_command<S: Sink + ?Sized>(&mut self, packet: &ClientPacket<'_>, context: &mut Context<'_, S>) {
         let code = match packet.payload.first() {
             // Compressed packets may carry on the numbers of the frames around them.
             Some(&code) if (packet.seq == 0 || self.compression.is_some()) && is_command(code) => code,
-            _ => return self.lose_client_step(context),
+            _ => return self.count_and_desync(context),
         };
-        self.settle(context);
+        self.resolve_pending(context);
         if self.queue.len() >= context.limits.pipeline.max(1) {
-            return self.lose_client_step(context);
+            return self.count_and_desync(context);
         }
-        self.understand();
+        self.mark_recognised();
         if code == command::COM_STMT_SEND_LONG_DATA {
-            let room = &mut context.workspace.room;
-            self.statements.long_data(&packet.payload[1..], packet.cut, room);
+            let budget = &mut context.workspace.budget;
+            self.statements.append_long_data(&packet.payload[1..], packet.cut, budget);
             return;
         }
-        context.ledger.commands.seen += 1;
-        let room = &mut context.workspace.room;
+        context.accounting.commands.seen += 1;
+        let budget = &mut context.workspace.budget;
         let command = self.queue.push();
-        command.begin(code, packet.begun_ns, packet.sent_ns, room);
+        command.begin(code, packet.begun_ns, packet.sent_ns, budget);
         command.seq = packet.last_seq;
         command.bytes_from_client = packet.wire_len;
         command.tainted = packet.tainted;
         command.text_cut = packet.cut;
         let limits = context.limits;
-        let scene = &mut Scene { room, limit: limits.text };
+        let bounds = &mut BufferBounds { budget, limit: limits.text };
         let argument = &packet.payload[1..];
         match code {
             command::COM_QUERY => {
                 let text = match self.query_attributes {
                     Some(false) => argument,
-                    Some(true) => after_attributes(argument).unwrap_or_default(),
-                    None => guess_attributes(argument),
+                    Some(true) => skip_attributes(argument).unwrap_or_default(),
+                    None => skip_guessed_attributes(argument),
                 };
                 command.kind = CommandKind::Query;
-                command.set_text(text, scene);
+                command.set_text(text, bounds);
             }
             command::COM_STMT_PREPARE => {
                 command.kind = CommandKind::Prepare;
-                command.set_text(argument, scene);
+                command.set_text(argument, bounds);
             }
             command::COM_STMT_EXECUTE | command::COM_STMT_BULK_EXECUTE => {
                 command.kind = CommandKind::Execute;
                 command.text_cut = 0;
                 // Refers to a PREPARE that is not answered yet.
-                if argument.first_chunk() == Some(&LAST_PREPARED.to_le_bytes()) && self.preparing() {
-                    self.defer(packet.payload, context);
+                if argument.first_chunk() == Some(&LAST_PREPARED.to_le_bytes()) && self.has_pending_prepare()
+                {
+                    self.defer_binding(packet.payload, context);
                 } else {
-                    self.bind(packet.payload, context);
+                    self.bind_parameters(packet.payload, context);
                 }
             }
             command::COM_STMT_CLOSE | command::COM_STMT_RESET => {
-                self.statement_command(code, argument, context)
+                self.handle_statement_command(code, argument, context)
             }
             command::COM_INIT_DB | command::COM_CHANGE_USER => {
                 command.kind = CommandKind::Admin;
                 command.fixed_text = admin_text(code);
                 // Their argument becomes the schema (and user) if the server agrees.
-                command.kept.append(packet.payload, limits.text, scene.room);
+                command.buffer.append(packet.payload, limits.text, bounds.budget);
                 if code == command::COM_CHANGE_USER {
-                    self.sends = Sends::Authentication;
+                    self.client_sends = ClientSends::Authentication;
                 }
             }
             _ => {
@@ -199,41 +212,41 @@ impl Session {
                 command.fixed_text = admin_text(code);
             }
         }
-        match Reply::to(code) {
+        match ResponseState::expected_for(code) {
             Some(reply) => {
-                self.step.sent(self.queue.len());
+                self.sync.note_command(self.queue.len());
                 if let Some(command) = self.queue.newest_mut() {
                     command.reply = reply;
                 }
             }
             // Nothing will answer, so it ends here; what is still in flight ahead of it does not wait.
-            None => self.end_newest(context),
+            None => self.complete_newest(context),
         }
     }
 
     /// Text and parameters of the newest command, an EXECUTE.
-    fn bind<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
+    fn bind_parameters<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
         let limits = context.limits;
-        let scene = &mut Scene { room: &mut context.workspace.room, limit: limits.text };
+        let bounds = &mut BufferBounds { budget: &mut context.workspace.budget, limit: limits.text };
         let attributes = self.capabilities.map(Capabilities::has_query_attributes);
         if let Some(command) = self.queue.newest_mut() {
             if command.code == command::COM_STMT_BULK_EXECUTE {
-                self.statements.bulk_execute(payload, command, scene);
+                self.statements.render_bulk_execute(payload, command, bounds);
             } else {
-                self.statements.execute(payload, attributes, command, scene);
+                self.statements.render_execute(payload, attributes, command, bounds);
             }
         }
     }
 
-    fn preparing(&self) -> bool {
-        self.queue.newest(|command| command.code == command::COM_STMT_PREPARE).is_some()
+    fn has_pending_prepare(&self) -> bool {
+        self.queue.find_newest(|command| command.code == command::COM_STMT_PREPARE).is_some()
     }
 
-    fn defer<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
+    fn defer_binding<S: Sink + ?Sized>(&mut self, payload: &[u8], context: &mut Context<'_, S>) {
         let limits = context.limits;
         if let Some(command) = self.queue.newest_mut() {
             command.deferred = true;
-            command.kept.append(payload, limits.text, &mut context.workspace.room);
+            command.buffer.append(payload, limits.text, &mut context.workspace.budget);
         }
     }
 
@@ -248,120 +261,126 @@ impl Session {
             if !std::mem::take(&mut command.deferred) {
                 continue;
             }
-            let mut payload = std::mem::take(&mut command.kept);
-            let room = &mut context.workspace.room;
-            let scene = &mut Scene { room, limit: limits.text };
+            let mut payload = std::mem::take(&mut command.buffer);
+            let budget = &mut context.workspace.budget;
+            let bounds = &mut BufferBounds { budget, limit: limits.text };
             if command.code == command::COM_STMT_BULK_EXECUTE {
-                statements.bulk_execute(payload.bytes(), command, scene);
+                statements.render_bulk_execute(payload.bytes(), command, bounds);
             } else {
-                statements.execute(payload.bytes(), attributes, command, scene);
+                statements.render_execute(payload.bytes(), attributes, command, bounds);
             }
-            payload.clear(room);
+            payload.clear(budget);
         }
     }
 
-    fn statement_command<S: Sink + ?Sized>(
+    fn handle_statement_command<S: Sink + ?Sized>(
         &mut self,
         code: u8,
         argument: &[u8],
         context: &mut Context<'_, S>,
     ) {
         let limits = context.limits;
-        let room = &mut context.workspace.room;
+        let budget = &mut context.workspace.budget;
         let id = argument.first_chunk().map(|id| u32::from_le_bytes(*id)).unwrap_or_default();
         let Some(command) = self.queue.newest_mut() else { return };
         command.statement_id = Some(id);
         let words: &[u8] = if code == command::COM_STMT_CLOSE {
-            self.statements.remove(id, room);
+            self.statements.remove(id, budget);
             command.kind = CommandKind::Close;
             b"DEALLOCATE PREPARE "
         } else {
-            self.statements.reset(id, room);
+            self.statements.reset(id, budget);
             command.kind = CommandKind::Reset;
             b"RESET "
         };
-        let mut text = super::value::Rendered::default();
-        text.text(words);
-        text.number(u64::from(id));
-        command.set_text(text.bytes(), &mut Scene { room, limit: limits.text });
+        let mut text = super::value::SqlLiteral::default();
+        text.push_text(words);
+        text.push_number(u64::from(id));
+        command.set_text(text.bytes(), &mut BufferBounds { budget, limit: limits.text });
     }
 
     /// Bytes of the client are missing.
     #[cold]
-    pub(super) fn client_hole<S: Sink + ?Sized>(
+    pub(super) fn handle_client_gap<S: Sink + ?Sized>(
         &mut self,
         count: u64,
-        why: Hole,
+        why: GapCause,
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        if self.client_adrift {
+        if self.client_desynced {
             return;
         }
-        match self.inbound.hole(count) {
+        match self.inbound.skip_gap(count) {
             Some(ended) => {
-                self.inbound.holed |= why == Hole::Lost;
-                if ended == Some(Ended::Kept) {
-                    self.assembled(time_ns, false, context);
+                self.inbound.has_gap |= why == GapCause::Lost;
+                if ended == Some(PacketEnd::Kept) {
+                    self.handle_assembled_packet(time_ns, false, context);
                 }
             }
             None => {
-                if !self.inbound.is_between()
+                if !self.inbound.is_at_boundary()
                     && self.inbound.payload.len() > 0
-                    && self.sends == Sends::Commands
+                    && self.client_sends == ClientSends::Commands
                 {
-                    self.assembled(time_ns, true, context);
+                    self.handle_assembled_packet(time_ns, true, context);
                 }
-                self.lose_step(context);
+                self.desync(context);
             }
         }
     }
 
     /// Whether a command can be recognised at the head of a segment; if so all goes on from here.
     #[cold]
-    fn resume<S: Sink + ?Sized>(&mut self, bytes: &[u8], time_ns: u64, context: &mut Context<'_, S>) -> bool {
-        if !is_plausible(bytes) {
-            let compresses = self.compression.is_none() && compression::holds_command(bytes, is_plausible);
+    fn resynchronise<S: Sink + ?Sized>(
+        &mut self,
+        bytes: &[u8],
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) -> bool {
+        if !looks_like_command(bytes) {
+            let compresses =
+                self.compression.is_none() && compression::may_hold_command(bytes, looks_like_command);
             if compresses {
                 self.compression = Some(Box::default());
-                self.compressed_bytes(Side::Client, bytes, time_ns, context);
+                self.handle_compressed_bytes(Direction::FromClient, bytes, time_ns, context);
             }
             return false;
         }
-        self.client_adrift = false;
-        self.inbound.reset(&mut context.workspace.room);
+        self.client_desynced = false;
+        self.inbound.reset(&mut context.workspace.budget);
         true
     }
 
     /// The capture or the connection ends; a command may have arrived in part.
-    pub(super) fn settle_before_close<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        let begun = !self.client_adrift && !self.inbound.is_between() && self.inbound.payload.len() > 0;
-        if begun && self.sends == Sends::Commands {
-            let (holed, begun_ns) = (self.inbound.holed, self.inbound.begun_ns);
-            self.assembled(begun_ns, true, context);
+    pub(super) fn flush_partial_command<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        let begun = !self.client_desynced && !self.inbound.is_at_boundary() && self.inbound.payload.len() > 0;
+        if begun && self.client_sends == ClientSends::Commands {
+            let (holed, begun_ns) = (self.inbound.has_gap, self.inbound.begun_ns);
+            self.handle_assembled_packet(begun_ns, true, context);
             if let Some(command) = self.queue.newest_mut() {
                 command.tainted = holed;
             }
         }
         if self.may_have_ended() {
-            self.end_front(End::Complete, context);
+            self.complete_oldest(Completion::Complete, context);
         }
     }
 }
 
 /// True if a segment begins with a command; packets of another kind and the middle of one do not look like
 /// this.
-pub(super) fn is_plausible(bytes: &[u8]) -> bool {
+pub(super) fn looks_like_command(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     loop {
         let Some((head, after)) = rest.split_first_chunk::<HEADER>() else { return false };
-        let (length, seq) = header(*head);
+        let (length, seq) = parse_header(*head);
         let Some(&code) = after.first() else { return false };
         let length = length as usize;
         if seq != 0 || !is_command(code) || is_internal(code) || !length_fits(code, length) {
             return false;
         }
-        if matches!(code, command::COM_QUERY | command::COM_STMT_PREPARE) && !reads_as_text(&after[1..]) {
+        if matches!(code, command::COM_QUERY | command::COM_STMT_PREPARE) && !looks_like_text(&after[1..]) {
             return false;
         }
         if after.len() < length {
@@ -413,15 +432,15 @@ fn length_fits(code: u8, length: usize) -> bool {
 }
 
 /// Text, or query attributes and text: no control characters at its head.
-fn reads_as_text(bytes: &[u8]) -> bool {
-    let text = guess_attributes(bytes);
+fn looks_like_text(bytes: &[u8]) -> bool {
+    let text = skip_guessed_attributes(bytes);
     text.iter().take(16).all(|&byte| byte >= b' ' || matches!(byte, b'\t' | b'\n' | b'\r'))
 }
 
 /// No SQL begins with these two bytes; a count of attributes and of sets (always 1) does.
-fn guess_attributes(argument: &[u8]) -> &[u8] {
+fn skip_guessed_attributes(argument: &[u8]) -> &[u8] {
     match argument {
-        [0..=8, 1, ..] => after_attributes(argument).unwrap_or(argument),
+        [0..=8, 1, ..] => skip_attributes(argument).unwrap_or(argument),
         _ => argument,
     }
 }

@@ -1,10 +1,10 @@
 //! State of a command while its response is pending. Never parses packets.
 
-use super::kept::{Kept, Scene};
-use super::reply::{Error, Reply};
+use super::bounded_buffer::{BoundedBuffer, BufferBounds};
+use super::response::{ErrorPacket, ResponseState};
 use crate::event::CommandKind;
+use crate::memory_budget::MemoryBudget;
 use crate::protocol::command::*;
-use crate::room::Room;
 
 /// What an administrator command is called; the words are those of pt-query-digest, which
 /// people's notes and reviews hold.
@@ -58,7 +58,7 @@ pub(super) struct Command {
     /// Text to report instead of the captured one.
     pub fixed_text: Option<&'static str>,
     /// Text, then what follows it: parameters, or an argument that is not reported.
-    pub kept: Kept,
+    pub buffer: BoundedBuffer,
     pub text_len: usize,
     pub text_cut: u64,
     pub params_len: usize,
@@ -75,24 +75,24 @@ pub(super) struct Command {
     /// A result set was among the results.
     pub has_rows: bool,
     /// Rows passed by unseen: their number is not known.
-    pub rows_unseen: bool,
+    pub rows_unknown: bool,
     pub affected: Option<u64>,
     pub warnings: Option<u32>,
     pub status: Option<u16>,
-    pub error: Option<Failure>,
+    pub error: Option<ErrorRecord>,
     pub tainted: bool,
-    pub reply: Reply,
+    pub reply: ResponseState,
     /// Sequence number of its last packet.
     pub seq: u8,
     /// The first packet of the response was seen.
-    pub answered: bool,
+    pub response_started: bool,
     /// An EXECUTE of a statement whose PREPARE is not answered yet; `kept` holds its packet.
     pub deferred: bool,
 }
 
 /// An error packet; the message follows the other kept bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Failure {
+pub(super) struct ErrorRecord {
     pub number: u16,
     pub state: [u8; 5],
     pub state_len: u8,
@@ -100,40 +100,40 @@ pub(super) struct Failure {
 }
 
 impl Command {
-    pub fn begin(&mut self, code: u8, begun_ns: u64, sent_ns: u64, room: &mut Room) {
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.clear(room);
-        *self = Command { code, kept, begun_ns, sent_ns, last_ns: sent_ns, ..Command::default() };
+    pub fn begin(&mut self, code: u8, begun_ns: u64, sent_ns: u64, budget: &mut MemoryBudget) {
+        let mut kept = std::mem::take(&mut self.buffer);
+        kept.clear(budget);
+        *self = Command { code, buffer: kept, begun_ns, sent_ns, last_ns: sent_ns, ..Command::default() };
     }
 
-    pub fn set_text(&mut self, text: &[u8], scene: &mut Scene<'_>) {
-        self.text_cut += self.kept.append(text, scene.limit, scene.room);
-        self.text_len = self.kept.len();
+    pub fn set_text(&mut self, text: &[u8], bounds: &mut BufferBounds<'_>) {
+        self.text_cut += self.buffer.append(text, bounds.limit, bounds.budget);
+        self.text_len = self.buffer.len();
     }
 
     pub fn text(&self) -> &[u8] {
         match self.fixed_text {
             Some(text) => text.as_bytes(),
-            None => &self.kept.bytes()[..self.text_len],
+            None => &self.buffer.bytes()[..self.text_len],
         }
     }
 
     pub fn after_text(&self) -> &[u8] {
-        &self.kept.bytes()[self.text_len..]
+        &self.buffer.bytes()[self.text_len..]
     }
 
     pub fn message(&self) -> &[u8] {
-        self.error.map_or(&[], |error| &self.kept.bytes()[error.message_at..])
+        self.error.map_or(&[], |error| &self.buffer.bytes()[error.message_at..])
     }
 }
 
 impl Command {
-    pub(super) fn fail(&mut self, error: &Error<'_>, room: &mut Room) {
+    pub(super) fn record_error(&mut self, error: &ErrorPacket<'_>, budget: &mut MemoryBudget) {
         // The protocol bounds messages at 512 characters.
         const MESSAGE: usize = 2048;
-        let message_at = self.kept.len();
-        self.kept.append(&error.message[..error.message.len().min(MESSAGE)], usize::MAX, room);
-        let mut failure = Failure { number: error.number, message_at, ..Failure::default() };
+        let message_at = self.buffer.len();
+        self.buffer.append(&error.message[..error.message.len().min(MESSAGE)], usize::MAX, budget);
+        let mut failure = ErrorRecord { number: error.number, message_at, ..ErrorRecord::default() };
         if let Some(state) = error.state.first_chunk::<5>() {
             failure.state = *state;
             failure.state_len = 5;
@@ -144,13 +144,13 @@ impl Command {
 
 /// Commands in flight, oldest first, in slots that stay where they are.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct CommandQueue {
     slots: Vec<Command>,
     head: usize,
     len: usize,
 }
 
-impl Queue {
+impl CommandQueue {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -160,7 +160,7 @@ impl Queue {
     }
 
     #[inline]
-    pub fn front(&mut self) -> Option<&mut Command> {
+    pub fn oldest_mut(&mut self) -> Option<&mut Command> {
         if self.len == 0 { None } else { Some(&mut self.slots[self.head]) }
     }
 
@@ -182,15 +182,15 @@ impl Queue {
     }
 
     /// Takes the newest back, leaving those before it where they are.
-    pub fn pop_newest(&mut self, room: &mut Room) {
+    pub fn pop_newest(&mut self, budget: &mut MemoryBudget) {
         if let Some(newest) = self.newest_mut() {
-            newest.kept.clear(room);
+            newest.buffer.clear(budget);
             self.len -= 1;
         }
     }
 
     /// The newest that `wanted` accepts.
-    pub fn newest(&self, mut wanted: impl FnMut(&Command) -> bool) -> Option<&Command> {
+    pub fn find_newest(&self, mut wanted: impl FnMut(&Command) -> bool) -> Option<&Command> {
         (0..self.len)
             .rev()
             .map(|at| &self.slots[(self.head + at) % self.slots.len()])
@@ -221,11 +221,11 @@ impl Queue {
     }
 
     #[inline]
-    pub fn pop(&mut self, room: &mut Room) {
+    pub fn pop(&mut self, budget: &mut MemoryBudget) {
         if self.len == 0 {
             return;
         }
-        self.slots[self.head].kept.clear(room);
+        self.slots[self.head].buffer.clear(budget);
         self.head += 1;
         if self.head == self.slots.len() {
             self.head = 0;

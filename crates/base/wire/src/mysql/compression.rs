@@ -4,38 +4,38 @@
 //! means that the body is stored uncompressed. A frame may hold a part of a packet or several packets. The
 //! first bytes identify the codec, so sessions joined midway are decoded too.
 
-use super::kept::Kept;
+use super::bounded_buffer::BoundedBuffer;
 use super::session::Session;
 use super::{Context, client};
+use crate::direction::{Direction, GapCause};
 use crate::event::Sink;
-use crate::room::Room;
-use crate::side::{Hole, Side};
+use crate::memory_budget::MemoryBudget;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{Decoder as Zstd, InBuffer, Operation, OutBuffer};
 
 const HEADER: usize = 7;
 /// Kept of a frame that straddles segments; larger ones pass unread and their time is still known.
-const LARGEST: usize = 4 << 20;
+const MAX_BUFFERED_FRAME: usize = 4 << 20;
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// The frames of both directions.
 #[derive(Debug, Default)]
 pub(super) struct Compression {
-    pub client: Frames,
-    pub server: Frames,
+    pub client: FrameAssembler,
+    pub server: FrameAssembler,
 }
 
 /// The frames of one direction.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct FrameAssembler {
     head: [u8; HEADER],
-    have: u8,
-    left: u32,
-    body: Kept,
+    head_len: u8,
+    remaining: u32,
+    body: BoundedBuffer,
     /// Part of the frame was not kept or not captured.
     incomplete: bool,
     /// Where the next frame begins is not known.
-    pub adrift: bool,
+    pub desynced: bool,
 }
 
 /// A frame that has ended.
@@ -51,7 +51,7 @@ pub(super) enum Content<'a> {
     Stored(&'a [u8]),
     Compressed(&'a [u8]),
     /// Passed by unread.
-    Missing,
+    Skipped,
 }
 
 fn header(head: [u8; HEADER]) -> (u32, u32) {
@@ -67,69 +67,73 @@ impl<'a> Frame<'a> {
     }
 }
 
-impl Frames {
+impl FrameAssembler {
     /// Takes bytes up to the end of a frame; `None`: its end has not arrived. `each` sees the frame.
-    pub fn take<'a>(&mut self, bytes: &'a [u8], room: &mut Room) -> (Option<Taken<'a>>, &'a [u8]) {
-        if self.have == 0
+    pub fn consume<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        budget: &mut MemoryBudget,
+    ) -> (Option<FrameEnd<'a>>, &'a [u8]) {
+        if self.head_len == 0
             && let Some((head, rest)) = bytes.split_first_chunk::<HEADER>()
         {
             let length = header(*head).0 as usize;
             if let Some((body, rest)) = rest.split_at_checked(length) {
-                return (Some(Taken::Whole(Frame::new(*head, body))), rest);
+                return (Some(FrameEnd::Whole(Frame::new(*head, body))), rest);
             }
         }
         let mut bytes = bytes;
-        if usize::from(self.have) < HEADER {
-            let have = usize::from(self.have);
+        if usize::from(self.head_len) < HEADER {
+            let have = usize::from(self.head_len);
             let taken = (HEADER - have).min(bytes.len());
             self.head[have..have + taken].copy_from_slice(&bytes[..taken]);
-            self.have += taken as u8;
+            self.head_len += taken as u8;
             bytes = &bytes[taken..];
-            if usize::from(self.have) < HEADER {
+            if usize::from(self.head_len) < HEADER {
                 return (None, bytes);
             }
-            self.left = header(self.head).0;
+            self.remaining = header(self.head).0;
             self.incomplete = false;
         }
-        let taken = (self.left as usize).min(bytes.len());
-        self.incomplete |= self.body.append(&bytes[..taken], LARGEST, room) > 0;
-        self.left -= taken as u32;
-        let ended = (self.left == 0).then_some(Taken::Assembled);
+        let taken = (self.remaining as usize).min(bytes.len());
+        self.incomplete |= self.body.append(&bytes[..taken], MAX_BUFFERED_FRAME, budget) > 0;
+        self.remaining -= taken as u32;
+        let ended = (self.remaining == 0).then_some(FrameEnd::Assembled);
         (ended, &bytes[taken..])
     }
 
     /// Passes bytes that were not captured. `None`: they reach beyond the frame.
-    pub fn hole(&mut self, count: u64) -> Option<Option<Taken<'static>>> {
-        if usize::from(self.have) < HEADER || count > u64::from(self.left) {
+    pub fn skip_gap(&mut self, count: u64) -> Option<Option<FrameEnd<'static>>> {
+        if usize::from(self.head_len) < HEADER || count > u64::from(self.remaining) {
             return None;
         }
-        self.left -= count as u32;
+        self.remaining -= count as u32;
         self.incomplete = true;
-        Some((self.left == 0).then_some(Taken::Assembled))
+        Some((self.remaining == 0).then_some(FrameEnd::Assembled))
     }
 
     /// The body that was put together; give it back with [`Frames::next`].
-    pub fn assembled(&mut self) -> (Kept, [u8; HEADER], bool) {
+    pub fn take_assembled(&mut self) -> (BoundedBuffer, [u8; HEADER], bool) {
         (std::mem::take(&mut self.body), self.head, self.incomplete)
     }
 
-    pub fn next(&mut self, mut body: Kept, room: &mut Room) {
-        body.clear(room);
+    pub fn recycle_body(&mut self, mut body: BoundedBuffer, budget: &mut MemoryBudget) {
+        body.clear(budget);
         self.body = body;
-        self.have = 0;
+        self.head_len = 0;
     }
 
-    pub fn reset(&mut self, room: &mut Room) {
-        self.body.clear(room);
-        self.have = 0;
-        self.left = 0;
-        self.adrift = false;
+    pub fn reset(&mut self, budget: &mut MemoryBudget) {
+        self.body.clear(budget);
+        self.head_len = 0;
+        self.remaining = 0;
+        self.desynced = false;
     }
 }
 
 /// Result of [`Frames::take`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken<'a> {
+pub(super) enum FrameEnd<'a> {
     /// In one piece, where it was.
     Whole(Frame<'a>),
     /// Put together; see [`Frames::assembled`].
@@ -137,13 +141,17 @@ pub(super) enum Taken<'a> {
 }
 
 /// The frame of what was put together.
-pub(super) fn assembled_frame<'a>(body: &'a Kept, head: [u8; HEADER], incomplete: bool) -> Frame<'a> {
+pub(super) fn assembled_frame<'a>(
+    body: &'a BoundedBuffer,
+    head: [u8; HEADER],
+    incomplete: bool,
+) -> Frame<'a> {
     let frame = Frame::new(head, body.bytes());
-    if incomplete { Frame { content: Content::Missing, ..frame } } else { frame }
+    if incomplete { Frame { content: Content::Skipped, ..frame } } else { frame }
 }
 
 /// True if a client's segment is one compressed frame that may hold a command.
-pub(super) fn holds_command(bytes: &[u8], is_plausible: impl Fn(&[u8]) -> bool) -> bool {
+pub(super) fn may_hold_command(bytes: &[u8], is_plausible: impl Fn(&[u8]) -> bool) -> bool {
     let Some((head, body)) = bytes.split_first_chunk::<HEADER>() else { return false };
     let (length, before) = header(*head);
     if head[3] != 0 || length as usize != body.len() {
@@ -163,73 +171,78 @@ fn is_zlib(body: &[u8]) -> bool {
 
 impl Session {
     /// Frames of a session that compresses, and the packets in them.
-    pub(super) fn compressed_bytes<S: Sink + ?Sized>(
+    pub(super) fn handle_compressed_bytes<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         mut bytes: &[u8],
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        if self.frames(from).is_none_or(|frames| frames.adrift) {
-            let found = from == Side::Client && holds_command(bytes, client::is_plausible);
+        if self.frames_mut(from).is_none_or(|frames| frames.desynced) {
+            let found = from == Direction::FromClient && may_hold_command(bytes, client::looks_like_command);
             if !found {
-                self.pass_unread(bytes.len() as u64, time_ns);
+                self.count_unread(bytes.len() as u64, time_ns);
                 return;
             }
-            if let Some(frames) = self.frames(from) {
-                frames.reset(&mut context.workspace.room);
+            if let Some(frames) = self.frames_mut(from) {
+                frames.reset(&mut context.workspace.budget);
             }
         }
         while !bytes.is_empty() {
-            let Some(frames) = self.frames(from) else { return };
-            let (taken, rest) = frames.take(bytes, &mut context.workspace.room);
+            let Some(frames) = self.frames_mut(from) else { return };
+            let (taken, rest) = frames.consume(bytes, &mut context.workspace.budget);
             bytes = rest;
             match taken {
-                Some(Taken::Whole(frame)) => self.frame(from, frame, time_ns, context),
-                Some(Taken::Assembled) => self.assembled_frame(from, time_ns, context),
+                Some(FrameEnd::Whole(frame)) => self.handle_frame(from, frame, time_ns, context),
+                Some(FrameEnd::Assembled) => self.handle_assembled_frame(from, time_ns, context),
                 None => {}
             }
         }
     }
 
-    pub(super) fn frames(&mut self, from: Side) -> Option<&mut Frames> {
+    pub(super) fn frames_mut(&mut self, from: Direction) -> Option<&mut FrameAssembler> {
         let compression = self.compression.as_deref_mut()?;
         Some(match from {
-            Side::Client => &mut compression.client,
-            Side::Server => &mut compression.server,
+            Direction::FromClient => &mut compression.client,
+            Direction::FromServer => &mut compression.server,
         })
     }
 
-    pub(super) fn assembled_frame<S: Sink + ?Sized>(
+    pub(super) fn handle_assembled_frame<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        let Some((body, head, incomplete)) = self.frames(from).map(Frames::assembled) else { return };
-        self.frame(from, assembled_frame(&body, head, incomplete), time_ns, context);
-        if let Some(frames) = self.frames(from) {
-            frames.next(body, &mut context.workspace.room);
+        let Some((body, head, incomplete)) = self.frames_mut(from).map(FrameAssembler::take_assembled) else {
+            return;
+        };
+        self.handle_frame(from, assembled_frame(&body, head, incomplete), time_ns, context);
+        if let Some(frames) = self.frames_mut(from) {
+            frames.recycle_body(body, &mut context.workspace.budget);
         }
     }
 
-    fn frame<S: Sink + ?Sized>(
+    fn handle_frame<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         frame: Frame<'_>,
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
         match frame.content {
-            Content::Stored(body) => self.plain_bytes(from, body, time_ns, context),
-            Content::Missing => self.plain_hole(from, frame.length, Hole::Cut, time_ns, context),
+            Content::Stored(body) => self.handle_plain_bytes(from, body, time_ns, context),
+            Content::Skipped => {
+                self.handle_plain_gap(from, frame.length, GapCause::Truncated, time_ns, context)
+            }
             Content::Compressed(body) => {
                 let mut inflater = std::mem::take(&mut context.workspace.inflater);
-                let whole = inflater
-                    .expand(body, frame.length, |piece| self.plain_bytes(from, piece, time_ns, context));
+                let whole = inflater.expand(body, frame.length, |piece| {
+                    self.handle_plain_bytes(from, piece, time_ns, context)
+                });
                 context.workspace.inflater = inflater;
                 if !whole {
-                    self.lose_client_step(context);
+                    self.count_and_desync(context);
                 }
             }
         }
@@ -245,13 +258,13 @@ pub(crate) struct Inflater {
 }
 
 /// Expanded at once.
-const PIECE: usize = 64 << 10;
+const EXPAND_CHUNK: usize = 64 << 10;
 
 impl Inflater {
     /// Hands the content to `each` in pieces. False: the frame is damaged (what was handed over
     /// up to there is right).
     pub fn expand(&mut self, body: &[u8], length: u64, mut each: impl FnMut(&[u8])) -> bool {
-        self.out.resize(PIECE, 0);
+        self.out.resize(EXPAND_CHUNK, 0);
         let mut expanded = 0;
         // No frame may say less than it holds.
         let mut piece = |bytes: &[u8]| {

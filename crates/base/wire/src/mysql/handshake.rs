@@ -1,7 +1,7 @@
 //! Handshake parser: the properties that client and server negotiate. Never sees or stores a password in
 //! clear text.
 
-use crate::protocol::Fields;
+use crate::protocol::FieldReader;
 use crate::protocol::capability::*;
 
 /// Negotiated capabilities.
@@ -50,7 +50,7 @@ pub(super) struct Greeting {
 
 impl Greeting {
     pub fn parse(payload: &[u8]) -> Option<Self> {
-        let mut fields = Fields(payload);
+        let mut fields = FieldReader(payload);
         if fields.u8()? != 10 {
             return None;
         }
@@ -98,7 +98,7 @@ pub(super) enum Response<'a> {
 
 impl<'a> Response<'a> {
     pub fn parse(payload: &'a [u8], greeting: &Greeting) -> Option<Self> {
-        let mut fields = Fields(payload);
+        let mut fields = FieldReader(payload);
         let low = u32::from(fields.u16()?);
         if low & CLIENT_PROTOCOL_41 == 0 {
             return Self::parse_old(low, fields, greeting);
@@ -129,7 +129,7 @@ impl<'a> Response<'a> {
         Some(Response::Login { user, schema, capabilities })
     }
 
-    fn parse_old(client: u32, mut fields: Fields<'a>, greeting: &Greeting) -> Option<Self> {
+    fn parse_old(client: u32, mut fields: FieldReader<'a>, greeting: &Greeting) -> Option<Self> {
         let _max_packet = fields.u24()?;
         if client & CLIENT_SSL != 0 && fields.is_empty() {
             return Some(Response::StartTls);
@@ -143,8 +143,8 @@ impl<'a> Response<'a> {
 }
 
 /// User and schema of a CHANGE_USER (payload with its command byte).
-pub(super) fn change_user(payload: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut fields = Fields(payload.get(1..)?);
+pub(super) fn parse_change_user(payload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut fields = FieldReader(payload.get(1..)?);
     let user = fields.until_nul();
     let length = fields.u8()?;
     fields.bytes(usize::from(length))?;

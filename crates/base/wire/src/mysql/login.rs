@@ -3,90 +3,93 @@
 //! Never reads packets of the command phase.
 
 use super::command::CONNECT_TEXT;
-use super::ending::End;
+use super::completion::Completion;
 use super::handshake::{Capabilities, Greeting, Response};
-use super::packet::{Ended, Want};
-use super::reply::{Error, Ok, Reply};
+use super::packet::{PacketEnd, PacketSelection};
+use super::response::{ErrorPacket, OkPacket, ResponseState};
 use super::session::{Phase, Session};
-use super::step::Adrift;
+use super::sync::Desync;
 use super::{Context, client};
+use crate::direction::Direction;
 use crate::event::{CommandKind, Sink};
 use crate::protocol::command::COM_CONNECT;
-use crate::side::Side;
 
 /// Kept of a packet of the handshake; plugins with certificates stay below.
-const HANDSHAKE_KEPT: usize = 8192;
+const MAX_HANDSHAKE_PACKET: usize = 8192;
 
 impl Session {
     /// Commands are expected, but where the next begins is not known.
     pub(super) fn join_midway<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        self.inbound.reset(&mut context.workspace.room);
-        self.outbound.reset(&mut context.workspace.room);
+        self.inbound.reset(&mut context.workspace.budget);
+        self.outbound.reset(&mut context.workspace.budget);
         self.phase = Phase::Commands;
-        self.from_the_start = false;
-        self.client_adrift = true;
-        self.server_adrift = Some(Adrift::Orphaned);
+        self.seen_from_start = false;
+        self.client_desynced = true;
+        self.server_desync = Some(Desync::Orphaned);
     }
 
     #[cold]
-    pub(super) fn handshake_bytes<S: Sink + ?Sized>(
+    pub(super) fn handle_handshake_bytes<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         mut bytes: &[u8],
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        self.spoke = true;
-        if self.phase == Phase::Opening && self.outbound.is_between() && !self.opens(from, bytes) {
+        self.has_payload = true;
+        if self.phase == Phase::Opening
+            && self.outbound.is_at_boundary()
+            && !self.may_be_greeting(from, bytes)
+        {
             if is_tls(bytes) {
                 self.phase = Phase::Encrypted;
-            } else if self.from_the_start && from == Side::Server {
-                self.phase = Phase::Over;
+            } else if self.seen_from_start && from == Direction::FromServer {
+                self.phase = Phase::Ignored;
             } else {
                 self.join_midway(context);
-                self.plain_bytes(from, bytes, time_ns, context);
+                self.handle_plain_bytes(from, bytes, time_ns, context);
             }
             return;
         }
         while !bytes.is_empty() {
-            if matches!(self.phase, Phase::Commands | Phase::Encrypted | Phase::Over) {
-                return self.spoken(from, bytes, time_ns, context);
+            if matches!(self.phase, Phase::Commands | Phase::Encrypted | Phase::Ignored) {
+                return self.handle_framed_bytes(from, bytes, time_ns, context);
             }
             let assembly = match from {
-                Side::Client => &mut self.inbound,
-                Side::Server => &mut self.outbound,
+                Direction::FromClient => &mut self.inbound,
+                Direction::FromServer => &mut self.outbound,
             };
-            let room = &mut context.workspace.room;
-            let want = Want::Packets(HANDSHAKE_KEPT);
-            let (ended, rest) = assembly.take(bytes, want, time_ns, room);
+            let budget = &mut context.workspace.budget;
+            let want = PacketSelection::All(MAX_HANDSHAKE_PACKET);
+            let (ended, rest) = assembly.consume(bytes, want, time_ns, budget);
             bytes = rest;
-            if ended == Some(Ended::Kept) {
+            if ended == Some(PacketEnd::Kept) {
                 let packet = std::mem::take(&mut assembly.payload);
                 match from {
-                    Side::Client => self.client_handshake(packet.bytes(), context),
-                    Side::Server => self.server_handshake(packet.bytes(), time_ns, context),
+                    Direction::FromClient => self.handle_client_handshake(packet.bytes(), context),
+                    Direction::FromServer => self.handle_server_handshake(packet.bytes(), time_ns, context),
                 }
                 let mut packet = packet;
-                packet.clear(&mut context.workspace.room);
+                packet.clear(&mut context.workspace.budget);
             }
         }
     }
 
     /// True if the first bytes of a stream may be a greeting (or a refusal).
-    fn opens(&self, from: Side, bytes: &[u8]) -> bool {
-        if from == Side::Client {
+    fn may_be_greeting(&self, from: Direction, bytes: &[u8]) -> bool {
+        if from == Direction::FromClient {
             return false;
         }
         match bytes {
             [low, high, 0, 0, kind @ (0x0a | 0xff), ..] => {
                 let length = u16::from_le_bytes([*low, *high]);
-                length < 1024 && (self.from_the_start || *kind == 0x0a && length > 32)
+                length < 1024 && (self.seen_from_start || *kind == 0x0a && length > 32)
             }
-            _ => self.from_the_start && bytes.len() < 5,
+            _ => self.seen_from_start && bytes.len() < 5,
         }
     }
 
-    fn server_handshake<S: Sink + ?Sized>(
+    fn handle_server_handshake<S: Sink + ?Sized>(
         &mut self,
         packet: &[u8],
         time_ns: u64,
@@ -94,24 +97,24 @@ impl Session {
     ) {
         match (self.phase, packet.first()) {
             (_, Some(0xff)) => {
-                self.connected(packet, time_ns, context);
-                self.phase = Phase::Over;
+                self.handle_login_result(packet, time_ns, context);
+                self.phase = Phase::Ignored;
             }
             (Phase::Opening, _) => match Greeting::parse(packet) {
                 Some(greeting) => {
-                    self.understood = true;
+                    self.is_recognised = true;
                     if self.connecting_ns == 0 {
                         self.connecting_ns = time_ns;
                     }
-                    self.from_the_start = true;
+                    self.seen_from_start = true;
                     self.connection_id = Some(u64::from(greeting.connection_id));
                     self.greeting = Some(greeting);
                     self.phase = Phase::Greeted;
                 }
-                None => self.phase = Phase::Over,
+                None => self.phase = Phase::Ignored,
             },
             (Phase::Authenticating, Some(0)) => {
-                self.connected(packet, time_ns, context);
+                self.handle_login_result(packet, time_ns, context);
                 self.phase = Phase::Commands;
                 if self.capabilities.is_some_and(Capabilities::compresses) {
                     self.compression = Some(Box::default());
@@ -122,7 +125,7 @@ impl Session {
         }
     }
 
-    fn client_handshake<S: Sink + ?Sized>(&mut self, packet: &[u8], context: &mut Context<'_, S>) {
+    fn handle_client_handshake<S: Sink + ?Sized>(&mut self, packet: &[u8], context: &mut Context<'_, S>) {
         let Some(greeting) = self.greeting else {
             return self.join_midway(context);
         };
@@ -144,35 +147,41 @@ impl Session {
     }
 
     /// The server's verdict on a login.
-    fn connected<S: Sink + ?Sized>(&mut self, packet: &[u8], time_ns: u64, context: &mut Context<'_, S>) {
+    fn handle_login_result<S: Sink + ?Sized>(
+        &mut self,
+        packet: &[u8],
+        time_ns: u64,
+        context: &mut Context<'_, S>,
+    ) {
         let tracks = self.capabilities.is_some_and(Capabilities::tracks_session);
         self.begin_connect(time_ns, context);
-        let room = &mut context.workspace.room;
-        if let Some(command) = self.queue.front() {
+        let budget = &mut context.workspace.budget;
+        if let Some(command) = self.queue.oldest_mut() {
             command.last_ns = time_ns;
-            if let Some(error) = Error::parse(packet).filter(|_| packet.first() == Some(&0xff)) {
-                command.fail(&error, room);
-            } else if let Some(ok) = Ok::parse(packet, tracks) {
+            if let Some(error) = ErrorPacket::parse(packet).filter(|_| packet.first() == Some(&0xff)) {
+                command.record_error(&error, budget);
+            } else if let Some(ok) = OkPacket::parse(packet, tracks) {
                 command.warnings = Some(u32::from(ok.warnings));
             }
         }
-        self.end_front(End::Complete, context);
+        self.complete_oldest(Completion::Complete, context);
     }
 
     pub(super) fn begin_connect<S: Sink + ?Sized>(&mut self, time_ns: u64, context: &mut Context<'_, S>) {
-        self.understood = true;
-        context.ledger.commands.seen += 1;
+        self.is_recognised = true;
+        context.accounting.commands.seen += 1;
         let begun_ns = if self.connecting_ns == 0 { time_ns } else { self.connecting_ns };
         let command = self.queue.push();
-        command.begin(COM_CONNECT, begun_ns, begun_ns, &mut context.workspace.room);
+        command.begin(COM_CONNECT, begun_ns, begun_ns, &mut context.workspace.budget);
         command.kind = CommandKind::Admin;
         command.fixed_text = Some(CONNECT_TEXT);
-        command.tainted = !self.dialled;
-        command.reply = Reply::Verdict;
+        command.tainted = !self.client_syn_seen;
+        command.reply = ResponseState::OkOrError;
     }
 }
 
 /// A TLS record: type, version 3.x, and a length that may be.
 fn is_tls(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x14..=0x17, 3, 0..=4, high, _, ..] if *high <= 0x48) && !client::is_plausible(bytes)
+    matches!(bytes, [0x14..=0x17, 3, 0..=4, high, _, ..] if *high <= 0x48)
+        && !client::looks_like_command(bytes)
 }

@@ -3,43 +3,43 @@
 //! References: <https://dev.mysql.com/doc/dev/mysql-server/latest/PAGE_PROTOCOL.html> and
 //! <https://mariadb.com/kb/en/clientserver-protocol/>.
 
+mod bounded_buffer;
 mod client;
 mod command;
+mod completion;
 mod compression;
-mod ending;
 mod handshake;
-mod kept;
 mod login;
 mod packet;
-mod reply;
+mod response;
 mod server;
 mod session;
 mod statement;
-mod step;
+mod sync;
 mod value;
 
-use crate::ledger::Ledger;
-use crate::room::Room;
+use crate::accounting::DecodeAccounting;
+use crate::memory_budget::MemoryBudget;
 use compression::Inflater;
 pub(crate) use session::Session;
 
 /// Context of a session beyond its own state.
 pub(crate) struct Context<'a, S: ?Sized> {
     pub sink: &'a mut S,
-    pub ledger: &'a mut Ledger,
+    pub accounting: &'a mut DecodeAccounting,
     pub limits: &'a Limits,
     pub workspace: &'a mut Workspace,
 }
 
 /// State shared by all sessions of a decoder.
 pub(crate) struct Workspace {
-    pub room: Room,
+    pub budget: MemoryBudget,
     inflater: Inflater,
 }
 
 impl Workspace {
-    pub(crate) fn new(room: Room) -> Self {
-        Workspace { room, inflater: Inflater::default() }
+    pub(crate) fn new(budget: MemoryBudget) -> Self {
+        Workspace { budget, inflater: Inflater::default() }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Splitter of a stream into MySQL packets, for input in pieces. Never interprets a packet.
 
-use super::kept::Kept;
+use super::bounded_buffer::BoundedBuffer;
+use crate::memory_budget::MemoryBudget;
 use crate::protocol::MAX_PAYLOAD;
-use crate::room::Room;
 
 /// A packet of this length goes on in the next one.
 pub(super) const FULL: u32 = MAX_PAYLOAD as u32;
@@ -10,186 +10,186 @@ pub(super) const HEADER: usize = 4;
 
 /// Length and sequence number of a packet header.
 #[inline]
-pub(super) fn header(head: [u8; 4]) -> (u32, u8) {
+pub(super) fn parse_header(head: [u8; 4]) -> (u32, u8) {
     (u32::from_le_bytes([head[0], head[1], head[2], 0]), head[3])
 }
 
 /// Puts together a packet (with its continuations) that straddles segments.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(super) struct PacketAssembler {
     head: [u8; 4],
     /// Bytes of `head` that have arrived; 0 and not `continued`: between packets.
-    have: u8,
+    head_len: u8,
     /// Payload bytes of this packet that are still to come.
-    left: u32,
+    remaining: u32,
     continued: bool,
     /// Sequence number of the first of the packets.
     pub first_seq: u8,
     /// Sequence number of the last.
     pub last_seq: u8,
-    pub payload: Kept,
+    pub payload: BoundedBuffer,
     /// Payload that was not kept: beyond the limit, cut by a snap length, or passed over.
-    pub cut: u64,
+    pub missing_bytes: u64,
     /// All payload so far.
     pub length: u64,
     /// When its first byte passed.
     pub begun_ns: u64,
     /// Bytes of it were lost.
-    pub holed: bool,
-    passing: Passing,
+    pub has_gap: bool,
+    payload_mode: PayloadMode,
 }
 
 /// Treatment of the current packet's payload.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Passing {
+enum PayloadMode {
     #[default]
     Undecided,
     Keep,
-    PassOver,
+    Skip,
 }
 
 /// Selection of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum PacketSelection {
     /// Whole packets, up to this many bytes of each.
-    Packets(usize),
+    All(usize),
     /// Rows and column definitions are passed over: only what begins with `fe` or `ff` and is not
     /// a row of 16 MiB is kept, up to this many bytes.
-    NotRows(usize),
+    ExceptRows(usize),
 }
 
 /// Event of the splitter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum PacketEnd {
     Kept,
-    PassedOver,
+    Skipped,
 }
 
-impl Assembly {
+impl PacketAssembler {
     /// True if the next byte starts a packet that is not a continuation.
     #[inline]
-    pub fn is_between(&self) -> bool {
-        self.have == 0 && !self.continued
+    pub fn is_at_boundary(&self) -> bool {
+        self.head_len == 0 && !self.continued
     }
 
-    pub fn reset(&mut self, room: &mut Room) {
-        let Assembly { payload, .. } = std::mem::take(self);
+    pub fn reset(&mut self, budget: &mut MemoryBudget) {
+        let PacketAssembler { payload, .. } = std::mem::take(self);
         self.payload = payload;
-        self.payload.clear(room);
+        self.payload.clear(budget);
     }
 
     /// Begins a packet to be passed over, `arrived` bytes of whose payload are consumed already.
     #[inline]
-    pub fn pass_over(&mut self, length: u32, seq: u8, arrived: u32, time_ns: u64) {
-        self.have = HEADER as u8;
+    pub fn begin_skip(&mut self, length: u32, seq: u8, arrived: u32, time_ns: u64) {
+        self.head_len = HEADER as u8;
         let [low, middle, high, _] = length.to_le_bytes();
         self.head = [low, middle, high, seq];
-        self.left = length - arrived;
+        self.remaining = length - arrived;
         self.begun_ns = time_ns;
-        self.passing = Passing::PassOver;
+        self.payload_mode = PayloadMode::Skip;
     }
 
     /// Takes bytes up to the end of a packet. `Some` of what ended, and the bytes after it.
-    pub fn take<'a>(
+    pub fn consume<'a>(
         &mut self,
         mut bytes: &'a [u8],
-        want: Want,
+        want: PacketSelection,
         time_ns: u64,
-        room: &mut Room,
-    ) -> (Option<Ended>, &'a [u8]) {
+        budget: &mut MemoryBudget,
+    ) -> (Option<PacketEnd>, &'a [u8]) {
         loop {
-            if usize::from(self.have) < HEADER {
-                if self.is_between() {
+            if usize::from(self.head_len) < HEADER {
+                if self.is_at_boundary() {
                     self.begun_ns = time_ns;
                 }
-                let taken = (HEADER - usize::from(self.have)).min(bytes.len());
-                let have = usize::from(self.have);
+                let taken = (HEADER - usize::from(self.head_len)).min(bytes.len());
+                let have = usize::from(self.head_len);
                 self.head[have..have + taken].copy_from_slice(&bytes[..taken]);
-                self.have += taken as u8;
+                self.head_len += taken as u8;
                 bytes = &bytes[taken..];
-                if usize::from(self.have) < HEADER {
+                if usize::from(self.head_len) < HEADER {
                     return (None, bytes);
                 }
-                self.begin();
+                self.begin_packet();
             }
-            if self.passing == Passing::Undecided && (self.left == 0 || !bytes.is_empty()) {
-                self.decide(want, bytes.first().copied());
+            if self.payload_mode == PayloadMode::Undecided && (self.remaining == 0 || !bytes.is_empty()) {
+                self.choose_mode(want, bytes.first().copied());
             }
-            let taken = (self.left as usize).min(bytes.len());
-            self.keep(&bytes[..taken], want, room);
-            self.left -= taken as u32;
+            let taken = (self.remaining as usize).min(bytes.len());
+            self.append_payload(&bytes[..taken], want, budget);
+            self.remaining -= taken as u32;
             bytes = &bytes[taken..];
-            if self.left > 0 || self.passing == Passing::Undecided {
+            if self.remaining > 0 || self.payload_mode == PayloadMode::Undecided {
                 return (None, bytes);
             }
-            if let Some(ended) = self.end() {
+            if let Some(ended) = self.end_packet() {
                 return (Some(ended), bytes);
             }
         }
     }
 
-    fn begin(&mut self) {
-        let (length, seq) = header(self.head);
-        self.left = length;
+    fn begin_packet(&mut self) {
+        let (length, seq) = parse_header(self.head);
+        self.remaining = length;
         self.last_seq = seq;
         if !self.continued {
             self.first_seq = seq;
             self.length = 0;
-            self.cut = 0;
-            self.passing = Passing::Undecided;
+            self.missing_bytes = 0;
+            self.payload_mode = PayloadMode::Undecided;
         }
         self.length += u64::from(length);
     }
 
-    fn decide(&mut self, want: Want, first: Option<u8>) {
-        let row = self.left == FULL || first.is_none_or(|first| first < 0xfe);
-        self.passing = match want {
-            Want::NotRows(_) if row => Passing::PassOver,
-            _ => Passing::Keep,
+    fn choose_mode(&mut self, want: PacketSelection, first: Option<u8>) {
+        let row = self.remaining == FULL || first.is_none_or(|first| first < 0xfe);
+        self.payload_mode = match want {
+            PacketSelection::ExceptRows(_) if row => PayloadMode::Skip,
+            _ => PayloadMode::Keep,
         };
     }
 
-    fn keep(&mut self, bytes: &[u8], want: Want, room: &mut Room) {
-        let (Want::Packets(limit) | Want::NotRows(limit)) = want;
-        if self.passing == Passing::Keep {
-            self.cut += self.payload.append(bytes, limit, room);
+    fn append_payload(&mut self, bytes: &[u8], want: PacketSelection, budget: &mut MemoryBudget) {
+        let (PacketSelection::All(limit) | PacketSelection::ExceptRows(limit)) = want;
+        if self.payload_mode == PayloadMode::Keep {
+            self.missing_bytes += self.payload.append(bytes, limit, budget);
         } else {
-            self.cut += bytes.len() as u64;
+            self.missing_bytes += bytes.len() as u64;
         }
     }
 
     /// The current packet is through; `None` if another continues it.
-    fn end(&mut self) -> Option<Ended> {
-        self.have = 0;
-        self.continued = header(self.head).0 == FULL;
+    fn end_packet(&mut self) -> Option<PacketEnd> {
+        self.head_len = 0;
+        self.continued = parse_header(self.head).0 == FULL;
         if self.continued {
             return None;
         }
-        Some(if self.passing == Passing::PassOver { Ended::PassedOver } else { Ended::Kept })
+        Some(if self.payload_mode == PayloadMode::Skip { PacketEnd::Skipped } else { PacketEnd::Kept })
     }
 
     /// Passes `count` bytes that were not captured. `None`: they reach beyond the packet, and
     /// where the next begins cannot be known; else whether the packet ended with them.
-    pub fn hole(&mut self, count: u64) -> Option<Option<Ended>> {
-        if usize::from(self.have) < HEADER || count > u64::from(self.left) {
+    pub fn skip_gap(&mut self, count: u64) -> Option<Option<PacketEnd>> {
+        if usize::from(self.head_len) < HEADER || count > u64::from(self.remaining) {
             return None;
         }
-        if self.passing == Passing::Undecided {
+        if self.payload_mode == PayloadMode::Undecided {
             return None;
         }
-        self.left -= count as u32;
-        self.cut += count;
-        if self.left > 0 {
+        self.remaining -= count as u32;
+        self.missing_bytes += count;
+        if self.remaining > 0 {
             return Some(None);
         }
-        match self.end() {
+        match self.end_packet() {
             Some(ended) => Some(Some(ended)),
             None => Some(None),
         }
     }
 
     /// Payload bytes that this packet has yet to come.
-    pub fn left(&self) -> u64 {
-        u64::from(self.left)
+    pub fn remaining_bytes(&self) -> u64 {
+        u64::from(self.remaining)
     }
 }

@@ -1,16 +1,16 @@
 //! State of a MySQL session: phase, user, and the parser in charge of its bytes. Reads no bytes itself.
 
 use super::Context;
-use super::command::Queue;
+use super::command::CommandQueue;
+use super::completion::Completion;
 use super::compression::Compression;
-use super::ending::End;
 use super::handshake::{Capabilities, Greeting};
-use super::packet::Assembly;
-use super::statement::Statements;
-use super::step::{Adrift, Step};
+use super::packet::PacketAssembler;
+use super::statement::PreparedStatements;
+use super::sync::{Desync, ResponseSync};
+use crate::accounting::DecodeAccounting;
+use crate::direction::{Direction, GapCause};
 use crate::event::Sink;
-use crate::ledger::Ledger;
-use crate::side::{Hole, Side};
 use std::fmt::Display;
 use std::io::Write;
 
@@ -19,13 +19,13 @@ use std::io::Write;
 pub(crate) struct Session {
     pub(super) phase: Phase,
     /// From the first SYN on.
-    pub(super) from_the_start: bool,
+    pub(super) seen_from_start: bool,
     /// The client's SYN was seen, which is when connecting began.
-    pub(super) dialled: bool,
+    pub(super) client_syn_seen: bool,
     /// Some payload passed.
-    pub(super) spoke: bool,
+    pub(super) has_payload: bool,
     /// A greeting or a command was understood.
-    pub(super) understood: bool,
+    pub(super) is_recognised: bool,
     pub(super) greeting: Option<Greeting>,
     pub(super) capabilities: Option<Capabilities>,
     /// As agreed, or as the packets have shown: no EOF between column definitions and rows.
@@ -38,18 +38,18 @@ pub(crate) struct Session {
     pub(super) port: u16,
     pub(super) user: Vec<u8>,
     pub(super) schema: Vec<u8>,
-    pub(super) inbound: Assembly,
-    pub(super) outbound: Assembly,
-    pub(super) sends: Sends,
+    pub(super) inbound: PacketAssembler,
+    pub(super) outbound: PacketAssembler,
+    pub(super) client_sends: ClientSends,
     pub(super) compression: Option<Box<Compression>>,
     /// Where the next command begins is not known.
-    pub(super) client_adrift: bool,
+    pub(super) client_desynced: bool,
     /// Where the next response begins is not known.
-    pub(super) server_adrift: Option<Adrift>,
-    pub(super) queue: Queue,
-    pub(super) statements: Statements,
+    pub(super) server_desync: Option<Desync>,
+    pub(super) queue: CommandQueue,
+    pub(super) statements: PreparedStatements,
     /// Synchronisation of commands and responses.
-    pub(super) step: Step,
+    pub(super) sync: ResponseSync,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -62,12 +62,12 @@ pub(super) enum Phase {
     /// TLS.
     Encrypted,
     /// Not MySQL, a replication stream, or refused.
-    Over,
+    Ignored,
 }
 
 /// Meaning of a client's packets.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sends {
+pub(super) enum ClientSends {
     #[default]
     Commands,
     /// LOAD DATA LOCAL INFILE.
@@ -78,25 +78,25 @@ pub(super) enum Sends {
 
 impl Session {
     /// Begins a conversation with the client at `host` and `port`.
-    pub(crate) fn open(&mut self, host: impl Display, port: u16, ledger: &mut Ledger) {
+    pub(crate) fn open(&mut self, host: impl Display, port: u16, accounting: &mut DecodeAccounting) {
         self.host.clear();
         // Writing to a vector does not fail.
         let _ = write!(self.host, "{host}");
         self.port = port;
-        ledger.sessions.seen += 1;
+        accounting.sessions.seen += 1;
     }
 
     /// A SYN or SYN-ACK passed.
-    pub(crate) fn connecting(&mut self, from: Side, time_ns: u64) {
-        if !self.from_the_start {
-            self.from_the_start = true;
+    pub(crate) fn handle_syn(&mut self, from: Direction, time_ns: u64) {
+        if !self.seen_from_start {
+            self.seen_from_start = true;
             self.connecting_ns = time_ns;
-            self.dialled = from == Side::Client;
+            self.client_syn_seen = from == Direction::FromClient;
         }
     }
 
     /// What comes next was said inside TLS: the login, unless that was missed.
-    pub(crate) fn deciphered<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+    pub(crate) fn begin_decrypted<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
         if self.phase == Phase::Encrypted {
             if self.greeting.is_some() {
                 self.phase = Phase::Greeted;
@@ -107,164 +107,168 @@ impl Session {
     }
 
     #[inline]
-    pub(crate) fn bytes<S: Sink + ?Sized>(
+    pub(crate) fn handle_bytes<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         bytes: &[u8],
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
         match from {
-            Side::Client => context.ledger.bytes.from_client += bytes.len() as u64,
-            Side::Server => context.ledger.bytes.from_server += bytes.len() as u64,
+            Direction::FromClient => context.accounting.bytes.from_client += bytes.len() as u64,
+            Direction::FromServer => context.accounting.bytes.from_server += bytes.len() as u64,
         }
-        self.spoken(from, bytes, time_ns, context);
+        self.handle_framed_bytes(from, bytes, time_ns, context);
     }
 
     #[inline]
-    pub(super) fn spoken<S: Sink + ?Sized>(
+    pub(super) fn handle_framed_bytes<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         bytes: &[u8],
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
         if self.compression.is_some() {
-            self.compressed_bytes(from, bytes, time_ns, context);
+            self.handle_compressed_bytes(from, bytes, time_ns, context);
         } else {
-            self.plain_bytes(from, bytes, time_ns, context);
+            self.handle_plain_bytes(from, bytes, time_ns, context);
         }
     }
 
     #[inline]
-    pub(super) fn plain_bytes<S: Sink + ?Sized>(
+    pub(super) fn handle_plain_bytes<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         bytes: &[u8],
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
         match (self.phase, from) {
-            (Phase::Commands, Side::Client) => self.client_bytes(bytes, time_ns, context),
-            (Phase::Commands, Side::Server) => self.server_bytes(bytes, time_ns, context),
-            (Phase::Encrypted | Phase::Over, _) => {}
-            _ => self.handshake_bytes(from, bytes, time_ns, context),
+            (Phase::Commands, Direction::FromClient) => self.handle_client_bytes(bytes, time_ns, context),
+            (Phase::Commands, Direction::FromServer) => self.handle_server_bytes(bytes, time_ns, context),
+            (Phase::Encrypted | Phase::Ignored, _) => {}
+            _ => self.handle_handshake_bytes(from, bytes, time_ns, context),
         }
     }
 
     /// `count` bytes of a side's stream are missing here.
-    pub(crate) fn hole<S: Sink + ?Sized>(
+    pub(crate) fn handle_gap<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         count: u64,
-        why: Hole,
+        why: GapCause,
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
-        let bytes = &mut context.ledger.bytes;
+        let bytes = &mut context.accounting.bytes;
         *match (why, from) {
-            (Hole::Cut, Side::Client) => &mut bytes.cut_from_client,
-            (Hole::Cut, Side::Server) => &mut bytes.cut_from_server,
-            (Hole::Lost, Side::Client) => &mut bytes.lost_from_client,
-            (Hole::Lost, Side::Server) => &mut bytes.lost_from_server,
+            (GapCause::Truncated, Direction::FromClient) => &mut bytes.cut_from_client,
+            (GapCause::Truncated, Direction::FromServer) => &mut bytes.cut_from_server,
+            (GapCause::Lost, Direction::FromClient) => &mut bytes.lost_from_client,
+            (GapCause::Lost, Direction::FromServer) => &mut bytes.lost_from_server,
         } += count;
-        self.spoke = true;
-        let Some(frames) = self.frames(from) else {
-            return self.plain_hole(from, count, why, time_ns, context);
+        self.has_payload = true;
+        let Some(frames) = self.frames_mut(from) else {
+            return self.handle_plain_gap(from, count, why, time_ns, context);
         };
-        if frames.adrift {
-            if from == Side::Server {
-                self.pass_unread(count, time_ns);
+        if frames.desynced {
+            if from == Direction::FromServer {
+                self.count_unread(count, time_ns);
             }
             return;
         }
-        let ended = frames.hole(count);
-        if why == Hole::Lost {
-            self.taint_front();
+        let ended = frames.skip_gap(count);
+        if why == GapCause::Lost {
+            self.taint_oldest();
             // A command whose frames are still coming is not in the queue.
-            self.inbound.holed |= from == Side::Client;
+            self.inbound.has_gap |= from == Direction::FromClient;
         }
         match ended {
-            Some(Some(_)) => self.assembled_frame(from, time_ns, context),
+            Some(Some(_)) => self.handle_assembled_frame(from, time_ns, context),
             Some(None) => {}
             None => {
-                if let Some(frames) = self.frames(from) {
-                    frames.reset(&mut context.workspace.room);
-                    frames.adrift = true;
+                if let Some(frames) = self.frames_mut(from) {
+                    frames.reset(&mut context.workspace.budget);
+                    frames.desynced = true;
                 }
                 match from {
-                    Side::Client => self.lose_step(context),
-                    Side::Server => {
-                        self.pass_unread(count, time_ns);
-                        self.lose_responses(if why == Hole::Cut { Adrift::Cut } else { Adrift::Lost })
+                    Direction::FromClient => self.desync(context),
+                    Direction::FromServer => {
+                        self.count_unread(count, time_ns);
+                        self.desync_responses(if why == GapCause::Truncated {
+                            Desync::Truncated
+                        } else {
+                            Desync::Lost
+                        })
                     }
                 }
             }
         }
     }
 
-    pub(super) fn plain_hole<S: Sink + ?Sized>(
+    pub(super) fn handle_plain_gap<S: Sink + ?Sized>(
         &mut self,
-        from: Side,
+        from: Direction,
         count: u64,
-        why: Hole,
+        why: GapCause,
         time_ns: u64,
         context: &mut Context<'_, S>,
     ) {
         match (self.phase, from) {
-            (Phase::Encrypted | Phase::Over, _) => {}
-            (Phase::Commands, Side::Client) => self.client_hole(count, why, time_ns, context),
-            (Phase::Commands, Side::Server) => self.server_hole(count, why, time_ns, context),
+            (Phase::Encrypted | Phase::Ignored, _) => {}
+            (Phase::Commands, Direction::FromClient) => self.handle_client_gap(count, why, time_ns, context),
+            (Phase::Commands, Direction::FromServer) => self.handle_server_gap(count, why, time_ns, context),
             _ => self.join_midway(context),
         }
     }
 
-    fn taint_front(&mut self) {
-        if let Some(front) = self.queue.front() {
+    fn taint_oldest(&mut self) {
+        if let Some(front) = self.queue.oldest_mut() {
             front.tainted = true;
         }
     }
 
-    pub(super) fn understand(&mut self) {
-        self.understood = true;
+    pub(super) fn mark_recognised(&mut self) {
+        self.is_recognised = true;
     }
 
     /// A replication stream follows; there is nothing more to learn from this connection.
-    pub(super) fn end_of_commands(&mut self) {
-        self.phase = Phase::Over;
+    pub(super) fn ignore_rest(&mut self) {
+        self.phase = Phase::Ignored;
     }
 
     /// The connection is over, or the capture is.
     pub(crate) fn close<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
         match self.phase {
             Phase::Greeted | Phase::Authenticating => self.begin_connect(0, context),
-            Phase::Commands => self.settle_before_close(context),
+            Phase::Commands => self.flush_partial_command(context),
             _ => {}
         }
         while !self.queue.is_empty() {
-            self.end_front(End::Unfinished, context);
+            self.complete_oldest(Completion::Unfinished, context);
         }
-        let sessions = &mut context.ledger.sessions;
+        let sessions = &mut context.accounting.sessions;
         *match self.phase {
-            _ if !self.spoke => &mut sessions.silent,
+            _ if !self.has_payload => &mut sessions.silent,
             Phase::Encrypted => &mut sessions.encrypted,
-            _ if !self.understood => &mut sessions.not_understood,
+            _ if !self.is_recognised => &mut sessions.not_understood,
             _ if self.compression.is_some() => &mut sessions.compressed,
-            _ if self.greeting.is_none() && !self.from_the_start => &mut sessions.joined_midway,
+            _ if self.greeting.is_none() && !self.seen_from_start => &mut sessions.joined_midway,
             _ => &mut sessions.plain,
         } += 1;
-        self.forget(context);
+        self.reset(context);
     }
 
     /// Makes the record fit for another connection; small buffers stay.
-    fn forget<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
-        let room = &mut context.workspace.room;
-        self.inbound.reset(room);
-        self.outbound.reset(room);
-        self.statements.clear(room);
+    fn reset<S: Sink + ?Sized>(&mut self, context: &mut Context<'_, S>) {
+        let budget = &mut context.workspace.budget;
+        self.inbound.reset(budget);
+        self.outbound.reset(budget);
+        self.statements.clear(budget);
         if let Some(compression) = &mut self.compression {
-            compression.client.reset(room);
-            compression.server.reset(room);
+            compression.client.reset(budget);
+            compression.server.reset(budget);
         }
         let former = std::mem::take(self);
         self.inbound = former.inbound;

@@ -2,11 +2,11 @@
 //!
 //! Never guesses a type: a type that was not captured is reported as unknown.
 
+use super::bounded_buffer::BufferBounds;
 use super::command::Command;
-use super::kept::Scene;
-use super::value::{self, Rendered};
-use crate::protocol::Fields;
-use crate::room::Room;
+use super::value::{self, SqlLiteral};
+use crate::memory_budget::MemoryBudget;
+use crate::protocol::FieldReader;
 use std::collections::HashMap;
 
 /// MariaDB: the statement that was prepared last, perhaps not yet answered.
@@ -19,16 +19,16 @@ const PARAMETER_COUNT_AVAILABLE: u8 = 0x08;
 const SEND_TYPES: u16 = 64;
 
 /// Kept of one parameter that SEND_LONG_DATA carries.
-const LONG_DATA_KEPT: usize = 64 << 10;
+const MAX_LONG_DATA: usize = 64 << 10;
 
 #[derive(Debug, Default)]
-pub(super) struct Statements {
-    by_id: HashMap<u32, Statement>,
+pub(super) struct PreparedStatements {
+    by_id: HashMap<u32, PreparedStatement>,
     last: Option<u32>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Statement {
+pub(super) struct PreparedStatement {
     text: Box<[u8]>,
     text_cut: u64,
     params: u16,
@@ -41,10 +41,10 @@ pub(super) struct Statement {
 struct LongData {
     param: u16,
     bytes: Vec<u8>,
-    cut: u64,
+    cut_bytes: u64,
 }
 
-impl Statement {
+impl PreparedStatement {
     fn size(&self) -> usize {
         self.text.len() + self.types.len() * 2 + self.long_data_size() + 128
     }
@@ -54,60 +54,61 @@ impl Statement {
     }
 }
 
-impl Statements {
-    pub fn clear(&mut self, room: &mut Room) {
+impl PreparedStatements {
+    pub fn clear(&mut self, budget: &mut MemoryBudget) {
         for statement in self.by_id.values() {
-            room.give_back(statement.size());
+            budget.release(statement.size());
         }
         self.by_id.clear();
         self.last = None;
     }
 
     /// Remembers a statement that the server has accepted.
-    pub fn add(&mut self, id: u32, params: u16, command: &Command, limit: usize, room: &mut Room) {
-        self.remove(id, room);
+    pub fn add(&mut self, id: u32, params: u16, command: &Command, limit: usize, budget: &mut MemoryBudget) {
+        self.remove(id, budget);
         if self.by_id.len() >= limit.max(1) {
             // Ids grow, so the smallest is the oldest.
             if let Some(oldest) = self.by_id.keys().copied().min() {
-                self.remove(oldest, room);
+                self.remove(oldest, budget);
             }
         }
         let whole = command.text();
-        let kept = if room.is_full() { &whole[..whole.len().min(256)] } else { whole };
+        let kept = if budget.is_full() { &whole[..whole.len().min(256)] } else { whole };
         let text_cut = command.text_cut + (whole.len() - kept.len()) as u64;
-        let statement = Statement { text: kept.into(), text_cut, params, ..Statement::default() };
-        room.take(statement.size());
+        let statement =
+            PreparedStatement { text: kept.into(), text_cut, params, ..PreparedStatement::default() };
+        budget.reserve(statement.size());
         self.by_id.insert(id, statement);
         self.last = Some(id);
     }
 
     /// Commands were lost: among them may have been one that sent other types or long data, or a PREPARE.
-    pub fn forget_types(&mut self, room: &mut Room) {
+    pub fn forget_types(&mut self, budget: &mut MemoryBudget) {
         self.last = None;
         for statement in self.by_id.values_mut() {
-            room.give_back(statement.size());
+            budget.release(statement.size());
             statement.types.clear();
             statement.long_data.clear();
-            room.take(statement.size());
+            budget.reserve(statement.size());
         }
     }
 
     /// What an id stands for is not known (any more).
-    pub fn forget(&mut self, id: u32, room: &mut Room) {
-        self.remove(id, room);
+    pub fn forget(&mut self, id: u32, budget: &mut MemoryBudget) {
+        self.remove(id, budget);
         self.last = None;
     }
 
-    pub fn remove(&mut self, id: u32, room: &mut Room) {
+    pub fn remove(&mut self, id: u32, budget: &mut MemoryBudget) {
         if let Some(statement) = self.by_id.remove(&id) {
-            room.give_back(statement.size());
+            budget.release(statement.size());
         }
     }
 
     /// RESET drops what SEND_LONG_DATA brought.
-    pub fn reset(&mut self, id: u32, room: &mut Room) {
+    pub fn reset(&mut self, id: u32, budget: &mut MemoryBudget) {
         if let Some(statement) = self.by_id.get_mut(&id) {
-            room.give_back(statement.long_data_size());
+            budget.release(statement.long_data_size());
             statement.long_data.clear();
         }
     }
@@ -117,8 +118,8 @@ impl Statements {
     }
 
     /// SEND_LONG_DATA; `payload` without its command byte.
-    pub fn long_data(&mut self, payload: &[u8], payload_cut: u64, room: &mut Room) {
-        let mut fields = Fields(payload);
+    pub fn append_long_data(&mut self, payload: &[u8], payload_cut: u64, budget: &mut MemoryBudget) {
+        let mut fields = FieldReader(payload);
         let (Some(id), Some(param)) = (fields.u32(), fields.u16()) else { return };
         let id = self.resolve(id);
         let Some(statement) = self.by_id.get_mut(&id) else { return };
@@ -128,153 +129,168 @@ impl Statements {
         let at = match statement.long_data.iter().position(|data| data.param == param) {
             Some(at) => at,
             None => {
-                statement.long_data.push(LongData { param, bytes: Vec::new(), cut: 0 });
+                statement.long_data.push(LongData { param, bytes: Vec::new(), cut_bytes: 0 });
                 statement.long_data.len() - 1
             }
         };
         let data = &mut statement.long_data[at];
-        let limit = if room.is_full() { 256 } else { LONG_DATA_KEPT };
+        let limit = if budget.is_full() { 256 } else { MAX_LONG_DATA };
         let kept = fields.0.len().min(limit.saturating_sub(data.bytes.len()));
         data.bytes.extend_from_slice(&fields.0[..kept]);
-        data.cut += (fields.0.len() - kept) as u64 + payload_cut;
-        room.take(kept);
+        data.cut_bytes += (fields.0.len() - kept) as u64 + payload_cut;
+        budget.reserve(kept);
     }
 
     /// Puts text and parameters of an EXECUTE into its command; `payload` with the command byte.
-    pub fn execute(
+    pub fn render_execute(
         &mut self,
         payload: &[u8],
         attributes: Option<bool>,
         command: &mut Command,
-        scene: &mut Scene<'_>,
+        bounds: &mut BufferBounds<'_>,
     ) {
-        let mut fields = Fields(payload.get(1..).unwrap_or_default());
+        let mut fields = FieldReader(payload.get(1..).unwrap_or_default());
         let Some(id) = fields.u32() else {
-            return unseen(command, 0, scene);
+            return render_unknown_statement(command, 0, bounds);
         };
         let id = self.resolve(id);
         command.statement_id = Some(id);
         let Some(statement) = self.by_id.get_mut(&id) else {
-            return unseen(command, id, scene);
+            return render_unknown_statement(command, id, bounds);
         };
-        command.text_cut = statement.text_cut + scene.keep(command, &statement.text);
-        command.text_len = command.kept.len();
+        command.text_cut = statement.text_cut + bounds.append(command, &statement.text);
+        command.text_len = command.buffer.len();
         let flags = fields.u8().unwrap_or_default();
         let _iterations = fields.u32();
         let known = statement.types.len();
-        statement.values(fields, flags, attributes, command, scene);
-        room_for_types(known, statement.types.len(), scene.room);
-        command.params_len = command.kept.len() - command.text_len;
-        room_for_long_data(statement, scene.room);
+        statement.render_values(fields, flags, attributes, command, bounds);
+        reserve_types(known, statement.types.len(), bounds.budget);
+        command.params_len = command.buffer.len() - command.text_len;
+        release_long_data(statement, bounds.budget);
     }
 
     /// The same for a BULK_EXECUTE: one list of values in parentheses for each row.
-    pub fn bulk_execute(&mut self, payload: &[u8], command: &mut Command, scene: &mut Scene<'_>) {
-        let mut fields = Fields(payload.get(1..).unwrap_or_default());
+    pub fn render_bulk_execute(
+        &mut self,
+        payload: &[u8],
+        command: &mut Command,
+        bounds: &mut BufferBounds<'_>,
+    ) {
+        let mut fields = FieldReader(payload.get(1..).unwrap_or_default());
         let Some(id) = fields.u32() else {
-            return unseen(command, 0, scene);
+            return render_unknown_statement(command, 0, bounds);
         };
         let id = self.resolve(id);
         command.statement_id = Some(id);
         let Some(statement) = self.by_id.get_mut(&id) else {
-            return unseen(command, id, scene);
+            return render_unknown_statement(command, id, bounds);
         };
-        command.text_cut = statement.text_cut + scene.keep(command, &statement.text);
-        command.text_len = command.kept.len();
+        command.text_cut = statement.text_cut + bounds.append(command, &statement.text);
+        command.text_len = command.buffer.len();
         let flags = fields.u16().unwrap_or_default();
         if flags & SEND_TYPES != 0 {
             let known = statement.types.len();
             statement.types = (0..statement.params).map_while(|_| fields.u16()).collect();
-            room_for_types(known, statement.types.len(), scene.room);
+            reserve_types(known, statement.types.len(), bounds.budget);
         }
         if statement.types.len() == usize::from(statement.params) && statement.params > 0 {
-            bulk_rows(&statement.types, fields, command, scene);
+            render_bulk_rows(&statement.types, fields, command, bounds);
         }
-        command.params_len = command.kept.len() - command.text_len;
+        command.params_len = command.buffer.len() - command.text_len;
     }
 }
 
 /// What is given back with the statement was taken.
-fn room_for_types(before: usize, after: usize, room: &mut Room) {
-    room.give_back(before * 2);
-    room.take(after * 2);
+fn reserve_types(before: usize, after: usize, budget: &mut MemoryBudget) {
+    budget.release(before * 2);
+    budget.reserve(after * 2);
 }
 
-fn room_for_long_data(statement: &mut Statement, room: &mut Room) {
+fn release_long_data(statement: &mut PreparedStatement, budget: &mut MemoryBudget) {
     if !statement.long_data.is_empty() {
-        room.give_back(statement.long_data_size());
+        budget.release(statement.long_data_size());
         statement.long_data.clear();
     }
 }
 
-fn bulk_rows(types: &[u16], mut fields: Fields<'_>, command: &mut Command, scene: &mut Scene<'_>) {
+fn render_bulk_rows(
+    types: &[u16],
+    mut fields: FieldReader<'_>,
+    command: &mut Command,
+    bounds: &mut BufferBounds<'_>,
+) {
     let mut first_row = true;
     while !fields.is_empty() {
-        scene.keep(command, if first_row { b"(" } else { b", (" });
+        bounds.append(command, if first_row { b"(" } else { b", (" });
         first_row = false;
         for (at, &kind) in types.iter().enumerate() {
             if at > 0 {
-                scene.keep(command, b", ");
+                bounds.append(command, b", ");
             }
             let written = match fields.u8() {
-                Some(0) => scene.value(command, kind, &mut fields),
-                Some(1) => Some(scene.keep(command, b"NULL")),
-                Some(2) => Some(scene.keep(command, b"DEFAULT")),
+                Some(0) => bounds.append_value(command, kind, &mut fields),
+                Some(1) => Some(bounds.append(command, b"NULL")),
+                Some(2) => Some(bounds.append(command, b"DEFAULT")),
                 // "Ignore": the column keeps what it has.
-                Some(3) => Some(scene.keep(command, b"IGNORE")),
+                Some(3) => Some(bounds.append(command, b"IGNORE")),
                 _ => None,
             };
             if written.is_none() {
-                scene.keep(command, b"...");
+                bounds.append(command, b"...");
                 return;
             }
         }
-        scene.keep(command, b")");
+        bounds.append(command, b")");
     }
 }
 
 /// The statement was prepared before the capture began, or its PREPARE was lost.
-fn unseen(command: &mut Command, id: u32, scene: &mut Scene<'_>) {
-    let mut text = Rendered::default();
-    text.text(b"EXECUTE ");
-    text.number(u64::from(id));
-    text.text(b" (text not seen)");
-    scene.keep(command, text.bytes());
-    command.text_len = command.kept.len();
+fn render_unknown_statement(command: &mut Command, id: u32, bounds: &mut BufferBounds<'_>) {
+    let mut text = SqlLiteral::default();
+    text.push_text(b"EXECUTE ");
+    text.push_number(u64::from(id));
+    text.push_text(b" (text not seen)");
+    bounds.append(command, text.bytes());
+    command.text_len = command.buffer.len();
 }
 
-impl Scene<'_> {
-    fn keep(&mut self, command: &mut Command, bytes: &[u8]) -> u64 {
-        command.kept.append(bytes, self.limit, self.room)
+impl BufferBounds<'_> {
+    fn append(&mut self, command: &mut Command, bytes: &[u8]) -> u64 {
+        command.buffer.append(bytes, self.limit, self.budget)
     }
 
     /// `None`: the type is unknown or the bytes end; nothing behind it can be placed.
-    fn value(&mut self, command: &mut Command, kind: u16, fields: &mut Fields<'_>) -> Option<u64> {
-        let mut rendered = Rendered::default();
-        let long = value::render(kind, fields, &mut rendered)?;
+    fn append_value(
+        &mut self,
+        command: &mut Command,
+        kind: u16,
+        fields: &mut FieldReader<'_>,
+    ) -> Option<u64> {
+        let mut rendered = SqlLiteral::default();
+        let long = value::render_value(kind, fields, &mut rendered)?;
         match long {
-            None => Some(self.keep(command, rendered.bytes())),
-            Some(bytes) => Some(self.quoted(command, bytes)),
+            None => Some(self.append(command, rendered.bytes())),
+            Some(bytes) => Some(self.append_quoted(command, bytes)),
         }
     }
 
-    fn quoted(&mut self, command: &mut Command, bytes: &[u8]) -> u64 {
-        let mut left_out = self.keep(command, b"'");
-        for piece in value::escaped(bytes) {
-            left_out += self.keep(command, piece);
+    fn append_quoted(&mut self, command: &mut Command, bytes: &[u8]) -> u64 {
+        let mut left_out = self.append(command, b"'");
+        for piece in value::escape_pieces(bytes) {
+            left_out += self.append(command, piece);
         }
-        left_out + self.keep(command, b"'")
+        left_out + self.append(command, b"'")
     }
 }
 
-impl Statement {
-    fn values(
+impl PreparedStatement {
+    fn render_values(
         &mut self,
-        mut fields: Fields<'_>,
+        mut fields: FieldReader<'_>,
         flags: u8,
         attributes: Option<bool>,
         command: &mut Command,
-        scene: &mut Scene<'_>,
+        bounds: &mut BufferBounds<'_>,
     ) {
         let mut count = usize::from(self.params);
         let attributes = attributes.unwrap_or(false);
@@ -304,35 +320,36 @@ impl Statement {
         }
         for at in 0..usize::from(self.params) {
             if at > 0 {
-                scene.keep(command, b", ");
+                bounds.append(command, b", ");
             }
             if let Some(data) = self.long_data.iter().find(|data| usize::from(data.param) == at) {
-                scene.quoted(command, &data.bytes);
-                command.text_cut += data.cut;
+                bounds.append_quoted(command, &data.bytes);
+                command.text_cut += data.cut_bytes;
                 continue;
             }
             if nulls[at / 8] & 1 << (at % 8) != 0 {
-                scene.keep(command, b"NULL");
+                bounds.append(command, b"NULL");
                 continue;
             }
-            let written = self.types.get(at).and_then(|&kind| scene.value(command, kind, &mut fields));
+            let written =
+                self.types.get(at).and_then(|&kind| bounds.append_value(command, kind, &mut fields));
             if written.is_none() {
-                scene.keep(command, b"...");
+                bounds.append(command, b"...");
                 return;
             }
         }
         // Attributes may follow, and mysql2 (Node.js) sends a byte too many for each NULL. Behind values
         // whose types were sent earlier, anything else means that the values were not these.
         if !sends_types && count == usize::from(self.params) && !fields.is_empty() {
-            command.kept.truncate(command.text_len);
-            scene.keep(command, b"...");
+            command.buffer.truncate(command.text_len);
+            bounds.append(command, b"...");
         }
     }
 }
 
 /// The text of a QUERY behind its attributes; `None`: the packet ends within them.
-pub(super) fn after_attributes(payload: &[u8]) -> Option<&[u8]> {
-    let mut fields = Fields(payload);
+pub(super) fn skip_attributes(payload: &[u8]) -> Option<&[u8]> {
+    let mut fields = FieldReader(payload);
     let count = fields.lenenc()? as usize;
     let _sets = fields.lenenc()?;
     if count == 0 {
@@ -349,10 +366,10 @@ pub(super) fn after_attributes(payload: &[u8]) -> Option<&[u8]> {
             fields.lenenc_bytes()?;
         }
     }
-    let mut rendered = Rendered::default();
+    let mut rendered = SqlLiteral::default();
     for (at, &kind) in types.iter().enumerate() {
         if nulls[at / 8] & 1 << (at % 8) == 0 {
-            value::render(kind, &mut fields, &mut rendered)?;
+            value::render_value(kind, &mut fields, &mut rendered)?;
             rendered.clear();
         }
     }

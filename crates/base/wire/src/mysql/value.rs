@@ -1,26 +1,26 @@
 //! Formatter of binary protocol values as SQL literals. Never allocates.
 
-use crate::protocol::Fields;
+use crate::protocol::FieldReader;
 use std::fmt::Write;
 
 /// Room for any value that is not a string: the longest is a double in full (`-1.7976931348623157e308`)
 /// or a time of eleven digits of days.
-const LONGEST: usize = 64;
+const MAX_LITERAL: usize = 64;
 
 /// A short piece of SQL.
 #[derive(Clone, Copy)]
-pub(super) struct Rendered {
-    bytes: [u8; LONGEST],
+pub(super) struct SqlLiteral {
+    bytes: [u8; MAX_LITERAL],
     len: usize,
 }
 
-impl Default for Rendered {
+impl Default for SqlLiteral {
     fn default() -> Self {
-        Rendered { bytes: [0; LONGEST], len: 0 }
+        SqlLiteral { bytes: [0; MAX_LITERAL], len: 0 }
     }
 }
 
-impl Rendered {
+impl SqlLiteral {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -29,13 +29,13 @@ impl Rendered {
         self.len = 0;
     }
 
-    pub fn text(&mut self, text: &[u8]) {
-        let fits = text.len().min(LONGEST - self.len);
+    pub fn push_text(&mut self, text: &[u8]) {
+        let fits = text.len().min(MAX_LITERAL - self.len);
         self.bytes[self.len..self.len + fits].copy_from_slice(&text[..fits]);
         self.len += fits;
     }
 
-    pub fn number(&mut self, mut number: u64) {
+    pub fn push_number(&mut self, mut number: u64) {
         let mut digits = [0; 20];
         let mut at = digits.len();
         loop {
@@ -46,25 +46,25 @@ impl Rendered {
                 break;
             }
         }
-        self.text(&digits[at..]);
+        self.push_text(&digits[at..]);
     }
 
-    fn signed(&mut self, number: i64) {
+    fn push_signed(&mut self, number: i64) {
         if number < 0 {
-            self.text(b"-");
+            self.push_text(b"-");
         }
-        self.number(number.unsigned_abs());
+        self.push_number(number.unsigned_abs());
     }
 
-    fn padded(&mut self, number: u32, width: usize) {
+    fn push_padded(&mut self, number: u32, width: usize) {
         // 64 bytes hold every value that is rendered here.
         let _ = write!(self, "{number:0width$}");
     }
 }
 
-impl Write for Rendered {
+impl Write for SqlLiteral {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
-        self.text(text.as_bytes());
+        self.push_text(text.as_bytes());
         Ok(())
     }
 }
@@ -73,28 +73,44 @@ const UNSIGNED: u16 = 0x8000;
 
 /// Reads a value of a binary parameter. Strings are returned, to be quoted; anything else is
 /// rendered. `None`: the type is unknown, or the packet ends within the value.
-pub(super) fn render<'a>(kind: u16, fields: &mut Fields<'a>, out: &mut Rendered) -> Option<Option<&'a [u8]>> {
+pub(super) fn render_value<'a>(
+    kind: u16,
+    fields: &mut FieldReader<'a>,
+    out: &mut SqlLiteral,
+) -> Option<Option<&'a [u8]>> {
     let unsigned = kind & UNSIGNED != 0;
     match kind & 0xff {
         // TINY
         1 => {
             let byte = fields.u8()?;
-            if unsigned { out.number(u64::from(byte)) } else { out.signed(i64::from(byte.cast_signed())) }
+            if unsigned {
+                out.push_number(u64::from(byte))
+            } else {
+                out.push_signed(i64::from(byte.cast_signed()))
+            }
         }
         // SHORT, YEAR
         2 | 13 => {
             let short = fields.u16()?;
-            if unsigned { out.number(u64::from(short)) } else { out.signed(i64::from(short.cast_signed())) }
+            if unsigned {
+                out.push_number(u64::from(short))
+            } else {
+                out.push_signed(i64::from(short.cast_signed()))
+            }
         }
         // LONG, INT24
         3 | 9 => {
             let long = fields.u32()?;
-            if unsigned { out.number(u64::from(long)) } else { out.signed(i64::from(long.cast_signed())) }
+            if unsigned {
+                out.push_number(u64::from(long))
+            } else {
+                out.push_signed(i64::from(long.cast_signed()))
+            }
         }
         // LONGLONG
         8 => {
             let long = fields.u64()?;
-            if unsigned { out.number(long) } else { out.signed(long.cast_signed()) }
+            if unsigned { out.push_number(long) } else { out.push_signed(long.cast_signed()) }
         }
         4 => write!(out, "{}", f32::from_bits(fields.u32()?)).ok()?,
         5 => {
@@ -103,10 +119,10 @@ pub(super) fn render<'a>(kind: u16, fields: &mut Fields<'a>, out: &mut Rendered)
             let plain = double == 0.0 || (1e-5..1e17).contains(&double.abs());
             if plain { write!(out, "{double}").ok()? } else { write!(out, "{double:e}").ok()? }
         }
-        6 => out.text(b"NULL"),
+        6 => out.push_text(b"NULL"),
         // TIMESTAMP, DATE, DATETIME, NEWDATE and their newer forms
-        7 | 10 | 12 | 14 | 17 | 18 => date(kind & 0xff == 10, fields, out)?,
-        11 | 19 => time(fields, out)?,
+        7 | 10 | 12 | 14 | 17 | 18 => render_date(kind & 0xff == 10, fields, out)?,
+        11 | 19 => render_time(fields, out)?,
         // DECIMAL, VARCHAR, BIT, JSON, NEWDECIMAL, ENUM, SET, BLOBs, strings, GEOMETRY, VECTOR
         0 | 15 | 16 | 242 | 245..=255 => return Some(Some(fields.lenenc_bytes()?)),
         _ => return None,
@@ -114,83 +130,83 @@ pub(super) fn render<'a>(kind: u16, fields: &mut Fields<'a>, out: &mut Rendered)
     Some(None)
 }
 
-fn date(only_date: bool, fields: &mut Fields<'_>, out: &mut Rendered) -> Option<()> {
+fn render_date(only_date: bool, fields: &mut FieldReader<'_>, out: &mut SqlLiteral) -> Option<()> {
     let length = fields.u8()?;
     let bytes = fields.bytes(usize::from(length))?;
-    let mut parts = Fields(bytes);
+    let mut parts = FieldReader(bytes);
     let (year, month, day) =
         (parts.u16().unwrap_or_default(), parts.u8().unwrap_or_default(), parts.u8().unwrap_or_default());
-    out.text(b"'");
-    out.padded(u32::from(year), 4);
-    out.text(b"-");
-    out.padded(u32::from(month), 2);
-    out.text(b"-");
-    out.padded(u32::from(day), 2);
+    out.push_text(b"'");
+    out.push_padded(u32::from(year), 4);
+    out.push_text(b"-");
+    out.push_padded(u32::from(month), 2);
+    out.push_text(b"-");
+    out.push_padded(u32::from(day), 2);
     if length >= 7 || !only_date {
-        out.text(b" ");
-        clock(&mut parts, out);
+        out.push_text(b" ");
+        render_time_of_day(&mut parts, out);
     }
-    out.text(b"'");
+    out.push_text(b"'");
     Some(())
 }
 
 /// Hours, minutes, seconds, and microseconds where they are sent.
-fn clock(parts: &mut Fields<'_>, out: &mut Rendered) {
+fn render_time_of_day(parts: &mut FieldReader<'_>, out: &mut SqlLiteral) {
     for at in 0..3 {
         if at > 0 {
-            out.text(b":");
+            out.push_text(b":");
         }
-        out.padded(u32::from(parts.u8().unwrap_or_default()), 2);
+        out.push_padded(u32::from(parts.u8().unwrap_or_default()), 2);
     }
-    fraction(parts, out);
+    render_fraction(parts, out);
 }
 
-fn fraction(parts: &mut Fields<'_>, out: &mut Rendered) {
+fn render_fraction(parts: &mut FieldReader<'_>, out: &mut SqlLiteral) {
     if let Some(micros) = parts.u32() {
-        out.text(b".");
-        out.padded(micros, 6);
+        out.push_text(b".");
+        out.push_padded(micros, 6);
     }
 }
 
-fn time(fields: &mut Fields<'_>, out: &mut Rendered) -> Option<()> {
+fn render_time(fields: &mut FieldReader<'_>, out: &mut SqlLiteral) -> Option<()> {
     let length = fields.u8()?;
-    let mut parts = Fields(fields.bytes(usize::from(length))?);
-    out.text(b"'");
+    let mut parts = FieldReader(fields.bytes(usize::from(length))?);
+    out.push_text(b"'");
     if parts.u8().unwrap_or_default() != 0 {
-        out.text(b"-");
+        out.push_text(b"-");
     }
     let days = parts.u32().unwrap_or_default();
     let hours = u64::from(days) * 24 + u64::from(parts.u8().unwrap_or_default());
     if hours < 10 {
-        out.text(b"0");
+        out.push_text(b"0");
     }
-    out.number(hours);
+    out.push_number(hours);
     for _ in 0..2 {
-        out.text(b":");
-        out.padded(u32::from(parts.u8().unwrap_or_default()), 2);
+        out.push_text(b":");
+        out.push_padded(u32::from(parts.u8().unwrap_or_default()), 2);
     }
-    fraction(&mut parts, out);
-    out.text(b"'");
+    render_fraction(&mut parts, out);
+    out.push_text(b"'");
     Some(())
 }
 
 /// Pieces of a string as it stands between single quotes.
-pub(super) fn escaped(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn escape_pieces(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let (&first, after) = rest.split_first()?;
-        if let Some(escape) = escape(first) {
+        if let Some(escape) = escape_byte(first) {
             rest = after;
             return Some(escape);
         }
-        let end = rest.iter().position(|&byte| escape(byte).is_some()).unwrap_or(rest.len());
+        let end = rest.iter().position(|&byte| escape_byte(byte).is_some()).unwrap_or(rest.len());
         let (plain, after) = rest.split_at(end);
         rest = after;
         Some(plain)
     })
 }
 
-fn escape(byte: u8) -> Option<&'static [u8]> {
+fn escape_byte(byte: u8) -> Option<&'static [u8]> {
     Some(match byte {
         b'\'' => b"\\'",
         b'\\' => b"\\\\",

@@ -2,19 +2,19 @@
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-05.html>.
 
-use super::{Frame, Interface, Link, MAX_FRAME, Order, Step};
+use super::{ByteOrder, Frame, Interface, Link, MAX_FRAME, ParseStep};
 
 const FILE_HEADER: usize = 24;
 
 /// A parser for one file; its header decides the rest.
 #[derive(Debug, Default)]
-pub(super) struct Classic {
+pub(super) struct ClassicParser {
     header: Option<Header>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Header {
-    order: Order,
+    order: ByteOrder,
     /// Nanoseconds in one unit of the record's fraction field.
     fraction_ns: u32,
     record_len: usize,
@@ -23,44 +23,44 @@ struct Header {
     link: Link,
 }
 
-pub(super) fn known_magic(magic: [u8; 4]) -> bool {
-    magic_of(magic).is_some()
+pub(super) fn is_known_magic(magic: [u8; 4]) -> bool {
+    parse_magic(magic).is_some()
 }
 
 /// Byte order, unit of fractions, length of a record header.
-fn magic_of(magic: [u8; 4]) -> Option<(Order, u32, usize)> {
+fn parse_magic(magic: [u8; 4]) -> Option<(ByteOrder, u32, usize)> {
     match magic {
-        [0xd4, 0xc3, 0xb2, 0xa1] => Some((Order::Little, 1000, 16)),
-        [0xa1, 0xb2, 0xc3, 0xd4] => Some((Order::Big, 1000, 16)),
-        [0x4d, 0x3c, 0xb2, 0xa1] => Some((Order::Little, 1, 16)),
-        [0xa1, 0xb2, 0x3c, 0x4d] => Some((Order::Big, 1, 16)),
+        [0xd4, 0xc3, 0xb2, 0xa1] => Some((ByteOrder::Little, 1000, 16)),
+        [0xa1, 0xb2, 0xc3, 0xd4] => Some((ByteOrder::Big, 1000, 16)),
+        [0x4d, 0x3c, 0xb2, 0xa1] => Some((ByteOrder::Little, 1, 16)),
+        [0xa1, 0xb2, 0x3c, 0x4d] => Some((ByteOrder::Big, 1, 16)),
         // Kuznetsov's variant: eight more bytes in each record header.
-        [0x34, 0xcd, 0xb2, 0xa1] => Some((Order::Little, 1000, 24)),
-        [0xa1, 0xb2, 0xcd, 0x34] => Some((Order::Big, 1000, 24)),
+        [0x34, 0xcd, 0xb2, 0xa1] => Some((ByteOrder::Little, 1000, 24)),
+        [0xa1, 0xb2, 0xcd, 0x34] => Some((ByteOrder::Big, 1000, 24)),
         _ => None,
     }
 }
 
-impl Classic {
-    pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+impl ClassicParser {
+    pub(super) fn next_record<'a>(&mut self, bytes: &'a [u8]) -> Result<ParseStep<'a>, String> {
         match self.header {
-            Some(header) => header.record(bytes),
-            None => self.file_header(bytes),
+            Some(header) => header.parse_record(bytes),
+            None => self.parse_file_header(bytes),
         }
     }
 
-    fn file_header<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    fn parse_file_header<'a>(&mut self, bytes: &'a [u8]) -> Result<ParseStep<'a>, String> {
         let Some(head) = bytes.first_chunk::<FILE_HEADER>() else {
-            return Ok(Step::Incomplete(FILE_HEADER));
+            return Ok(ParseStep::Incomplete(FILE_HEADER));
         };
-        let (order, fraction_ns, record_len) = magic_of([head[0], head[1], head[2], head[3]])
+        let (order, fraction_ns, record_len) = parse_magic([head[0], head[1], head[2], head[3]])
             .ok_or_else(|| "not a pcap file: its magic number is unknown".to_owned())?;
         // The upper bits tell of frame check sequences; what trails the IP packet is ignored anyway.
         let link_number = order.u32([head[20], head[21], head[22], head[23]]) as u16;
         let snap_len = order.u32([head[16], head[17], head[18], head[19]]);
         let link = Link::from_number(link_number);
         self.header = Some(Header { order, fraction_ns, record_len, snap_len, link_number, link });
-        Ok(Step::Skip { used: FILE_HEADER })
+        Ok(ParseStep::Skip { used: FILE_HEADER })
     }
 
     /// The file's only one; `None`: its header was not read.
@@ -72,9 +72,9 @@ impl Classic {
 
 impl Header {
     #[inline]
-    fn record<'a>(&self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    fn parse_record<'a>(&self, bytes: &'a [u8]) -> Result<ParseStep<'a>, String> {
         let Some(head) = bytes.first_chunk::<16>() else {
-            return Ok(Step::Incomplete(self.record_len));
+            return Ok(ParseStep::Incomplete(self.record_len));
         };
         let field = |at: usize| self.order.u32([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let captured = field(8) as usize;
@@ -86,9 +86,12 @@ impl Header {
         }
         let used = self.record_len + captured;
         let Some(frame) = bytes.get(self.record_len..used) else {
-            return Ok(Step::Incomplete(used));
+            return Ok(ParseStep::Incomplete(used));
         };
         let time_ns = u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * u64::from(self.fraction_ns);
-        Ok(Step::Frame { frame: Frame { time_ns, link: self.link, wire_len: field(12), bytes: frame }, used })
+        Ok(ParseStep::Frame {
+            frame: Frame { time_ns, link: self.link, wire_len: field(12), bytes: frame },
+            used,
+        })
     }
 }

@@ -4,15 +4,15 @@
 //! unless it crosses a chunk boundary.
 
 mod classic;
-mod clock;
 mod ng;
 mod text;
+mod text_clock;
 pub mod write;
 
 use crate::log::{Utc, Zone};
-use classic::Classic;
-use ng::Ng;
-use text::Text;
+use classic::ClassicParser;
+use ng::NgParser;
+use text::TextReader;
 use thiserror::Error;
 
 /// The largest frame that is believed. libpcap's own bound is 262,144; jumbo TCP segments on
@@ -76,10 +76,10 @@ impl Format {
         if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
             return Some(Format::PcapNg);
         }
-        if classic::known_magic(magic) {
+        if classic::is_known_magic(magic) {
             return Some(Format::Pcap);
         }
-        text::looks_like(prefix).then_some(Format::TcpdumpText)
+        text::is_hex_dump(prefix).then_some(Format::TcpdumpText)
     }
 }
 
@@ -93,7 +93,7 @@ pub struct InputError {
 
 /// Result of parsing the head of a slice.
 #[derive(Debug)]
-pub enum Step<'a> {
+pub enum ParseStep<'a> {
     /// A frame, in a record of so many bytes.
     Frame { frame: Frame<'a>, used: usize },
     /// Something without a frame.
@@ -119,21 +119,21 @@ pub struct Interface<'a> {
 
 /// Cuts the records of a pcap or pcapng file one by one, for callers that hold its bytes themselves.
 #[derive(Debug)]
-pub struct Records(Kind);
+pub struct RecordParser(RecordFormat);
 
 /// The formats whose records say how long they are.
 #[derive(Debug)]
-enum Kind {
-    Classic(Classic),
-    Ng(Ng),
+enum RecordFormat {
+    Classic(ClassicParser),
+    Ng(NgParser),
 }
 
-impl Records {
+impl RecordParser {
     /// `None`: text has no records.
     pub fn new(format: Format) -> Option<Self> {
         match format {
-            Format::Pcap => Some(Records(Kind::Classic(Classic::default()))),
-            Format::PcapNg => Some(Records(Kind::Ng(Ng::default()))),
+            Format::Pcap => Some(RecordParser(RecordFormat::Classic(ClassicParser::default()))),
+            Format::PcapNg => Some(RecordParser(RecordFormat::Ng(NgParser::default()))),
             Format::TcpdumpText => None,
         }
     }
@@ -144,18 +144,18 @@ impl Records {
     /// # Errors
     /// The bytes cannot be this format; there is no way to find the next record.
     #[inline]
-    pub fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    pub fn next_record<'a>(&mut self, bytes: &'a [u8]) -> Result<ParseStep<'a>, String> {
         match &mut self.0 {
-            Kind::Classic(parser) => parser.step(bytes),
-            Kind::Ng(parser) => parser.step(bytes),
+            RecordFormat::Classic(parser) => parser.next_record(bytes),
+            RecordFormat::Ng(parser) => parser.next_block(bytes),
         }
     }
 
     /// On what the frame was captured that was handed out last. `None`: there was none.
     pub fn interface(&self) -> Option<Interface<'_>> {
         match &self.0 {
-            Kind::Classic(parser) => parser.interface(),
-            Kind::Ng(parser) => parser.last_interface(),
+            RecordFormat::Classic(parser) => parser.interface(),
+            RecordFormat::Ng(parser) => parser.last_interface(),
         }
     }
 }
@@ -165,20 +165,20 @@ pub struct Reader(Input);
 
 enum Input {
     Records(Box<RecordReader>),
-    Text(Box<Text>),
+    Text(Box<TextReader>),
 }
 
 impl Reader {
     /// Dates in text are read as UTC.
     pub fn new(format: Format) -> Self {
-        Self::in_zone(format, Box::new(Utc))
+        Self::with_zone(format, Box::new(Utc))
     }
 
     /// Dates in text are read in `zone`: tcpdump prints those of its own machine without saying so.
-    pub fn in_zone(format: Format, zone: Box<dyn Zone + Send>) -> Self {
-        Reader(match Records::new(format) {
+    pub fn with_zone(format: Format, zone: Box<dyn Zone + Send>) -> Self {
+        Reader(match RecordParser::new(format) {
             Some(records) => Input::Records(Box::new(RecordReader::new(records))),
-            None => Input::Text(Box::new(Text::new(zone))),
+            None => Input::Text(Box::new(TextReader::new(zone))),
         })
     }
 
@@ -205,10 +205,10 @@ impl Reader {
     }
 
     /// Bytes of a record whose end never came: the capture was cut short. 0 for a clean end.
-    pub fn unread_tail(&self) -> u64 {
+    pub fn unread_tail_bytes(&self) -> u64 {
         match &self.0 {
             Input::Records(reader) if !reader.failed => {
-                reader.carry.len() as u64 + u64::from(reader.skip > 0)
+                reader.partial.len() as u64 + u64::from(reader.skip_bytes > 0)
             }
             _ => 0,
         }
@@ -218,8 +218,8 @@ impl Reader {
     pub fn dropped_by_capture(&self) -> Option<u64> {
         match &self.0 {
             Input::Records(reader) => match &reader.parser.0 {
-                Kind::Classic(_) => None,
-                Kind::Ng(parser) => parser.dropped(),
+                RecordFormat::Classic(_) => None,
+                RecordFormat::Ng(parser) => parser.dropped(),
             },
             Input::Text(_) => None,
         }
@@ -227,20 +227,20 @@ impl Reader {
 }
 
 struct RecordReader {
-    parser: Records,
+    parser: RecordParser,
     /// The head of a record whose end has not arrived.
-    carry: Vec<u8>,
+    partial: Vec<u8>,
     /// Length of `carry` at which the parser can go on.
-    need: usize,
-    skip: u64,
+    needed_bytes: usize,
+    skip_bytes: u64,
     /// Bytes consumed, not counting `carry`.
     offset: u64,
     failed: bool,
 }
 
 impl RecordReader {
-    fn new(parser: Records) -> Self {
-        RecordReader { parser, carry: Vec::new(), need: 0, skip: 0, offset: 0, failed: false }
+    fn new(parser: RecordParser) -> Self {
+        RecordReader { parser, partial: Vec::new(), needed_bytes: 0, skip_bytes: 0, offset: 0, failed: false }
     }
 
     fn feed(&mut self, mut chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
@@ -248,51 +248,51 @@ impl RecordReader {
             return Ok(());
         }
         while !chunk.is_empty() {
-            if self.skip > 0 {
-                let taken = self.skip.min(chunk.len() as u64);
-                self.skip -= taken;
+            if self.skip_bytes > 0 {
+                let taken = self.skip_bytes.min(chunk.len() as u64);
+                self.skip_bytes -= taken;
                 self.offset += taken;
                 chunk = &chunk[taken as usize..];
                 continue;
             }
-            if self.carry.is_empty() {
-                chunk = self.whole_records(chunk, each)?;
+            if self.partial.is_empty() {
+                chunk = self.read_whole_records(chunk, each)?;
                 continue;
             }
-            let taken = (self.need - self.carry.len()).min(chunk.len());
-            self.carry.extend_from_slice(&chunk[..taken]);
+            let taken = (self.needed_bytes - self.partial.len()).min(chunk.len());
+            self.partial.extend_from_slice(&chunk[..taken]);
             chunk = &chunk[taken..];
-            if self.carry.len() == self.need {
-                self.carried_record(each)?;
+            if self.partial.len() == self.needed_bytes {
+                self.read_partial_record(each)?;
             }
         }
         Ok(())
     }
 
     /// Reads records straight from `chunk`; what is left of it is empty, or to be skipped.
-    fn whole_records<'a>(
+    fn read_whole_records<'a>(
         &mut self,
         mut chunk: &'a [u8],
         each: &mut impl FnMut(&Frame<'_>),
     ) -> Result<&'a [u8], InputError> {
         while !chunk.is_empty() {
-            match self.parser.step(chunk) {
-                Ok(Step::Frame { frame, used }) => {
+            match self.parser.next_record(chunk) {
+                Ok(ParseStep::Frame { frame, used }) => {
                     each(&frame);
                     self.offset += used as u64;
                     chunk = &chunk[used..];
                 }
-                Ok(Step::Skip { used }) => {
+                Ok(ParseStep::Skip { used }) => {
                     self.offset += used as u64;
                     chunk = &chunk[used..];
                 }
-                Ok(Step::SkipAhead { used }) => {
-                    self.skip = used;
+                Ok(ParseStep::SkipAhead { used }) => {
+                    self.skip_bytes = used;
                     break;
                 }
-                Ok(Step::Incomplete(need)) => {
-                    self.carry.extend_from_slice(chunk);
-                    self.need = need;
+                Ok(ParseStep::Incomplete(need)) => {
+                    self.partial.extend_from_slice(chunk);
+                    self.needed_bytes = need;
                     return Ok(&[]);
                 }
                 Err(what) => return Err(self.fail(what)),
@@ -301,24 +301,24 @@ impl RecordReader {
         Ok(chunk)
     }
 
-    fn carried_record(&mut self, each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
-        match self.parser.step(&self.carry) {
-            Ok(Step::Frame { frame, used }) => {
+    fn read_partial_record(&mut self, each: &mut impl FnMut(&Frame<'_>)) -> Result<(), InputError> {
+        match self.parser.next_record(&self.partial) {
+            Ok(ParseStep::Frame { frame, used }) => {
                 each(&frame);
                 self.offset += used as u64;
-                self.carry.clear();
+                self.partial.clear();
             }
-            Ok(Step::Skip { used }) => {
+            Ok(ParseStep::Skip { used }) => {
                 self.offset += used as u64;
-                self.carry.clear();
+                self.partial.clear();
             }
-            Ok(Step::SkipAhead { used }) => {
-                let held = self.carry.len() as u64;
+            Ok(ParseStep::SkipAhead { used }) => {
+                let held = self.partial.len() as u64;
                 self.offset += held;
-                self.skip = used.saturating_sub(held);
-                self.carry.clear();
+                self.skip_bytes = used.saturating_sub(held);
+                self.partial.clear();
             }
-            Ok(Step::Incomplete(need)) => self.need = need,
+            Ok(ParseStep::Incomplete(need)) => self.needed_bytes = need,
             Err(what) => return Err(self.fail(what)),
         }
         Ok(())
@@ -331,24 +331,24 @@ impl RecordReader {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Order {
+enum ByteOrder {
     #[default]
     Little,
     Big,
 }
 
-impl Order {
+impl ByteOrder {
     fn u16(self, bytes: [u8; 2]) -> u16 {
         match self {
-            Order::Little => u16::from_le_bytes(bytes),
-            Order::Big => u16::from_be_bytes(bytes),
+            ByteOrder::Little => u16::from_le_bytes(bytes),
+            ByteOrder::Big => u16::from_be_bytes(bytes),
         }
     }
 
     fn u32(self, bytes: [u8; 4]) -> u32 {
         match self {
-            Order::Little => u32::from_le_bytes(bytes),
-            Order::Big => u32::from_be_bytes(bytes),
+            ByteOrder::Little => u32::from_le_bytes(bytes),
+            ByteOrder::Big => u32::from_be_bytes(bytes),
         }
     }
 }

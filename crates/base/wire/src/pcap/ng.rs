@@ -2,7 +2,7 @@
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcapng-04.html>.
 
-use super::{Frame, Interface as Described, Link, MAX_FRAME, Order, Step};
+use super::{ByteOrder, Frame, Interface as Described, Link, MAX_FRAME, ParseStep};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -19,12 +19,12 @@ const MAX_INTERFACES: usize = 65_536;
 const MAX_NAME: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) struct Ng {
-    order: Order,
+pub(super) struct NgParser {
+    order: ByteOrder,
     in_section: bool,
     interfaces: Vec<Interface>,
     /// Of the packet read last.
-    last: usize,
+    last_interface_index: usize,
     /// Dropped packets of the sections that have ended.
     dropped_before: Option<u64>,
 }
@@ -77,26 +77,27 @@ impl Interface {
     }
 }
 
-impl Ng {
+impl NgParser {
     pub(super) fn dropped(&self) -> Option<u64> {
         let now = self.interfaces.iter().filter_map(|interface| interface.dropped);
         now.chain(self.dropped_before).reduce(u64::saturating_add)
     }
 
     pub(super) fn last_interface(&self) -> Option<Described<'_>> {
-        let Interface { link_number: link, snap_len, name, .. } = self.interfaces.get(self.last)?;
-        Some(Described { number: self.last as u32, link: *link, snap_len: *snap_len, name })
+        let Interface { link_number: link, snap_len, name, .. } =
+            self.interfaces.get(self.last_interface_index)?;
+        Some(Described { number: self.last_interface_index as u32, link: *link, snap_len: *snap_len, name })
     }
 
-    pub(super) fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+    pub(super) fn next_block<'a>(&mut self, bytes: &'a [u8]) -> Result<ParseStep<'a>, String> {
         let Some(head) = bytes.first_chunk::<12>() else {
-            return Ok(Step::Incomplete(12));
+            return Ok(ParseStep::Incomplete(12));
         };
         // The section header's type reads the same in both orders; its magic then tells which.
         if head[..4] == SECTION.to_le_bytes() {
             self.order = match head[8..12] {
-                [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
-                [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
+                [0x4d, 0x3c, 0x2b, 0x1a] => ByteOrder::Little,
+                [0x1a, 0x2b, 0x3c, 0x4d] => ByteOrder::Big,
                 _ => return Err("a section header without its byte-order magic".to_owned()),
             };
             self.in_section = true;
@@ -112,7 +113,7 @@ impl Ng {
         }
         let used = length as usize;
         if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | ENHANCED_PACKET) {
-            return Ok(Step::SkipAhead { used: u64::from(length) });
+            return Ok(ParseStep::SkipAhead { used: u64::from(length) });
         }
         if used > MAX_BLOCK {
             return Err(format!(
@@ -121,29 +122,29 @@ impl Ng {
             ));
         }
         let Some(block) = bytes.get(8..used - 4) else {
-            return Ok(Step::Incomplete(used));
+            return Ok(ParseStep::Incomplete(used));
         };
         if bytes.len() < used {
-            return Ok(Step::Incomplete(used));
+            return Ok(ParseStep::Incomplete(used));
         }
         let frame = match kind {
-            ENHANCED_PACKET => Some(self.packet(block, self.field(block, 0)? as usize)?),
+            ENHANCED_PACKET => Some(self.parse_packet(block, self.field(block, 0)? as usize)?),
             OLD_PACKET => {
-                Some(self.packet(block, usize::from(self.field(block, 0)?.to_ne_half(self.order)))?)
+                Some(self.parse_packet(block, usize::from(self.field(block, 0)?.to_ne_half(self.order)))?)
             }
-            SIMPLE_PACKET => Some(self.simple_packet(block)?),
+            SIMPLE_PACKET => Some(self.parse_simple_packet(block)?),
             INTERFACE => {
-                self.interface(block)?;
+                self.add_interface(block)?;
                 None
             }
             _ => {
-                self.statistics(block)?;
+                self.add_statistics(block)?;
                 None
             }
         };
         Ok(match frame {
-            Some(frame) => Step::Frame { frame, used },
-            None => Step::Skip { used },
+            Some(frame) => ParseStep::Frame { frame, used },
+            None => ParseStep::Skip { used },
         })
     }
 
@@ -158,8 +159,8 @@ impl Ng {
         Ok(self.u32(block, at))
     }
 
-    fn packet<'a>(&mut self, block: &'a [u8], interface: usize) -> Result<Frame<'a>, String> {
-        self.last = interface;
+    fn parse_packet<'a>(&mut self, block: &'a [u8], interface: usize) -> Result<Frame<'a>, String> {
+        self.last_interface_index = interface;
         let interface =
             self.interfaces.get(interface).ok_or("a packet of an interface that was not described")?;
         let captured = self.field(block, 12)? as usize;
@@ -171,8 +172,8 @@ impl Ng {
     }
 
     /// Has no clock of its own and no captured length: the snap length decides.
-    fn simple_packet<'a>(&mut self, block: &'a [u8]) -> Result<Frame<'a>, String> {
-        self.last = 0;
+    fn parse_simple_packet<'a>(&mut self, block: &'a [u8]) -> Result<Frame<'a>, String> {
+        self.last_interface_index = 0;
         let interface = self.interfaces.first().ok_or("a packet of an interface that was not described")?;
         let wire_len = self.field(block, 0)?;
         let snap = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
@@ -182,13 +183,13 @@ impl Ng {
         Ok(Frame { time_ns: 0, link: interface.link, wire_len, bytes })
     }
 
-    fn interface(&mut self, block: &[u8]) -> Result<(), String> {
+    fn add_interface(&mut self, block: &[u8]) -> Result<(), String> {
         if self.interfaces.len() >= MAX_INTERFACES {
             return Err(format!("a section with more than {MAX_INTERFACES} interfaces"));
         }
         let link_number = match self.order {
-            Order::Little => self.field(block, 0)? as u16,
-            Order::Big => (self.field(block, 0)? >> 16) as u16,
+            ByteOrder::Little => self.field(block, 0)? as u16,
+            ByteOrder::Big => (self.field(block, 0)? >> 16) as u16,
         };
         let mut interface = Interface {
             link_number,
@@ -199,7 +200,7 @@ impl Ng {
             offset_s: 0,
             dropped: None,
         };
-        self.options(&block[8..], |code, value| match (code, value) {
+        self.for_each_option(&block[8..], |code, value| match (code, value) {
             (2, name) => interface.name = name[..name.len().min(MAX_NAME)].into(),
             (9, [resolution, ..]) => interface.resolution = Resolution::from_option(*resolution),
             (14, value) => {
@@ -213,11 +214,11 @@ impl Ng {
         Ok(())
     }
 
-    fn statistics(&mut self, block: &[u8]) -> Result<(), String> {
+    fn add_statistics(&mut self, block: &[u8]) -> Result<(), String> {
         let index = self.field(block, 0)? as usize;
         let mut dropped = None;
         if let Some(options) = block.get(12..) {
-            self.options(options, |code, value| {
+            self.for_each_option(options, |code, value| {
                 if code == 5 {
                     dropped = self.u64(value);
                 }
@@ -233,12 +234,12 @@ impl Ng {
     fn u64(&self, value: &[u8]) -> Option<u64> {
         let value: [u8; 8] = value.get(..8)?.try_into().ok()?;
         Some(match self.order {
-            Order::Little => u64::from_le_bytes(value),
-            Order::Big => u64::from_be_bytes(value),
+            ByteOrder::Little => u64::from_le_bytes(value),
+            ByteOrder::Big => u64::from_be_bytes(value),
         })
     }
 
-    fn options(&self, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
+    fn for_each_option(&self, mut rest: &[u8], mut each: impl FnMut(u16, &[u8])) {
         while let Some((head, tail)) = rest.split_first_chunk::<4>() {
             let code = self.order.u16([head[0], head[1]]);
             let length = usize::from(self.order.u16([head[2], head[3]]));
@@ -254,14 +255,14 @@ impl Ng {
 
 /// The old packet block packs two 16-bit fields where the newer one has an interface number.
 trait FirstHalf {
-    fn to_ne_half(self, order: Order) -> u16;
+    fn to_ne_half(self, order: ByteOrder) -> u16;
 }
 
 impl FirstHalf for u32 {
-    fn to_ne_half(self, order: Order) -> u16 {
+    fn to_ne_half(self, order: ByteOrder) -> u16 {
         match order {
-            Order::Little => self as u16,
-            Order::Big => (self >> 16) as u16,
+            ByteOrder::Little => self as u16,
+            ByteOrder::Big => (self >> 16) as u16,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Addresses, ports and lengths come from the bytes. Only the time comes from the line above them.
 
-use super::clock::Clock;
+use super::text_clock::TextClock;
 use super::{Frame, Link, MAX_FRAME};
 use crate::log::Zone;
 use memchr::memchr;
@@ -13,8 +13,8 @@ const MAX_LINE: usize = 4096;
 const PER_LINE: usize = 16;
 
 /// Puts frames together from lines.
-pub(super) struct Text {
-    clock: Clock,
+pub(super) struct TextReader {
+    clock: TextClock,
     /// The head of a line whose end has not arrived.
     line: Vec<u8>,
     time_ns: u64,
@@ -24,10 +24,10 @@ pub(super) struct Text {
     link: Option<Link>,
 }
 
-impl Text {
+impl TextReader {
     pub(super) fn new(zone: Box<dyn Zone + Send>) -> Self {
-        Text {
-            clock: Clock::new(zone),
+        TextReader {
+            clock: TextClock::new(zone),
             line: Vec::new(),
             time_ns: 0,
             packet: Vec::new(),
@@ -39,11 +39,11 @@ impl Text {
     pub(super) fn feed(&mut self, mut chunk: &[u8], each: &mut impl FnMut(&Frame<'_>)) {
         while let Some(end) = memchr(b'\n', chunk) {
             if self.line.is_empty() {
-                self.line(&chunk[..end], each);
+                self.read_line(&chunk[..end], each);
             } else {
                 self.extend_line(&chunk[..end]);
                 let line = std::mem::take(&mut self.line);
-                self.line(&line, each);
+                self.read_line(&line, each);
                 self.line = line;
                 self.line.clear();
             }
@@ -60,15 +60,15 @@ impl Text {
     pub(super) fn finish(&mut self, each: &mut impl FnMut(&Frame<'_>)) {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
-            self.line(&line, each);
+            self.read_line(&line, each);
         }
         self.emit(each);
     }
 
-    fn line(&mut self, line: &[u8], each: &mut impl FnMut(&Frame<'_>)) {
+    fn read_line(&mut self, line: &[u8], each: &mut impl FnMut(&Frame<'_>)) {
         let trimmed = line.trim_ascii_start();
-        if let Some((offset, hex)) = dump(trimmed) {
-            self.dumped(offset, hex);
+        if let Some((offset, hex)) = parse_dump_line(trimmed) {
+            self.append_dump(offset, hex);
             return;
         }
         // The second line of `-v`, and lines that a protocol's own printer adds.
@@ -77,11 +77,11 @@ impl Text {
             return;
         }
         self.emit(each);
-        self.time_ns = self.clock.read(line);
+        self.time_ns = self.clock.parse_time(line);
     }
 
-    fn dumped(&mut self, offset: usize, hex: &[u8]) {
-        let (bytes, count) = decode(hex);
+    fn append_dump(&mut self, offset: usize, hex: &[u8]) {
+        let (bytes, count) = decode_hex(hex);
         if offset == 0 {
             self.packet.clear();
             self.broken = false;
@@ -96,7 +96,7 @@ impl Text {
         if self.packet.is_empty() {
             return;
         }
-        let link = link_of(&self.packet, self.link);
+        let link = guess_link(&self.packet, self.link);
         self.link = Some(link);
         let wire_len = self.packet.len() as u32;
         each(&Frame { time_ns: self.time_ns, link, wire_len, bytes: &self.packet });
@@ -105,30 +105,30 @@ impl Text {
 }
 
 /// True if these first bytes of an input are tcpdump text with a hex dump.
-pub(super) fn looks_like(prefix: &[u8]) -> bool {
+pub(super) fn is_hex_dump(prefix: &[u8]) -> bool {
     prefix.split(|&byte| byte == b'\n').any(|line| {
-        matches!(dump(line.trim_ascii_start()), Some((0, hex)) if line.first().is_some_and(u8::is_ascii_whitespace) && decode(hex).1 > 0)
+        matches!(parse_dump_line(line.trim_ascii_start()), Some((0, hex)) if line.first().is_some_and(u8::is_ascii_whitespace) && decode_hex(hex).1 > 0)
     })
 }
 
 /// Offset and digits of a line such as `0x0010:  7f00 0001  ....`.
-fn dump(trimmed: &[u8]) -> Option<(usize, &[u8])> {
+fn parse_dump_line(trimmed: &[u8]) -> Option<(usize, &[u8])> {
     let rest = trimmed.strip_prefix(b"0x")?;
     let colon = rest.iter().take(9).position(|&byte| byte == b':')?;
     let mut offset = 0;
     for &digit in &rest[..colon] {
-        offset = offset << 4 | usize::from(nibble(digit)?);
+        offset = offset << 4 | usize::from(hex_digit(digit)?);
     }
     (colon >= 4).then_some((offset, rest[colon + 1..].trim_ascii_start()))
 }
 
 /// Groups of two or four digits, one space between them. Two spaces end them: text follows.
-fn decode(hex: &[u8]) -> ([u8; PER_LINE], usize) {
+fn decode_hex(hex: &[u8]) -> ([u8; PER_LINE], usize) {
     let mut bytes = [0; PER_LINE];
     let mut count = 0;
     let mut rest = hex;
     while count < PER_LINE {
-        let Some(byte) = pair(rest) else { break };
+        let Some(byte) = hex_byte(rest) else { break };
         bytes[count] = byte;
         count += 1;
         rest = &rest[2..];
@@ -139,12 +139,12 @@ fn decode(hex: &[u8]) -> ([u8; PER_LINE], usize) {
     (bytes, count)
 }
 
-fn pair(digits: &[u8]) -> Option<u8> {
+fn hex_byte(digits: &[u8]) -> Option<u8> {
     let [high, low, ..] = digits else { return None };
-    Some(nibble(*high)? << 4 | nibble(*low)?)
+    Some(hex_digit(*high)? << 4 | hex_digit(*low)?)
 }
 
-fn nibble(digit: u8) -> Option<u8> {
+fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
@@ -166,7 +166,7 @@ const LINKS: [(Link, usize); 7] = [
 
 /// The text does not say what the bytes begin with: `-x` leaves the link layer out, `-xx` has
 /// it. An IP header shows itself by its own length.
-fn link_of(bytes: &[u8], former: Option<Link>) -> Link {
+fn guess_link(bytes: &[u8], former: Option<Link>) -> Link {
     let fits = |link: Link, at: usize, exactly: bool| {
         is_ip(bytes.get(at..).unwrap_or_default(), exactly) && type_agrees(bytes, link, at)
     };

@@ -1,10 +1,10 @@
 //! Conversations of a capture and their shares of its traffic. Never reads beyond headers.
 
-use super::Sum;
-use super::distinct::Distinct;
+use super::TrafficSum;
+use super::hyperloglog::HyperLogLog;
 use crate::endpoints::Endpoints;
 use crate::frame::{ACK, Address, FIN, Packet, RST, SYN};
-use crate::hashed::AsHashed;
+use crate::prehashed::BuildPrehashed;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use std::hash::{Hash, Hasher};
 
 /// Flows that are kept apart, in some 25 MB (and as much again while they are sorted). Packets of flows that
 /// came later are counted together, and how many flows these are is estimated.
-const MAX: usize = 200_000;
+const MAX_FLOWS: usize = 200_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
@@ -27,19 +27,19 @@ pub struct Flow {
     /// Who sent its first packet; whom a SYN that it answers came from.
     pub client: (Address, u16),
     pub server: (Address, u16),
-    pub sum: Sum,
+    pub sum: TrafficSum,
     /// Unix ns.
     pub first_ns: u64,
     pub last_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key {
+struct FlowKey {
     transport: Transport,
     ends: Endpoints,
 }
 
-impl Key {
+impl FlowKey {
     fn hash(&self) -> u64 {
         match self.transport {
             Transport::Tcp => self.ends.hash,
@@ -48,26 +48,26 @@ impl Key {
     }
 }
 
-impl Hash for Key {
+impl Hash for FlowKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash());
     }
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Kept {
-    sum: Sum,
+struct FlowEntry {
+    sum: TrafficSum,
     first_ns: u64,
     last_ns: u64,
     /// The client is the key's second end.
-    turned: bool,
+    is_reversed: bool,
     begun: bool,
     ended: bool,
 }
 
 /// How many TCP flows began, and ended, within the capture.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Lives {
+pub struct FlowLifetimes {
     /// With a SYN.
     pub begun: u64,
     /// With a FIN or a RST.
@@ -76,37 +76,37 @@ pub struct Lives {
 
 #[derive(Debug)]
 pub struct Flows {
-    kept: HashMap<Key, Kept, AsHashed>,
+    tracked: HashMap<FlowKey, FlowEntry, BuildPrehashed>,
     max: usize,
-    in_flows: Sum,
+    tracked_traffic: TrafficSum,
     /// Packets of flows that there was no room for.
-    pub beyond: Sum,
+    pub untracked_traffic: TrafficSum,
     /// All flows; only once one had no room.
-    distinct: Option<Distinct>,
+    distinct: Option<HyperLogLog>,
     /// TCP and UDP packets without ports: fragments, and those that a snap length cut before them.
     pub portless: u64,
 }
 
 impl Default for Flows {
     fn default() -> Self {
-        Self::keeping(MAX)
+        Self::with_max(MAX_FLOWS)
     }
 }
 
 impl Flows {
-    pub(super) fn keeping(max: usize) -> Self {
+    pub(super) fn with_max(max: usize) -> Self {
         Flows {
-            kept: HashMap::default(),
+            tracked: HashMap::default(),
             max,
-            in_flows: Sum::default(),
-            beyond: Sum::default(),
+            tracked_traffic: TrafficSum::default(),
+            untracked_traffic: TrafficSum::default(),
             distinct: None,
             portless: 0,
         }
     }
 
     #[inline]
-    pub(super) fn add(
+    pub(super) fn add_packet(
         &mut self,
         transport: Transport,
         packet: &Packet<'_>,
@@ -123,23 +123,23 @@ impl Flows {
         } else {
             Endpoints::new(packet.source, source_port, packet.destination, destination_port)
         };
-        let key = Key { transport, ends };
-        let room = self.kept.len() < self.max;
-        let kept = match self.kept.entry(key) {
+        let key = FlowKey { transport, ends };
+        let has_room = self.tracked.len() < self.max;
+        let kept = match self.tracked.entry(key) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) if room => {
+            Entry::Vacant(entry) if has_room => {
                 let answers = flags & (SYN | ACK) == SYN | ACK;
-                entry.insert(Kept {
-                    sum: Sum::default(),
+                entry.insert(FlowEntry {
+                    sum: TrafficSum::default(),
                     first_ns: time_ns,
                     last_ns: time_ns,
-                    turned: turned != answers,
+                    is_reversed: turned != answers,
                     begun: false,
                     ended: false,
                 })
             }
             Entry::Vacant(_) => {
-                self.no_room(&key, bytes);
+                self.count_untracked(&key, bytes);
                 return;
             }
         };
@@ -148,34 +148,34 @@ impl Flows {
         kept.last_ns = kept.last_ns.max(time_ns);
         kept.begun |= flags & SYN != 0;
         kept.ended |= flags & (FIN | RST) != 0;
-        self.in_flows.add(bytes);
+        self.tracked_traffic.add(bytes);
     }
 
     #[cold]
-    fn no_room(&mut self, key: &Key, bytes: u64) {
-        self.beyond.add(bytes);
+    fn count_untracked(&mut self, key: &FlowKey, bytes: u64) {
+        self.untracked_traffic.add(bytes);
         let distinct = self.distinct.get_or_insert_with(|| {
-            let mut distinct = Distinct::default();
-            self.kept.keys().for_each(|key| distinct.add(key.hash()));
+            let mut distinct = HyperLogLog::default();
+            self.tracked.keys().for_each(|key| distinct.add(key.hash()));
             distinct
         });
         distinct.add(key.hash());
     }
 
     /// Flows that were kept apart.
-    pub fn kept(&self, transport: Transport) -> u64 {
-        self.kept.keys().filter(|key| key.transport == transport).count() as u64
+    pub fn tracked_flows(&self, transport: Transport) -> u64 {
+        self.tracked.keys().filter(|key| key.transport == transport).count() as u64
     }
 
     /// All flows, within some 2%. `None`: those that were kept are all.
-    pub fn estimated(&self) -> Option<u64> {
-        self.distinct.as_ref().map(|distinct| distinct.estimate().max(self.kept.len() as u64 + 1))
+    pub fn estimated_flows(&self) -> Option<u64> {
+        self.distinct.as_ref().map(|distinct| distinct.estimate().max(self.tracked.len() as u64 + 1))
     }
 
     /// Of the TCP flows that were kept.
-    pub fn lives(&self) -> Lives {
-        let mut lives = Lives::default();
-        for (key, kept) in &self.kept {
+    pub fn lifetimes(&self) -> FlowLifetimes {
+        let mut lives = FlowLifetimes::default();
+        for (key, kept) in &self.tracked {
             if key.transport == Transport::Tcp {
                 lives.begun += u64::from(kept.begun);
                 lives.ended += u64::from(kept.ended);
@@ -186,12 +186,12 @@ impl Flows {
 
     /// TCP and UDP packets, whatever became of them here.
     pub(super) fn packets(&self) -> u64 {
-        self.in_flows.packets + self.beyond.packets + self.portless
+        self.tracked_traffic.packets + self.untracked_traffic.packets + self.portless
     }
 
     /// The `n` flows of most bytes among those that were kept, the most first; ties by their begin.
-    pub fn top(&self, n: usize) -> Vec<Flow> {
-        let mut flows: Vec<Flow> = self.kept.iter().map(|(key, kept)| flow(key, kept)).collect();
+    pub fn largest(&self, n: usize) -> Vec<Flow> {
+        let mut flows: Vec<Flow> = self.tracked.iter().map(|(key, kept)| describe_flow(key, kept)).collect();
         flows.sort_by_key(|flow| {
             let Flow { sum, first_ns, transport, client, server, .. } = flow;
             let ends = [*client, *server].map(|(address, port)| (address.high, address.low, port));
@@ -202,9 +202,9 @@ impl Flows {
     }
 }
 
-fn flow(key: &Key, kept: &Kept) -> Flow {
+fn describe_flow(key: &FlowKey, kept: &FlowEntry) -> Flow {
     let (a, b) = ((key.ends.client, key.ends.client_port), (key.ends.server, key.ends.server_port));
-    let (client, server) = if kept.turned { (b, a) } else { (a, b) };
-    let Kept { sum, first_ns, last_ns, .. } = *kept;
+    let (client, server) = if kept.is_reversed { (b, a) } else { (a, b) };
+    let FlowEntry { sum, first_ns, last_ns, .. } = *kept;
     Flow { transport: key.transport, client, server, sum, first_ns, last_ns }
 }

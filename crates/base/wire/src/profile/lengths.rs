@@ -1,40 +1,45 @@
 //! Packet length distribution: a count for every length, separate for TCP, UDP and the rest.
 
-use super::Sum;
+use super::TrafficSum;
 use std::cmp::Reverse;
 
 /// Lengths below this are counted one by one: IP's largest packet behind any link header. Longer ones (some
 /// networks and loopback devices have them) are counted together.
-pub const EXACT: usize = 65_600;
+pub const EXACT_LIMIT: usize = 65_600;
 /// Width of a bin, bytes: the one in which packet lengths are mostly shown.
-pub const BIN: usize = 100;
+pub const BIN_WIDTH: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum LengthKind {
     Tcp,
     Udp,
     Other,
 }
 
 #[derive(Debug)]
-pub struct Lengths {
+pub struct LengthDistribution {
     /// Packets of each length, by kind, as far as there were any.
     exact: Vec<[u64; 3]>,
     /// Packets of `EXACT` bytes and more.
-    pub longer: [Sum; 3],
+    pub longer: [TrafficSum; 3],
     shortest: u64,
     longest: [u64; 3],
 }
 
-impl Default for Lengths {
+impl Default for LengthDistribution {
     fn default() -> Self {
-        Lengths { exact: Vec::new(), longer: [Sum::default(); 3], shortest: u64::MAX, longest: [0; 3] }
+        LengthDistribution {
+            exact: Vec::new(),
+            longer: [TrafficSum::default(); 3],
+            shortest: u64::MAX,
+            longest: [0; 3],
+        }
     }
 }
 
-impl Lengths {
+impl LengthDistribution {
     #[inline]
-    pub(super) fn add(&mut self, kind: Kind, bytes: u64) {
+    pub(super) fn add(&mut self, kind: LengthKind, bytes: u64) {
         let kind = kind as usize;
         match self.exact.get_mut(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             Some(counts) => counts[kind] += 1,
@@ -48,8 +53,8 @@ impl Lengths {
     #[cold]
     fn add_longest(&mut self, kind: usize, bytes: u64) {
         match usize::try_from(bytes) {
-            Ok(length) if length < EXACT => {
-                self.exact.resize((length + 1).next_power_of_two().min(EXACT), [0; 3]);
+            Ok(length) if length < EXACT_LIMIT => {
+                self.exact.resize((length + 1).next_power_of_two().min(EXACT_LIMIT), [0; 3]);
                 self.exact[length][kind] += 1;
             }
             _ => self.longer[kind].add(bytes),
@@ -68,7 +73,7 @@ impl Lengths {
     }
 
     /// The longest packet of a kind; 0: there was none.
-    pub fn longest(&self, kind: Kind) -> u64 {
+    pub fn longest(&self, kind: LengthKind) -> u64 {
         self.longest[kind as usize]
     }
 
@@ -76,7 +81,7 @@ impl Lengths {
     pub fn bins(&self) -> Vec<[u64; 3]> {
         let mut bins: Vec<[u64; 3]> = self
             .exact
-            .chunks(BIN)
+            .chunks(BIN_WIDTH)
             .map(|lengths| {
                 lengths
                     .iter()
@@ -89,7 +94,7 @@ impl Lengths {
     }
 
     /// The `n` most frequent lengths of a kind with their packets, the most first; ties by length.
-    pub fn top(&self, kind: Kind, n: usize) -> Vec<(usize, u64)> {
+    pub fn most_frequent(&self, kind: LengthKind, n: usize) -> Vec<(usize, u64)> {
         let counts = self.exact.iter().map(|counts| counts[kind as usize]);
         let mut seen: Vec<(usize, u64)> = counts.enumerate().filter(|&(_, packets)| packets > 0).collect();
         seen.sort_by_key(|&(length, packets)| (Reverse(packets), length));

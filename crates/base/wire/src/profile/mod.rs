@@ -2,29 +2,29 @@
 //!
 //! Memory does not grow with the capture. Each part documents its bound and what happens beyond it.
 
-mod distinct;
 mod flows;
+mod hyperloglog;
 mod lengths;
 mod rates;
 #[cfg(test)]
 mod tests;
 
 pub use flows::{Flow, Flows, Transport};
-pub use lengths::{BIN, EXACT, Kind, Lengths};
-pub use rates::{Rate, Rates};
+pub use lengths::{BIN_WIDTH, EXACT_LIMIT, LengthDistribution, LengthKind};
+pub use rates::{RateBin, RateHistogram};
 
-use crate::frame::{self, Packet, Unfit};
+use crate::frame::{self, FrameError, Packet};
 use crate::pcap::Frame;
 use std::ops::AddAssign;
 
 /// Packets, and their bytes on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct TrafficSum {
     pub packets: u64,
     pub bytes: u64,
 }
 
-impl Sum {
+impl TrafficSum {
     #[inline]
     fn add(&mut self, bytes: u64) {
         self.packets += 1;
@@ -32,8 +32,8 @@ impl Sum {
     }
 }
 
-impl AddAssign for Sum {
-    fn add_assign(&mut self, other: Sum) {
+impl AddAssign for TrafficSum {
+    fn add_assign(&mut self, other: TrafficSum) {
         self.packets += other.packets;
         self.bytes += other.bytes;
     }
@@ -41,26 +41,26 @@ impl AddAssign for Sum {
 
 /// Packets by protocol; every packet counts in exactly one of these.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Protocols {
-    pub tcp: Sum,
-    pub udp: Sum,
+pub struct ProtocolSums {
+    pub tcp: TrafficSum,
+    pub udp: TrafficSum,
     /// ICMP and ICMPv6.
-    pub icmp: Sum,
+    pub icmp: TrafficSum,
     /// Any other protocol over IP.
-    pub other_ip: Sum,
+    pub other_ip: TrafficSum,
     /// ARP and others.
-    pub not_ip: Sum,
+    pub not_ip: TrafficSum,
     /// Link types and wrappings that are not unwrapped.
-    pub unsupported: Sum,
+    pub unsupported: TrafficSum,
     /// The snap length cut within the headers.
-    pub truncated: Sum,
+    pub truncated: TrafficSum,
     /// Headers that contradict themselves.
-    pub malformed: Sum,
+    pub malformed: TrafficSum,
 }
 
-impl Protocols {
+impl ProtocolSums {
     /// All of them, each with its name.
-    pub fn all(&self) -> [(&'static str, Sum); 8] {
+    pub fn all(&self) -> [(&'static str, TrafficSum); 8] {
         [
             ("tcp", self.tcp),
             ("udp", self.udp),
@@ -77,23 +77,24 @@ impl Protocols {
 /// Packets of a port, whichever end had it. Of a packet's two ports the lower one counts, which is the
 /// service's nearly always. 256 neighbours have room together, once one of them needs it.
 #[derive(Debug)]
-struct Ports(Vec<Option<Box<[Sum; 256]>>>);
+struct PortSums(Vec<Option<Box<[TrafficSum; 256]>>>);
 
-impl Default for Ports {
+impl Default for PortSums {
     fn default() -> Self {
-        Ports(vec![None; 256])
+        PortSums(vec![None; 256])
     }
 }
 
-impl Ports {
+impl PortSums {
     #[inline]
     fn add(&mut self, port: u16, bytes: u64) {
         let [high, low] = port.to_be_bytes();
-        let neighbours = self.0[usize::from(high)].get_or_insert_with(|| Box::new([Sum::default(); 256]));
+        let neighbours =
+            self.0[usize::from(high)].get_or_insert_with(|| Box::new([TrafficSum::default(); 256]));
         neighbours[usize::from(low)].add(bytes);
     }
 
-    fn seen(&self) -> impl Iterator<Item = (u16, Sum)> + '_ {
+    fn used_ports(&self) -> impl Iterator<Item = (u16, TrafficSum)> + '_ {
         let rooms = (0..=u8::MAX).zip(&self.0).filter_map(|(high, room)| Some((high, room.as_ref()?)));
         rooms.flat_map(|(high, room)| {
             let port = move |low| u16::from_be_bytes([high, low]);
@@ -106,12 +107,12 @@ impl Ports {
 #[derive(Debug, Default)]
 pub struct Profile {
     /// All packets, by their bytes on the wire.
-    pub total: Sum,
+    pub total: TrafficSum,
     /// Bytes that the capture holds of them.
     pub captured_bytes: u64,
     /// Packets of which a snap length cut a part.
-    pub cut: u64,
-    pub protocols: Protocols,
+    pub truncated: u64,
+    pub protocols: ProtocolSums,
     /// Parts of larger packets (they stand in `protocols` too, in no flow and no port).
     pub fragments: u64,
     /// Earliest and latest packet, Unix ns; `None`: no packet has a time.
@@ -122,11 +123,11 @@ pub struct Profile {
     pub disordered: u64,
     /// How far at most, ns.
     pub disorder_ns: u64,
-    pub lengths: Lengths,
-    pub rates: Rates,
+    pub lengths: LengthDistribution,
+    pub rates: RateHistogram,
     pub flows: Flows,
-    tcp_ports: Ports,
-    udp_ports: Ports,
+    tcp_ports: PortSums,
+    udp_ports: PortSums,
     previous_ns: u64,
 }
 
@@ -137,42 +138,56 @@ impl Profile {
 
     /// Counts a packet.
     #[inline]
-    pub fn frame(&mut self, frame: &Frame<'_>) {
+    pub fn add_frame(&mut self, frame: &Frame<'_>) {
         let captured = frame.bytes.len() as u64;
         // A packet was at least as long as what is left of it.
         let bytes = u64::from(frame.wire_len).max(captured);
         self.total.add(bytes);
         self.captured_bytes += captured;
-        self.cut += u64::from(captured < bytes);
-        self.time(frame.time_ns, bytes);
+        self.truncated += u64::from(captured < bytes);
+        self.add_time(frame.time_ns, bytes);
         let protocols = &mut self.protocols;
-        let (sum, kind) = match frame::packet(frame) {
+        let (sum, kind) = match frame::parse_packet(frame) {
             Ok(packet) => {
                 self.fragments += u64::from(packet.fragment);
                 match packet.protocol {
                     frame::TCP => {
-                        ported(&packet, Transport::Tcp, frame, bytes, &mut self.flows, &mut self.tcp_ports);
-                        (&mut protocols.tcp, Kind::Tcp)
+                        add_ported_packet(
+                            &packet,
+                            Transport::Tcp,
+                            frame,
+                            bytes,
+                            &mut self.flows,
+                            &mut self.tcp_ports,
+                        );
+                        (&mut protocols.tcp, LengthKind::Tcp)
                     }
                     frame::UDP => {
-                        ported(&packet, Transport::Udp, frame, bytes, &mut self.flows, &mut self.udp_ports);
-                        (&mut protocols.udp, Kind::Udp)
+                        add_ported_packet(
+                            &packet,
+                            Transport::Udp,
+                            frame,
+                            bytes,
+                            &mut self.flows,
+                            &mut self.udp_ports,
+                        );
+                        (&mut protocols.udp, LengthKind::Udp)
                     }
-                    1 | 58 => (&mut protocols.icmp, Kind::Other),
-                    _ => (&mut protocols.other_ip, Kind::Other),
+                    1 | 58 => (&mut protocols.icmp, LengthKind::Other),
+                    _ => (&mut protocols.other_ip, LengthKind::Other),
                 }
             }
-            Err(Unfit::Other) => (&mut protocols.not_ip, Kind::Other),
-            Err(Unfit::Unsupported) => (&mut protocols.unsupported, Kind::Other),
-            Err(Unfit::Truncated) => (&mut protocols.truncated, Kind::Other),
-            Err(Unfit::Malformed) => (&mut protocols.malformed, Kind::Other),
+            Err(FrameError::OtherProtocol) => (&mut protocols.not_ip, LengthKind::Other),
+            Err(FrameError::Unsupported) => (&mut protocols.unsupported, LengthKind::Other),
+            Err(FrameError::Truncated) => (&mut protocols.truncated, LengthKind::Other),
+            Err(FrameError::Malformed) => (&mut protocols.malformed, LengthKind::Other),
         };
         sum.add(bytes);
         self.lengths.add(kind, bytes);
     }
 
     #[inline]
-    fn time(&mut self, time_ns: u64, bytes: u64) {
+    fn add_time(&mut self, time_ns: u64, bytes: u64) {
         if time_ns == 0 {
             self.untimed += 1;
             return;
@@ -193,20 +208,20 @@ impl Profile {
     }
 
     /// The `n` ports with most packets, the most first; ties by number.
-    pub fn top_ports(&self, transport: Transport, n: usize) -> Vec<(u16, Sum)> {
+    pub fn top_ports(&self, transport: Transport, n: usize) -> Vec<(u16, TrafficSum)> {
         let ports = match transport {
             Transport::Tcp => &self.tcp_ports,
             Transport::Udp => &self.udp_ports,
         };
-        let mut seen: Vec<(u16, Sum)> = ports.seen().collect();
+        let mut seen: Vec<(u16, TrafficSum)> = ports.used_ports().collect();
         seen.sort_by_key(|&(port, sum)| (std::cmp::Reverse(sum.packets), port));
         seen.truncate(n);
         seen
     }
 
     /// True if every packet counts in exactly one line of each group. False is a bug of the profile.
-    pub fn adds_up(&self) -> bool {
-        let mut by_protocol = Sum::default();
+    pub fn is_consistent(&self) -> bool {
+        let mut by_protocol = TrafficSum::default();
         for (_, sum) in self.protocols.all() {
             by_protocol += sum;
         }
@@ -221,13 +236,13 @@ impl Profile {
 
 /// Counts what has ports: by flow, and by its lower port.
 #[inline]
-fn ported(
+fn add_ported_packet(
     packet: &Packet<'_>,
     transport: Transport,
     frame: &Frame<'_>,
     bytes: u64,
     flows: &mut Flows,
-    ports: &mut Ports,
+    ports: &mut PortSums,
 ) {
     let Some(&[a, b, c, d]) = packet.payload.first_chunk::<4>().filter(|_| !packet.fragment) else {
         flows.portless += 1;
@@ -239,5 +254,5 @@ fn ported(
         Transport::Tcp => packet.payload.get(13).copied().unwrap_or(0),
         Transport::Udp => 0,
     };
-    flows.add(transport, packet, [source, destination], flags, frame.time_ns, bytes);
+    flows.add_packet(transport, packet, [source, destination], flags, frame.time_ns, bytes);
 }

@@ -5,9 +5,9 @@
 
 /// Reads a payload from its head on; `.0` is what is left.
 #[derive(Debug, Clone, Copy)]
-pub struct Fields<'a>(pub &'a [u8]);
+pub struct FieldReader<'a>(pub &'a [u8]);
 
-impl<'a> Fields<'a> {
+impl<'a> FieldReader<'a> {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -107,14 +107,14 @@ mod tests {
             let number = number >> bits;
             let mut out = Vec::new();
             put_lenenc(&mut out, number);
-            let mut fields = Fields(&out);
+            let mut fields = FieldReader(&out);
             prop_assert_eq!(fields.lenenc(), Some(number));
             prop_assert!(fields.is_empty());
         }
 
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes: Vec<u8>) {
-            let mut fields = Fields(&bytes);
+            let mut fields = FieldReader(&bytes);
             while fields.lenenc_bytes().is_some() || fields.u8().is_some() {}
             fields.until_nul();
         }

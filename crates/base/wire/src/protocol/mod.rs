@@ -10,5 +10,5 @@ mod fields;
 mod packet;
 pub mod status;
 
-pub use fields::{Fields, put_lenenc};
+pub use fields::{FieldReader, put_lenenc};
 pub use packet::{MAX_PAYLOAD, put_packets};

@@ -1,6 +1,6 @@
 //! Block framing and compression of query-event files.
 
-use super::BLOCK_MAX;
+use super::MAX_BLOCK_SIZE;
 use std::io;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::compress_bound;
@@ -10,33 +10,34 @@ use zstd::zstd_safe::compress_bound;
 pub const MAGIC: [u8; 15] = *b"\x54\x2a\x4d\x18\x10\0\0\0tollqry";
 const VERSION: u8 = 1;
 /// The fastest of zstd's ordinary levels: it runs beside a busy server.
-const LEVEL: i32 = 1;
+const ZSTD_LEVEL: i32 = 1;
 
 /// Header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct BlockHeader {
     pub version: u8,
     /// Bytes of the block in the file, behind this head.
-    pub packed: usize,
+    pub compressed_len: usize,
     /// Bytes of the block itself.
-    pub plain: usize,
+    pub plain_len: usize,
 }
 
-impl Head {
+impl BlockHeader {
     /// Bytes of it.
     pub const LEN: usize = 24;
 
     /// `None`: no block begins with these bytes, of which there are [`Self::LEN`] at least.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (head, _) = bytes.split_first_chunk::<{ Head::LEN }>()?;
+        let (head, _) = bytes.split_first_chunk::<{ BlockHeader::LEN }>()?;
         let number =
             |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize;
-        let read = Self { version: head[MAGIC.len()], packed: number(16), plain: number(20) };
-        let is_believed = read.packed <= compress_bound(BLOCK_MAX) && read.plain <= BLOCK_MAX;
+        let read = Self { version: head[MAGIC.len()], compressed_len: number(16), plain_len: number(20) };
+        let is_believed =
+            read.compressed_len <= compress_bound(MAX_BLOCK_SIZE) && read.plain_len <= MAX_BLOCK_SIZE;
         (head.starts_with(&MAGIC) && is_believed).then_some(read)
     }
 
-    pub fn is_known(&self) -> bool {
+    pub fn is_supported(&self) -> bool {
         self.version == VERSION
     }
 
@@ -51,13 +52,13 @@ impl Head {
 }
 
 /// Compresses blocks, one as little as another.
-pub struct Packer(Compressor<'static>);
+pub struct BlockCompressor(Compressor<'static>);
 
-impl Packer {
+impl BlockCompressor {
     /// # Errors
     /// zstd has no memory.
     pub fn new() -> io::Result<Self> {
-        let mut zstd = Compressor::new(LEVEL)?;
+        let mut zstd = Compressor::new(ZSTD_LEVEL)?;
         zstd.include_checksum(true)?;
         Ok(Self(zstd))
     }
@@ -66,39 +67,39 @@ impl Packer {
     ///
     /// # Errors
     /// The block is larger than a reader believes, or zstd fails.
-    pub fn pack(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+    pub fn compress(&mut self, plain: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let too_large = || io::Error::new(io::ErrorKind::InvalidInput, "a block of queries is too large");
-        if plain.len() > BLOCK_MAX {
+        if plain.len() > MAX_BLOCK_SIZE {
             return Err(too_large());
         }
         let begin = out.len();
-        let body = begin + Head::LEN;
+        let body = begin + BlockHeader::LEN;
         out.resize(body + compress_bound(plain.len()), 0);
         let packed = self.0.compress_to_buffer(plain, &mut out[body..])?;
         out.truncate(body + packed);
         let lengths = (u32::try_from(packed), u32::try_from(plain.len()));
         let (Ok(packed), Ok(plain)) = lengths else { return Err(too_large()) };
-        out[begin..body].copy_from_slice(&Head::bytes(packed, plain));
+        out[begin..body].copy_from_slice(&BlockHeader::bytes(packed, plain));
         Ok(())
     }
 }
 
 /// Undoes what a [`Packer`] did.
-pub(super) struct Unpacker(Option<Decompressor<'static>>);
+pub(super) struct BlockDecompressor(Option<Decompressor<'static>>);
 
-impl Unpacker {
+impl BlockDecompressor {
     pub fn new() -> Self {
         Self(None)
     }
 
     /// Puts the block into `plain`; `None`: it is damaged.
-    pub fn unpack(&mut self, head: &Head, packed: &[u8], plain: &mut Vec<u8>) -> Option<()> {
+    pub fn decompress(&mut self, head: &BlockHeader, packed: &[u8], plain: &mut Vec<u8>) -> Option<()> {
         if self.0.is_none() {
             self.0 = Decompressor::new().ok();
         }
         plain.clear();
-        plain.reserve(head.plain);
+        plain.reserve(head.plain_len);
         let length = self.0.as_mut()?.decompress_to_buffer(packed, plain).ok()?;
-        (length == head.plain).then_some(())
+        (length == head.plain_len).then_some(())
     }
 }

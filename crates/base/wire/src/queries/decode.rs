@@ -2,61 +2,61 @@
 //!
 //! Validates all input. Its own memory is at most a few times the block.
 
-use super::interned::{Peer, Stretch};
+use super::interned::{BlockSpan, PeerSpans};
 use super::record::{self, KINDS};
-use super::varint::Rest;
-use super::{ALL, ledger_record};
-use crate::event::{Asked, ErrorInfo, Event, Flags, Share, Sink};
-use crate::ledger::Ledger;
+use super::varint::VarintReader;
+use super::{FULL_SHARE, accounting_record};
+use crate::accounting::DecodeAccounting;
+use crate::event::{ErrorInfo, Event, Flags, RequestCounts, SampleShare, Sink};
 
 /// Interned texts and connections of a block so far, by number.
 #[derive(Default)]
-pub(super) struct Said {
-    texts: Vec<Stretch>,
-    peers: Vec<Peer>,
+pub(super) struct BlockTables {
+    texts: Vec<BlockSpan>,
+    peers: Vec<PeerSpans>,
 }
 
 /// What a block is, apart from its events.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Block {
+pub(super) struct DecodedBlock {
     pub capture: u64,
     /// Events of the capture before it.
-    pub before: u64,
+    pub first_event: u64,
     /// Events handed on.
     pub events: u64,
     pub tainted: u64,
     /// The capture ended in good order, with this.
-    pub ledger: Option<Ledger>,
+    pub accounting: Option<DecodeAccounting>,
     /// It contradicts itself behind those events.
     pub is_damaged: bool,
 }
 
 /// Reads blocks one after another; `share` is what they told last.
-pub(super) struct Decoder {
-    said: Said,
+pub(super) struct BlockDecoder {
+    tables: BlockTables,
     share: u64,
 }
 
-impl Decoder {
+impl BlockDecoder {
     pub fn new() -> Self {
-        Self { said: Said::default(), share: ALL }
+        Self { tables: BlockTables::default(), share: FULL_SHARE }
     }
 
     /// Hands on the events of a block. `None`: not even its head can be read.
-    pub fn block<S: Sink + ?Sized>(&mut self, plain: &[u8], sink: &mut S) -> Option<Block> {
-        self.said.texts.clear();
-        self.said.peers.clear();
-        let mut rest = Rest(plain);
+    pub fn decode_block<S: Sink + ?Sized>(&mut self, plain: &[u8], sink: &mut S) -> Option<DecodedBlock> {
+        self.tables.texts.clear();
+        self.tables.peers.clear();
+        let mut rest = VarintReader(plain);
         let (capture, before) = (rest.number()?, rest.number()?);
         let mut time_ns = rest.number()?;
         let share = rest.number()?;
         // Where it changed without being told: the block that told it is missing, or in another file.
         if share != self.share {
-            self.tell(time_ns, share, None, sink);
+            self.report_share(time_ns, share, None, sink);
         }
-        let mut block = Block { capture, before, ..Block::default() };
+        let mut block = DecodedBlock { capture, first_event: before, ..DecodedBlock::default() };
         while !rest.0.is_empty() {
-            if self.record(&mut rest, plain, &mut time_ns, &mut block, sink).is_none() {
+            if self.decode_record(&mut rest, plain, &mut time_ns, &mut block, sink).is_none() {
                 block.is_damaged = true;
                 break;
             }
@@ -64,35 +64,45 @@ impl Decoder {
         Some(block)
     }
 
-    fn tell<S: Sink + ?Sized>(&mut self, time_ns: u64, share: u64, asked: Option<Asked>, sink: &mut S) {
+    fn report_share<S: Sink + ?Sized>(
+        &mut self,
+        time_ns: u64,
+        share: u64,
+        asked: Option<RequestCounts>,
+        sink: &mut S,
+    ) {
         self.share = share;
-        sink.share(&Share { time_ns, kept: share.min(ALL) as f64 / ALL as f64, asked });
+        sink.on_sample_share(&SampleShare {
+            time_ns,
+            fraction: share.min(FULL_SHARE) as f64 / FULL_SHARE as f64,
+            requests: asked,
+        });
     }
 
     #[inline]
-    fn record<'a, S: Sink + ?Sized>(
+    fn decode_record<'a, S: Sink + ?Sized>(
         &mut self,
-        rest: &mut Rest<'a>,
+        rest: &mut VarintReader<'a>,
         plain: &'a [u8],
         time_ns: &mut u64,
-        block: &mut Block,
+        block: &mut DecodedBlock,
         sink: &mut S,
     ) -> Option<()> {
         let bits = rest.number()?;
         match bits & record::KIND_BITS {
             record::SHARE => {
-                *time_ns = rest.step(*time_ns)?;
+                *time_ns = rest.delta(*time_ns)?;
                 let share = rest.number()?;
-                let asked = Asked { all: rest.number()?, kept: rest.number()? };
-                self.tell(*time_ns, share, Some(asked), sink);
+                let asked = RequestCounts { total: rest.number()?, sampled: rest.number()? };
+                self.report_share(*time_ns, share, Some(asked), sink);
             }
-            record::LEDGER => block.ledger = Some(ledger_record::read(rest)?),
+            record::LEDGER => block.accounting = Some(accounting_record::read_accounting(rest)?),
             _ => {
-                let event = event(bits, rest, plain, *time_ns, &mut self.said)?;
+                let event = decode_event(bits, rest, plain, *time_ns, &mut self.tables)?;
                 *time_ns = event.start_ns;
                 block.events += 1;
                 block.tainted += u64::from(event.tainted);
-                sink.event(&event);
+                sink.on_event(&event);
             }
         }
         Some(())
@@ -100,54 +110,54 @@ impl Decoder {
 }
 
 #[inline]
-fn event<'a>(
+fn decode_event<'a>(
     bits: u64,
-    rest: &mut Rest<'a>,
+    rest: &mut VarintReader<'a>,
     plain: &'a [u8],
     time_ns: u64,
-    said: &mut Said,
+    tables: &mut BlockTables,
 ) -> Option<Event<'a>> {
     let holds = |bit: u64| bits & bit != 0;
-    let start_ns = rest.step(time_ns)?;
-    let peer: usize = rest.narrow()?;
-    let text: usize = rest.narrow()?;
+    let start_ns = rest.delta(time_ns)?;
+    let peer: usize = rest.number_as()?;
+    let text: usize = rest.number_as()?;
     let bytes_from_client = rest.number()?;
     let bytes_from_server = rest.number()?;
     let query_ns = if holds(record::QUERY_TIME) { Some(rest.number()?) } else { None };
     let first_byte_ns =
-        if holds(record::FIRST_BYTE) { Some(rest.step(query_ns.unwrap_or(0))?) } else { None };
+        if holds(record::FIRST_BYTE) { Some(rest.delta(query_ns.unwrap_or(0))?) } else { None };
     let answered_ns = start_ns.wrapping_add(query_ns.unwrap_or(0));
     let end_ns = match (holds(record::END), holds(record::END_APART)) {
         (false, _) => None,
         (true, false) => Some(answered_ns),
-        (true, true) => Some(rest.step(answered_ns)?),
+        (true, true) => Some(rest.delta(answered_ns)?),
     };
     let rows_sent = if holds(record::ROWS_SENT) { Some(rest.number()?) } else { None };
-    let warnings = if holds(record::WARNINGS) { Some(rest.narrow()?) } else { None };
+    let warnings = if holds(record::WARNINGS) { Some(rest.number_as()?) } else { None };
     let flags = if holds(record::FLAGS) { rest.number()? } else { 0 };
-    let statement_id = if holds(record::STATEMENT_ID) { Some(rest.narrow()?) } else { None };
+    let statement_id = if holds(record::STATEMENT_ID) { Some(rest.number_as()?) } else { None };
     let rows_affected = if holds(record::ROWS_AFFECTED) { Some(rest.number()?) } else { None };
     let text_cut = if holds(record::TEXT_CUT) { rest.number()? } else { 0 };
     let new_peer = if peer == 0 { Some(NewPeer::read(rest)?) } else { None };
-    let text_len = if text == 0 { rest.narrow()? } else { 0 };
-    let params_len = if holds(record::PARAMS) { rest.narrow()? } else { 0 };
+    let text_len = if text == 0 { rest.number_as()? } else { 0 };
+    let params_len = if holds(record::PARAMS) { rest.number_as()? } else { 0 };
     let error = if holds(record::ERROR) {
-        Some((rest.narrow()?, rest.narrow::<usize>()?, rest.narrow::<usize>()?))
+        Some((rest.number_as()?, rest.number_as::<usize>()?, rest.number_as::<usize>()?))
     } else {
         None
     };
 
     let who = match new_peer {
-        Some(new) => new.take(rest, plain, &mut said.peers)?,
-        None => *said.peers.get(peer - 1)?,
+        Some(new) => new.read_texts(rest, plain, &mut tables.peers)?,
+        None => *tables.peers.get(peer - 1)?,
     }
-    .of(plain);
+    .resolve_in(plain);
     let text = if text == 0 {
-        let stretch = take(text_len, rest, plain)?;
-        said.texts.push(stretch);
+        let stretch = take_bytes(text_len, rest, plain)?;
+        tables.texts.push(stretch);
         stretch
     } else {
-        *said.texts.get(text - 1)?
+        *tables.texts.get(text - 1)?
     };
     let params = rest.bytes(params_len)?;
     let error = match error {
@@ -163,7 +173,7 @@ fn event<'a>(
         end_ns,
         lock_ns: None,
         kind: *KINDS.get((bits & record::KIND_BITS) as usize)?,
-        text: text.of(plain),
+        text: text.slice_of(plain),
         text_cut,
         params,
         statement_id,
@@ -179,13 +189,17 @@ fn event<'a>(
         rows_affected,
         warnings,
         error,
-        flags: Flags { no_index_used: flag(flags), no_good_index_used: flag(flags >> 2), ..Flags::default() },
+        flags: Flags {
+            no_index_used: decode_flag(flags),
+            no_good_index_used: decode_flag(flags >> 2),
+            ..Flags::default()
+        },
         tainted: holds(record::TAINTED),
         attributes: &[],
     })
 }
 
-fn flag(two: u64) -> Option<bool> {
+fn decode_flag(two: u64) -> Option<bool> {
     (two & 1 != 0).then_some(two & 2 != 0)
 }
 
@@ -197,19 +211,24 @@ struct NewPeer {
 }
 
 impl NewPeer {
-    fn read(rest: &mut Rest<'_>) -> Option<Self> {
+    fn read(rest: &mut VarintReader<'_>) -> Option<Self> {
         Some(Self {
-            port: rest.narrow()?,
+            port: rest.number_as()?,
             connection_id: rest.number()?.checked_sub(1),
-            lengths: [rest.narrow()?, rest.narrow()?, rest.narrow()?],
+            lengths: [rest.number_as()?, rest.number_as()?, rest.number_as()?],
         })
     }
 
-    fn take(&self, rest: &mut Rest<'_>, plain: &[u8], peers: &mut Vec<Peer>) -> Option<Peer> {
-        let peer = Peer {
-            user: take(self.lengths[0], rest, plain)?,
-            host: take(self.lengths[1], rest, plain)?,
-            db: take(self.lengths[2], rest, plain)?,
+    fn read_texts(
+        &self,
+        rest: &mut VarintReader<'_>,
+        plain: &[u8],
+        peers: &mut Vec<PeerSpans>,
+    ) -> Option<PeerSpans> {
+        let peer = PeerSpans {
+            user: take_bytes(self.lengths[0], rest, plain)?,
+            host: take_bytes(self.lengths[1], rest, plain)?,
+            db: take_bytes(self.lengths[2], rest, plain)?,
             port: self.port,
             connection_id: self.connection_id,
         };
@@ -219,8 +238,8 @@ impl NewPeer {
 }
 
 /// The next bytes, as a stretch of the block.
-fn take(len: usize, rest: &mut Rest<'_>, plain: &[u8]) -> Option<Stretch> {
+fn take_bytes(len: usize, rest: &mut VarintReader<'_>, plain: &[u8]) -> Option<BlockSpan> {
     let at = u32::try_from(plain.len() - rest.0.len()).ok()?;
     rest.bytes(len)?;
-    Some(Stretch { at, len: u32::try_from(len).ok()? })
+    Some(BlockSpan { at, len: u32::try_from(len).ok()? })
 }

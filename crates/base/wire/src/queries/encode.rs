@@ -2,14 +2,14 @@
 //!
 //! One pass, without allocation once the block's buffer has reached its size.
 
-use super::interned::{Interned, Peer, Stretch, Who};
-use super::varint::Numbers;
-use super::{ALL, NAME_MAX, TEXT_MAX, record};
-use crate::event::{CommandKind, ErrorInfo, Event, Share};
-use crate::ledger::Ledger;
+use super::interned::{BlockSpan, InternTable, PeerRef, PeerSpans};
+use super::varint::VarintWriter;
+use super::{FULL_SHARE, MAX_NAME, MAX_TEXT, record};
+use crate::accounting::DecodeAccounting;
+use crate::event::{CommandKind, ErrorInfo, Event, SampleShare};
 
 /// Longer texts are seldom repeated.
-const REPEATED_MAX: usize = 2048;
+const MAX_INTERNED_TEXT: usize = 2048;
 
 /// Writes the events of one capture, block after block.
 pub struct Encoder {
@@ -20,47 +20,55 @@ pub struct Encoder {
     /// The share that was written last, in steps of 2^-32.
     share: u64,
     /// What is yet to be written of it.
-    untold: Option<Share>,
-    interned: Interned,
+    pending_share: Option<SampleShare>,
+    interned: InternTable,
 }
 
 impl Encoder {
     /// `capture`: what tells one capture from another, such as the time at which it began.
     pub fn new(capture: u64) -> Self {
-        Self { capture, events: 0, time_ns: 0, share: ALL, untold: None, interned: Interned::new() }
+        Self {
+            capture,
+            events: 0,
+            time_ns: 0,
+            share: FULL_SHARE,
+            pending_share: None,
+            interned: InternTable::new(),
+        }
     }
 
     /// Events so far.
-    pub fn events(&self) -> u64 {
+    pub fn event_count(&self) -> u64 {
         self.events
     }
 
     /// Events from now on are of such a share of the connections. It is written with the next event, since
     /// blocks end with events.
-    pub fn share(&mut self, share: &Share) {
-        self.untold = Some(*share);
+    pub fn set_share(&mut self, share: &SampleShare) {
+        self.pending_share = Some(*share);
     }
 
     /// Appends an event. An empty `block` begins a new one; it is whole after each event.
     #[inline]
-    pub fn event(&mut self, event: &Event<'_>, block: &mut Vec<u8>) {
-        self.begin(event.start_ns, block);
-        let (text, text_over) = kept(event.text, TEXT_MAX);
-        let (params, params_over) = kept(event.params, TEXT_MAX);
+    pub fn encode_event(&mut self, event: &Event<'_>, block: &mut Vec<u8>) {
+        self.begin_record(event.start_ns, block);
+        let (text, text_over) = truncate_bytes(event.text, MAX_TEXT);
+        let (params, params_over) = truncate_bytes(event.params, MAX_TEXT);
         let text_cut = event.text_cut + text_over + params_over;
-        let user = kept(event.user, NAME_MAX).0;
-        let host = kept(event.host, NAME_MAX).0;
-        let db = kept(event.db, NAME_MAX).0;
-        let who = Who { user, host, db, port: event.port, connection_id: event.connection_id };
-        let peer = self.interned.peer(&who, block);
-        let known = if text.len() <= REPEATED_MAX { Some(self.interned.text(text, block)) } else { None };
+        let user = truncate_bytes(event.user, MAX_NAME).0;
+        let host = truncate_bytes(event.host, MAX_NAME).0;
+        let db = truncate_bytes(event.db, MAX_NAME).0;
+        let who = PeerRef { user, host, db, port: event.port, connection_id: event.connection_id };
+        let peer = self.interned.find_peer(&who, block);
+        let known =
+            if text.len() <= MAX_INTERNED_TEXT { Some(self.interned.find_text(text, block)) } else { None };
         let repeated = known.and_then(Result::ok);
 
         let answered_ns = event.start_ns.wrapping_add(event.query_ns.unwrap_or(0));
         let end_apart = event.end_ns.is_some_and(|end_ns| end_ns != answered_ns);
         let holds = |bit: u64, is_there: bool| if is_there { bit } else { 0 };
-        let flags = flags(event);
-        let bits = kind(event.kind)
+        let flags = flag_bits(event);
+        let bits = kind_code(event.kind)
             | holds(record::QUERY_TIME, event.query_ns.is_some())
             | holds(record::FIRST_BYTE, event.first_byte_ns.is_some())
             | holds(record::END, event.end_ns.is_some())
@@ -76,9 +84,9 @@ impl Encoder {
             | holds(record::TEXT_CUT, text_cut > 0);
 
         // All numbers, then all bytes: a reader finds each where it is told.
-        let mut numbers = Numbers::new();
+        let mut numbers = VarintWriter::new();
         numbers.put(bits);
-        numbers.put_step(self.time_ns, event.start_ns);
+        numbers.put_delta(self.time_ns, event.start_ns);
         numbers.put(u64::from(peer.unwrap_or(0)));
         numbers.put(u64::from(repeated.unwrap_or(0)));
         numbers.put(event.bytes_from_client);
@@ -87,10 +95,10 @@ impl Encoder {
             numbers.put(ns);
         }
         if let Some(ns) = event.first_byte_ns {
-            numbers.put_step(event.query_ns.unwrap_or(0), ns);
+            numbers.put_delta(event.query_ns.unwrap_or(0), ns);
         }
         if let (true, Some(ns)) = (end_apart, event.end_ns) {
-            numbers.put_step(answered_ns, ns);
+            numbers.put_delta(answered_ns, ns);
         }
         if let Some(rows) = event.rows_sent {
             numbers.put(rows);
@@ -125,8 +133,8 @@ impl Encoder {
             numbers.put(params.len() as u64);
         }
         let error = event.error.map(|error| ErrorInfo {
-            state: kept(error.state, NAME_MAX).0,
-            message: kept(error.message, NAME_MAX).0,
+            state: truncate_bytes(error.state, MAX_NAME).0,
+            message: truncate_bytes(error.message, MAX_NAME).0,
             ..error
         });
         if let Some(error) = &error {
@@ -137,23 +145,23 @@ impl Encoder {
 
         block.extend_from_slice(numbers.bytes());
         if let Err(place) = peer {
-            let peer = Peer {
-                user: append(user, block),
-                host: append(host, block),
-                db: append(db, block),
+            let peer = PeerSpans {
+                user: append_bytes(user, block),
+                host: append_bytes(host, block),
+                db: append_bytes(db, block),
                 port: who.port,
                 connection_id: who.connection_id,
             };
-            self.interned.put_peer(place, peer);
+            self.interned.insert_peer(place, peer);
         }
         match known {
             Some(Ok(_)) => {}
             Some(Err(place)) => {
-                let text = append(text, block);
-                self.interned.put_text(place, text);
+                let text = append_bytes(text, block);
+                self.interned.insert_text(place, text);
             }
             None => {
-                append(text, block);
+                append_bytes(text, block);
                 self.interned.skip_text();
             }
         }
@@ -167,15 +175,15 @@ impl Encoder {
     }
 
     /// Appends what became of everything that was decoded: the last record of a capture.
-    pub fn ledger(&mut self, ledger: &Ledger, block: &mut Vec<u8>) {
-        self.begin(self.time_ns, block);
-        let mut numbers = Numbers::new();
-        let lines = super::ledger_record::lines(ledger);
+    pub fn encode_accounting(&mut self, ledger: &DecodeAccounting, block: &mut Vec<u8>) {
+        self.begin_record(self.time_ns, block);
+        let mut numbers = VarintWriter::new();
+        let lines = super::accounting_record::accounting_lines(ledger);
         numbers.put(record::LEDGER);
         numbers.put(lines.len() as u64);
         block.extend_from_slice(numbers.bytes());
         for line in lines {
-            let mut numbers = Numbers::new();
+            let mut numbers = VarintWriter::new();
             numbers.put(line);
             block.extend_from_slice(numbers.bytes());
         }
@@ -183,10 +191,10 @@ impl Encoder {
 
     /// What comes before an event: a block's head if it is the first, and the share where it changed.
     #[inline]
-    fn begin(&mut self, time_ns: u64, block: &mut Vec<u8>) {
+    fn begin_record(&mut self, time_ns: u64, block: &mut Vec<u8>) {
         if block.is_empty() {
-            self.interned.begin();
-            let mut numbers = Numbers::new();
+            self.interned.begin_block();
+            let mut numbers = VarintWriter::new();
             numbers.put(self.capture);
             numbers.put(self.events);
             numbers.put(time_ns);
@@ -194,15 +202,15 @@ impl Encoder {
             block.extend_from_slice(numbers.bytes());
             self.time_ns = time_ns;
         }
-        if let Some(share) = self.untold.take() {
-            self.share = (share.kept.clamp(0.0, 1.0) * ALL as f64) as u64;
-            let asked = share.asked.unwrap_or_default();
-            let mut numbers = Numbers::new();
+        if let Some(share) = self.pending_share.take() {
+            self.share = (share.fraction.clamp(0.0, 1.0) * FULL_SHARE as f64) as u64;
+            let asked = share.requests.unwrap_or_default();
+            let mut numbers = VarintWriter::new();
             numbers.put(record::SHARE);
-            numbers.put_step(self.time_ns, share.time_ns);
+            numbers.put_delta(self.time_ns, share.time_ns);
             numbers.put(self.share);
-            numbers.put(asked.all);
-            numbers.put(asked.kept);
+            numbers.put(asked.total);
+            numbers.put(asked.sampled);
             block.extend_from_slice(numbers.bytes());
             self.time_ns = share.time_ns;
         }
@@ -210,7 +218,7 @@ impl Encoder {
 }
 
 #[inline]
-fn kept(bytes: &[u8], most: usize) -> (&[u8], u64) {
+fn truncate_bytes(bytes: &[u8], most: usize) -> (&[u8], u64) {
     match bytes.split_at_checked(most) {
         Some((head, over)) => (head, over.len() as u64),
         None => (bytes, 0),
@@ -218,14 +226,14 @@ fn kept(bytes: &[u8], most: usize) -> (&[u8], u64) {
 }
 
 #[inline]
-fn append(bytes: &[u8], block: &mut Vec<u8>) -> Stretch {
+fn append_bytes(bytes: &[u8], block: &mut Vec<u8>) -> BlockSpan {
     // A block has four MiB at most.
-    let stretch = Stretch { at: block.len() as u32, len: bytes.len() as u32 };
+    let stretch = BlockSpan { at: block.len() as u32, len: bytes.len() as u32 };
     block.extend_from_slice(bytes);
     stretch
 }
 
-fn kind(kind: CommandKind) -> u64 {
+fn kind_code(kind: CommandKind) -> u64 {
     match kind {
         CommandKind::Query => 0,
         CommandKind::Prepare => 1,
@@ -237,7 +245,7 @@ fn kind(kind: CommandKind) -> u64 {
 }
 
 /// The two that the protocol tells: whether each is told, and what.
-fn flags(event: &Event<'_>) -> u64 {
+fn flag_bits(event: &Event<'_>) -> u64 {
     let two = |flag: Option<bool>| match flag {
         None => 0,
         Some(false) => 1,

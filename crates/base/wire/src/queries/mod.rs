@@ -3,31 +3,31 @@
 //! [`Encoder`] writes events into uncompressed blocks, [`Packer`] compresses a block, [`Reader`] reverses
 //! both. Blocks are independent: a reader may start at any block, and continues behind a damaged one.
 
+mod accounting;
+mod accounting_record;
 mod block;
 mod decode;
 mod encode;
 mod interned;
-mod ledger;
-mod ledger_record;
 mod reader;
 mod varint;
 
-pub use block::{Head, MAGIC, Packer};
+pub use accounting::QueriesAccounting;
+pub use block::{BlockCompressor, BlockHeader, MAGIC};
 pub use encode::Encoder;
-pub use ledger::QueriesLedger;
 pub use reader::Reader;
 
 /// Plain bytes after which whoever writes ends a block: some thousand events, so that what a block says first
 /// of all (whole statements, who is connected) is little of it.
-pub const BLOCK: usize = 256 << 10;
+pub const BLOCK_SIZE: usize = 256 << 10;
 /// Plain bytes of the largest block that is believed: one that ends with an event of [`TEXT_MAX`] in its
 /// statement and as much in its parameters.
-pub const BLOCK_MAX: usize = 4 << 20;
+pub const MAX_BLOCK_SIZE: usize = 4 << 20;
 /// Bytes kept of a statement, and of its parameters; `Event::text_cut` tells of the rest.
-const TEXT_MAX: usize = 1 << 20;
+const MAX_TEXT: usize = 1 << 20;
 /// Bytes kept of the name of a user, host or schema (servers allow 320) and of an error's message (512
 /// characters).
-const NAME_MAX: usize = 2048;
+const MAX_NAME: usize = 2048;
 
 /// What a record of a block is: the low three bits of its first number; below [`record::SHARE`] it is an
 /// event of that kind.
@@ -64,7 +64,7 @@ mod record {
 }
 
 /// A share of the connections in steps of 2^-32; this is all of them.
-const ALL: u64 = 1 << 32;
+const FULL_SHARE: u64 = 1 << 32;
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,12 @@
 
 /// Numbers of one record, put together before they reach the block: one copy instead of a test for room
 /// with each byte.
-pub(super) struct Numbers {
-    bytes: [u8; Numbers::MAX],
+pub(super) struct VarintWriter {
+    bytes: [u8; VarintWriter::MAX],
     len: usize,
 }
 
-impl Numbers {
+impl VarintWriter {
     /// All that an event may have come to less: three dozen numbers, most of them of at most five bytes.
     const MAX: usize = 256;
 
@@ -28,7 +28,7 @@ impl Numbers {
 
     /// The way from one number to another, short whichever is larger.
     #[inline]
-    pub fn put_step(&mut self, from: u64, to: u64) {
+    pub fn put_delta(&mut self, from: u64, to: u64) {
         let step = to.wrapping_sub(from) as i64;
         self.put((step << 1 ^ step >> 63) as u64);
     }
@@ -40,9 +40,9 @@ impl Numbers {
 
 /// The unread rest of a block.
 #[derive(Clone, Copy)]
-pub(super) struct Rest<'a>(pub &'a [u8]);
+pub(super) struct VarintReader<'a>(pub &'a [u8]);
 
-impl<'a> Rest<'a> {
+impl<'a> VarintReader<'a> {
     /// `None`: the block ends within it, or it is longer than any number.
     #[inline]
     pub fn number(&mut self) -> Option<u64> {
@@ -69,7 +69,7 @@ impl<'a> Rest<'a> {
 
     /// See [`Numbers::put_step`].
     #[inline]
-    pub fn step(&mut self, from: u64) -> Option<u64> {
+    pub fn delta(&mut self, from: u64) -> Option<u64> {
         let number = self.number()?;
         let step = (number >> 1) as i64 ^ -((number & 1) as i64);
         Some(from.wrapping_add(step as u64))
@@ -77,7 +77,7 @@ impl<'a> Rest<'a> {
 
     /// A number of a narrower kind.
     #[inline]
-    pub fn narrow<N: TryFrom<u64>>(&mut self) -> Option<N> {
+    pub fn number_as<N: TryFrom<u64>>(&mut self) -> Option<N> {
         N::try_from(self.number()?).ok()
     }
 
@@ -98,30 +98,30 @@ mod tests {
         let edges = [0, 1, 127, 128, 16_383, 16_384, u64::MAX / 2, u64::MAX - 1, u64::MAX];
         for from in edges {
             for to in edges {
-                let mut numbers = Numbers::new();
+                let mut numbers = VarintWriter::new();
                 numbers.put(to);
-                numbers.put_step(from, to);
-                let mut rest = Rest(numbers.bytes());
-                assert_eq!((rest.number(), rest.step(from)), (Some(to), Some(to)));
+                numbers.put_delta(from, to);
+                let mut rest = VarintReader(numbers.bytes());
+                assert_eq!((rest.number(), rest.delta(from)), (Some(to), Some(to)));
                 assert!(rest.0.is_empty());
             }
         }
-        let mut numbers = Numbers::new();
-        numbers.put_step(1_000_000, 999_990);
+        let mut numbers = VarintWriter::new();
+        numbers.put_delta(1_000_000, 999_990);
         assert_eq!(numbers.bytes().len(), 1);
     }
 
     #[test]
     fn what_ends_early_or_is_no_number_is_none() {
-        assert_eq!(Rest(&[]).number(), None);
-        assert_eq!(Rest(&[0x80, 0xff]).number(), None);
+        assert_eq!(VarintReader(&[]).number(), None);
+        assert_eq!(VarintReader(&[0x80, 0xff]).number(), None);
         let too_long = [0xff; 11];
-        assert_eq!(Rest(&too_long).number(), None);
+        assert_eq!(VarintReader(&too_long).number(), None);
         // The tenth byte has room for one bit.
         let mut over = [0xff; 10];
         over[9] = 2;
-        assert_eq!(Rest(&over).number(), None);
-        assert_eq!(Rest(&[1, 2]).bytes(3), None);
-        assert_eq!(Rest(&[0x80, 0x02]).narrow::<u8>(), None);
+        assert_eq!(VarintReader(&over).number(), None);
+        assert_eq!(VarintReader(&[1, 2]).bytes(3), None);
+        assert_eq!(VarintReader(&[0x80, 0x02]).number_as::<u8>(), None);
     }
 }

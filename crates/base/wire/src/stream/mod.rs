@@ -3,44 +3,44 @@
 mod connection;
 mod table;
 
-use crate::room::Room;
-use crate::side::{Hole, Side};
-pub(crate) use table::Streams;
+use crate::direction::{Direction, GapCause};
+use crate::memory_budget::MemoryBudget;
+pub(crate) use table::ConnectionTable;
 
 /// Hears each byte of each connection once, cause before effect. A connection goes by a `K`; of
 /// each, the listener keeps an `R`.
-pub(crate) trait Listener<K, R> {
+pub(crate) trait StreamListener<K, R> {
     /// A conversation begins: the first between these two, or the next.
-    fn begin(&mut self, record: &mut R, key: &K);
+    fn on_begin(&mut self, record: &mut R, key: &K);
 
     /// A SYN or SYN-ACK passed.
-    fn connecting(&mut self, record: &mut R, from: Side, time_ns: u64);
+    fn on_syn(&mut self, record: &mut R, from: Direction, time_ns: u64);
 
-    fn bytes(&mut self, record: &mut R, from: Side, bytes: &[u8], time_ns: u64);
+    fn on_bytes(&mut self, record: &mut R, from: Direction, bytes: &[u8], time_ns: u64);
 
     /// `count` bytes of a side are missing here.
-    fn hole(&mut self, record: &mut R, from: Side, count: u64, why: Hole, time_ns: u64);
+    fn on_gap(&mut self, record: &mut R, from: Direction, count: u64, why: GapCause, time_ns: u64);
 
     /// The conversation is over, or the capture is.
-    fn end(&mut self, record: &mut R);
+    fn on_end(&mut self, record: &mut R);
 
     /// Memory budget that pending segments count against.
-    fn room(&mut self) -> &mut Room;
+    fn budget(&mut self) -> &mut MemoryBudget;
 }
 
 /// Bounds of memory, see `decoder::Limits`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub connections: usize,
-    pub held_segments: usize,
-    pub held_bytes: usize,
-    pub held_ns: u64,
+    pub reorder_segments: usize,
+    pub reorder_bytes: usize,
+    pub reorder_ns: u64,
     pub idle_ns: u64,
 }
 
 /// Outcome of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum SegmentOutcome {
     /// It was new.
     Parsed,
     /// Nothing of it was.

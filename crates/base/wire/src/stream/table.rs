@@ -1,10 +1,10 @@
 //! Connection table: lookup of a segment's connection, and expiry of connections. Never orders bytes.
 
 use super::connection::{Connection, LINGER_NS};
-use super::{Limits, Listener, Outcome};
+use super::{Limits, SegmentOutcome, StreamListener};
+use crate::direction::Direction;
 use crate::frame::{SYN, Segment};
-use crate::hashed::AsHashed;
-use crate::side::Side;
+use crate::prehashed::BuildPrehashed;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -14,14 +14,14 @@ const SWEEP_EVERY: u32 = 256;
 const SWEEP_SLOTS: usize = 8;
 
 /// All connections that are open. A key is hashed when it is made: its `Hash` writes that, one `u64`.
-pub(crate) struct Streams<K, R> {
-    index: HashMap<K, u32, AsHashed>,
+pub(crate) struct ConnectionTable<K, R> {
+    index: HashMap<K, u32, BuildPrehashed>,
     slots: Vec<Slot<K, R>>,
     free: Vec<u32>,
     limits: Limits,
     now_ns: u64,
     until_sweep: u32,
-    hand: usize,
+    clock_hand: usize,
 }
 
 struct Slot<K, R> {
@@ -29,32 +29,32 @@ struct Slot<K, R> {
     connection: Connection<K, R>,
 }
 
-impl<K: Copy + Eq + Hash, R: Default> Streams<K, R> {
+impl<K: Copy + Eq + Hash, R: Default> ConnectionTable<K, R> {
     pub(crate) fn new(limits: Limits) -> Self {
-        Streams {
+        ConnectionTable {
             index: HashMap::default(),
             slots: Vec::new(),
             free: Vec::new(),
             limits,
             now_ns: 0,
             until_sweep: SWEEP_EVERY,
-            hand: 0,
+            clock_hand: 0,
         }
     }
 
-    pub(crate) fn knows(&self, key: &K) -> bool {
+    pub(crate) fn contains(&self, key: &K) -> bool {
         self.index.contains_key(key)
     }
 
     #[inline]
-    pub(crate) fn segment<C: Listener<K, R>>(
+    pub(crate) fn handle_segment<C: StreamListener<K, R>>(
         &mut self,
         key: K,
-        from: Side,
+        from: Direction,
         segment: &Segment<'_>,
         time_ns: u64,
         listener: &mut C,
-    ) -> Outcome {
+    ) -> SegmentOutcome {
         self.now_ns = self.now_ns.max(time_ns);
         self.until_sweep -= 1;
         if self.until_sweep == 0 {
@@ -63,13 +63,13 @@ impl<K: Copy + Eq + Hash, R: Default> Streams<K, R> {
         let slot = match self.index.get(&key) {
             Some(&slot) => slot,
             // An acknowledgement alone says nothing of a connection that is not known.
-            None if segment.payload_len == 0 && segment.flags & SYN == 0 => return Outcome::Parsed,
+            None if segment.payload_len == 0 && segment.flags & SYN == 0 => return SegmentOutcome::Parsed,
             None => self.open(key, listener),
         };
-        self.slots[slot as usize].connection.segment(from, segment, time_ns, &self.limits, listener)
+        self.slots[slot as usize].connection.handle_segment(from, segment, time_ns, &self.limits, listener)
     }
 
-    fn open<C: Listener<K, R>>(&mut self, key: K, listener: &mut C) -> u32 {
+    fn open<C: StreamListener<K, R>>(&mut self, key: K, listener: &mut C) -> u32 {
         if self.index.len() >= self.limits.connections.max(1) {
             self.evict(listener);
         }
@@ -89,17 +89,17 @@ impl<K: Copy + Eq + Hash, R: Default> Streams<K, R> {
     }
 
     /// Closes the longest idle of a few: exact order would cost a list update for each packet.
-    fn evict<C: Listener<K, R>>(&mut self, listener: &mut C) {
+    fn evict<C: StreamListener<K, R>>(&mut self, listener: &mut C) {
         let mut oldest: Option<(u64, usize)> = None;
         let mut looked_at = 0;
         while looked_at < 16 {
-            self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &self.slots[self.hand];
+            self.clock_hand = (self.clock_hand + 1) % self.slots.len();
+            let slot = &self.slots[self.clock_hand];
             if slot.used {
                 looked_at += 1;
                 let idle_since = slot.connection.last_ns();
                 if oldest.is_none_or(|(since, _)| idle_since < since) {
-                    oldest = Some((idle_since, self.hand));
+                    oldest = Some((idle_since, self.clock_hand));
                 }
             }
         }
@@ -109,25 +109,25 @@ impl<K: Copy + Eq + Hash, R: Default> Streams<K, R> {
     }
 
     #[cold]
-    fn sweep<C: Listener<K, R>>(&mut self, listener: &mut C) {
+    fn sweep<C: StreamListener<K, R>>(&mut self, listener: &mut C) {
         self.until_sweep = SWEEP_EVERY;
         for _ in 0..SWEEP_SLOTS.min(self.slots.len()) {
-            self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &mut self.slots[self.hand];
+            self.clock_hand = (self.clock_hand + 1) % self.slots.len();
+            let slot = &mut self.slots[self.clock_hand];
             if !slot.used {
                 continue;
             }
             let idle_ns = self.now_ns.saturating_sub(slot.connection.last_ns());
             let allowed_ns = if slot.connection.is_closed() { LINGER_NS } else { self.limits.idle_ns };
             if idle_ns > allowed_ns {
-                self.close(self.hand, listener);
-            } else if idle_ns > self.limits.held_ns {
-                slot.connection.give_up(listener);
+                self.close(self.clock_hand, listener);
+            } else if idle_ns > self.limits.reorder_ns {
+                slot.connection.flush_held(listener);
             }
         }
     }
 
-    fn close<C: Listener<K, R>>(&mut self, slot: usize, listener: &mut C) {
+    fn close<C: StreamListener<K, R>>(&mut self, slot: usize, listener: &mut C) {
         let place = &mut self.slots[slot];
         place.connection.close(listener);
         place.used = false;
@@ -135,7 +135,7 @@ impl<K: Copy + Eq + Hash, R: Default> Streams<K, R> {
         self.free.push(slot as u32);
     }
 
-    pub(crate) fn finish<C: Listener<K, R>>(&mut self, listener: &mut C) {
+    pub(crate) fn finish<C: StreamListener<K, R>>(&mut self, listener: &mut C) {
         for slot in 0..self.slots.len() {
             if self.slots[slot].used {
                 self.close(slot, listener);

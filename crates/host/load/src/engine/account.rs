@@ -10,8 +10,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use toll_mysql::connection::{Cutter, Error};
-use toll_sys::clock::now_ns;
+use toll_mysql::connection::{AbortHandle, Error};
+use toll_sys::clock::mono_ns;
 
 /// Interval between checks of all accounts.
 const LOOK_NS: u64 = 50_000_000;
@@ -26,14 +26,14 @@ pub struct Account {
 
 pub struct Entries {
     pub ledger: Ledger,
-    cutter: Cutter,
+    cutter: AbortHandle,
     /// The run has been over for too long: what breaks now was broken by us.
     pub cut: bool,
 }
 
 impl Account {
     pub fn new(shared: Arc<Shared>) -> Self {
-        let entries = Entries { ledger: Ledger::new(shared), cutter: Cutter::default(), cut: false };
+        let entries = Entries { ledger: Ledger::new(shared), cutter: AbortHandle::default(), cut: false };
         Self { under_way_ns: AtomicU64::new(0), entries: Mutex::new(entries) }
     }
 
@@ -62,15 +62,15 @@ impl Account {
     /// Registers the session that the worker blocks in.
     pub fn adopt(&self, session: &mut Session) -> Result<(), Error> {
         session.connection.set_read_timeout(None)?;
-        self.attach(session.connection.stream().cutter());
+        self.attach(session.connection.stream().abort_handle());
         Ok(())
     }
 
     /// Registers the connection that the worker blocks in, also during the login.
-    pub fn attach(&self, cutter: Cutter) {
+    pub fn attach(&self, cutter: AbortHandle) {
         let mut entries = self.entries();
         if entries.cut {
-            cutter.cut();
+            cutter.abort();
         }
         entries.cutter = cutter;
     }
@@ -79,7 +79,7 @@ impl Account {
     /// Does nothing while the worker has the account in hand.
     fn catch_up(&self, inbox: &Receiver<Report>, reports: &mut Vec<Report>) {
         let Ok(mut entries) = self.entries.try_lock() else { return };
-        let now = now_ns();
+        let now = mono_ns();
         // The worker hands in with the lock held: all that it did before is in the inbox.
         reports.extend(inbox.try_iter());
         reports.extend(std::iter::from_fn(|| entries.ledger.ended_bin(now, self.under_way(), None)));
@@ -89,7 +89,7 @@ impl Account {
     fn cut(&self) {
         if let Ok(mut entries) = self.entries.try_lock() {
             entries.cut = true;
-            entries.cutter.cut();
+            entries.cutter.abort();
         }
     }
 }
@@ -112,7 +112,7 @@ impl Watch {
 
     /// Takes reports from the inbox, and adds overdue ones. Call it often.
     pub fn look(&mut self, shared: &Shared, inbox: &Receiver<Report>, reports: &mut Vec<Report>) {
-        let now = now_ns();
+        let now = mono_ns();
         if now < self.next_ns {
             return;
         }

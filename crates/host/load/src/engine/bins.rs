@@ -4,7 +4,7 @@ use super::tally::{Counts, Tally};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::fmt;
-use toll_sys::counted::codes_in_words;
+use toll_sys::count_format::format_error_codes;
 
 /// Results of all workers in one bin.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Silence {
 
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let errors = codes_in_words(&self.errors);
+        let errors = format_error_codes(&self.errors);
         match &self.since {
             None => write!(f, "no event has succeeded in {:.2} s of load; errors: {errors}", self.lasted_s),
             // The server's error log has times of day.

@@ -8,8 +8,8 @@ use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use toll_stats::schedule::{Pace, Schedule};
-use toll_sys::clock::now_ns;
+use toll_stats::schedule::{Pacing, Schedule};
+use toll_sys::clock::mono_ns;
 
 /// A backlog that grows this long is called growing.
 const GROWING_S: f64 = 3.0;
@@ -70,7 +70,7 @@ fn cpu_ns() -> u64 {
 
 impl Collector {
     pub fn new(
-        pace: &Pace,
+        pace: &Pacing,
         times: Times,
         warm_ns: u64,
         due: Option<Schedule>,
@@ -78,7 +78,7 @@ impl Collector {
         open: bool,
     ) -> Self {
         let rate_per_s = match pace {
-            Pace::Open { rate_per_s, .. } => *rate_per_s,
+            Pacing::Open { rate_per_s, .. } => *rate_per_s,
             _ => 0.0,
         };
         let cpu = cpu_ns();
@@ -158,7 +158,7 @@ impl Collector {
         let before = self.due_count;
         if let Some(due) = &mut self.due {
             while due.peek().is_some_and(|d| d.intended_ns <= end_ns) {
-                due.take();
+                due.pop();
                 self.due_count += 1;
             }
         }
@@ -226,7 +226,7 @@ impl Collector {
     pub fn silence(&self) -> Silence {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let since = || {
-            let ago = Duration::from_nanos(now_ns().saturating_sub(self.last_success_ns));
+            let ago = Duration::from_nanos(mono_ns().saturating_sub(self.last_success_ns));
             let at = jiff::Zoned::now().saturating_sub(ago);
             (at, seconds(self.last_success_ns - self.times.start_ns))
         };
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn what_a_worker_left_under_way_counts_though_others_end_in_a_later_bin() {
         let times = Times { start_ns: 1000, end_ns: u64::MAX, bin_origin_ns: 0, bin_ns: 100 };
-        let mut collector = Collector::new(&Pace::Closed, times, 1000, None, 2, false);
+        let mut collector = Collector::new(&Pacing::Closed, times, 1000, None, 2, false);
         let report = |bin_end_ns, last, oldest_ns| {
             let mut tally = Tally::new(false);
             (tally.counts.in_flight, tally.counts.oldest_ns) = (2, oldest_ns);

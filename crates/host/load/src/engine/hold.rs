@@ -3,7 +3,7 @@
 //! A known delay: response time measurements must detect it. Never changes what is sent.
 
 use super::{DRAIN_NS, LONGEST_WAIT_NS, Shared};
-use toll_sys::clock::{now_ns, sleep_until_ns};
+use toll_sys::clock::{mono_ns, sleep_until_ns};
 
 /// Whoever sleeps on a virtual machine may come back this late; the last of a wait is spun.
 pub const WAKE_NS: u64 = 100_000;
@@ -31,7 +31,7 @@ impl Hold {
 
     /// Waits until an event is done whose last reply has just come; false: the run was over long before.
     pub fn wait(self, begun_ns: u64, shared: &Shared) -> bool {
-        let mut now = now_ns();
+        let mut now = mono_ns();
         let until_ns = self.until_ns(begun_ns, now);
         let mut over_since_ns = None;
         while now < until_ns {
@@ -43,7 +43,7 @@ impl Hold {
             } else {
                 std::hint::spin_loop();
             }
-            now = now_ns();
+            now = mono_ns();
         }
         true
     }

@@ -7,7 +7,7 @@ use super::slot::{Progress, Slot};
 use super::tally::Tally;
 use std::sync::{Arc, PoisonError};
 use toll_mysql::connection::Error;
-use toll_stats::schedule::Due;
+use toll_stats::schedule::ScheduledEvent;
 
 /// One worker's tally of one bin.
 pub struct Report {
@@ -118,7 +118,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         begun: impl IntoIterator<Item = u64>,
-        reserved: Option<Due>,
+        reserved: Option<ScheduledEvent>,
     ) -> Option<Report> {
         if now_ns < self.bin_end_ns {
             return None;
@@ -133,7 +133,7 @@ impl Ledger {
         &mut self,
         now_ns: u64,
         begun: impl IntoIterator<Item = u64>,
-        reserved: Option<Due>,
+        reserved: Option<ScheduledEvent>,
     ) -> Report {
         self.bin_end_ns = u64::MAX;
         self.report(now_ns, true, begun, reserved)
@@ -145,7 +145,7 @@ impl Ledger {
         end_ns: u64,
         last: bool,
         begun: impl IntoIterator<Item = u64>,
-        reserved: Option<Due>,
+        reserved: Option<ScheduledEvent>,
     ) -> Report {
         let age = |intended_ns: u64| end_ns.saturating_sub(intended_ns);
         let (mut in_flight, mut oldest_ns) = (0, 0);

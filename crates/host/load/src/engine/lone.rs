@@ -16,8 +16,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::time::Duration;
 use toll_mysql::connection::Error;
 use toll_stats::random::Rng;
-use toll_stats::schedule::Due;
-use toll_sys::clock::{now_ns, sleep_until_ns};
+use toll_stats::schedule::ScheduledEvent;
+use toll_sys::clock::{mono_ns, sleep_until_ns};
 
 pub struct Lone {
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ pub struct Lone {
     slot: Slot,
     rng: Rng,
     reports: SyncSender<Report>,
-    reserved: Option<Due>,
+    reserved: Option<ScheduledEvent>,
     /// Events that this connection has carried to their end.
     carried: u64,
     /// The connection was lost; another was asked for.
@@ -68,7 +68,7 @@ impl Lone {
     /// Works until the end of the run, then sends its last report.
     pub fn run(mut self) -> Result<(), RunError> {
         sleep_until_ns(self.shared.times.start_ns);
-        let mut now = now_ns();
+        let mut now = mono_ns();
         while !self.shared.is_over(now) {
             now = if self.broken {
                 self.await_session()?
@@ -77,7 +77,7 @@ impl Lone {
             } else {
                 let due_ns = self.reserved.map_or(u64::MAX, |due| due.intended_ns);
                 sleep_until_ns(due_ns.min(self.shared.times.end_ns).min(now + LONGEST_WAIT_NS));
-                now_ns()
+                mono_ns()
             };
         }
         self.finish();
@@ -87,7 +87,7 @@ impl Lone {
     /// One event from its begin to its end, with the connection that it may need; answers when the
     /// next may begin.
     #[inline]
-    fn carry_out(&mut self, due: Due, now: u64) -> u64 {
+    fn carry_out(&mut self, due: ScheduledEvent, now: u64) -> u64 {
         self.account.begin(due.intended_ns);
         if self.slot.state == State::Down
             && let Err(error) = self.connect()
@@ -101,7 +101,7 @@ impl Lone {
                 && !hold.wait(self.slot.begun_ns, &self.shared)
             {
                 // Stays under way: that is how it is counted at the end.
-                return now_ns();
+                return mono_ns();
             }
             if !matches!(progress, Progress::Blocked)
                 && let Some(free) = self.note(&progress)
@@ -124,7 +124,7 @@ impl Lone {
         if let Some(session) = self.slot.leave() {
             session.connection.quit();
         }
-        now_ns()
+        mono_ns()
     }
 
     /// Makes the connection anew, as the plan says.
@@ -133,7 +133,7 @@ impl Lone {
         self.account.adopt(&mut session)?;
         self.revive(Box::new(session));
         let mut entries = self.account.entries();
-        self.hand_in_ended(&mut entries, now_ns());
+        self.hand_in_ended(&mut entries, mono_ns());
         entries.ledger.reconnected_as_asked();
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Lone {
     /// any that broke.
     fn refuse(&mut self, error: &Error) -> u64 {
         let mut entries = self.account.entries();
-        let free = self.hand_in_ended(&mut entries, now_ns());
+        let free = self.hand_in_ended(&mut entries, mono_ns());
         if entries.cut {
             return free;
         }
@@ -169,7 +169,7 @@ impl Lone {
     #[inline]
     fn note(&mut self, progress: &Progress) -> Option<u64> {
         let mut entries = self.account.entries();
-        let now = now_ns();
+        let now = mono_ns();
         let free = self.hand_in_ended(&mut entries, now);
         let lost = matches!(progress, Progress::Lost(..));
         if lost && entries.cut {
@@ -193,7 +193,7 @@ impl Lone {
     fn await_session(&mut self) -> Result<u64, RunError> {
         let answer = self.answers.recv_timeout(Duration::from_nanos(LONGEST_WAIT_NS));
         let mut entries = self.account.entries();
-        let now = now_ns();
+        let now = mono_ns();
         let free = self.hand_in_ended(&mut entries, now);
         match answer {
             Ok(Answer::Failed(error)) => entries.ledger.refused(&error),
@@ -216,14 +216,14 @@ impl Lone {
         let mut free = now;
         while let Some(report) = entries.ledger.ended_bin(now, self.account.under_way(), self.reserved) {
             self.shared.hand_in(&self.reports, report);
-            free = now_ns();
+            free = mono_ns();
         }
         free
     }
 
     fn finish(self) {
         let mut entries = self.account.entries();
-        let now = now_ns();
+        let now = mono_ns();
         self.hand_in_ended(&mut entries, now);
         let last = entries.ledger.last(now, self.account.under_way(), self.reserved);
         self.shared.hand_in(&self.reports, last);

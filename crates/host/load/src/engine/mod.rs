@@ -34,8 +34,8 @@ use std::time::Duration;
 use toll_mysql::connection::Error;
 use toll_mysql::target::Target;
 use toll_stats::random::Rng;
-use toll_stats::schedule::{Due, Pace, Schedule};
-use toll_sys::clock::now_ns;
+use toll_stats::schedule::{Pacing, Schedule, ScheduledEvent};
+use toll_sys::clock::mono_ns;
 use worker::Worker;
 
 /// After the end, answers still on their way are awaited for this long.
@@ -48,7 +48,7 @@ const LONGEST_WAIT_NS: u64 = 100_000_000;
 pub struct Plan {
     pub target: Target,
     pub mix: Mix,
-    pub pace: Pace,
+    pub pace: Pacing,
     /// Connections, each with at most one event at a time.
     pub connections: usize,
     /// Threads that share them.
@@ -128,13 +128,13 @@ impl Shared {
 
     /// The next event to begin, if its time has come; one drawn before its time stays `reserved`.
     #[inline]
-    fn next_due(&self, reserved: &mut Option<Due>, now_ns: u64) -> Option<Due> {
+    fn next_due(&self, reserved: &mut Option<ScheduledEvent>, now_ns: u64) -> Option<ScheduledEvent> {
         let Some(schedule) = &self.schedule else {
             let number = self.sequence.as_ref().map_or(0, |next| next.fetch_add(1, Relaxed));
-            return Some(Due { intended_ns: now_ns, number });
+            return Some(ScheduledEvent { intended_ns: now_ns, number });
         };
         if reserved.is_none() {
-            *reserved = schedule.lock().unwrap_or_else(PoisonError::into_inner).take();
+            *reserved = schedule.lock().unwrap_or_else(PoisonError::into_inner).pop();
         }
         let due = reserved.take_if(|due| due.intended_ns <= now_ns)?;
         if let Some(left) = &self.to_begin {
@@ -190,14 +190,14 @@ pub fn run(
     mut see: impl FnMut(&Bin) -> ControlFlow<()>,
 ) -> Result<Totals, RunError> {
     check(&plan)?;
-    let open = !matches!(plan.pace, Pace::Closed);
+    let open = !matches!(plan.pace, Pacing::Closed);
     let access =
         Access { target: plan.target.clone(), mix: Arc::new(plan.mix.clone()), prepared: plan.prepared };
     let shares: Vec<usize> =
         (0..plan.workers).map(|w| (plan.connections + w) / plan.workers).filter(|n| *n > 0).collect();
     let sessions = connect(&access, &shares, &stop)?;
 
-    let start_ns = now_ns() + 2_000_000;
+    let start_ns = mono_ns() + 2_000_000;
     let warm_ns = start_ns + plan.warmup.as_nanos() as u64;
     let end_ns = plan.time.map_or(u64::MAX, |t| start_ns.saturating_add(t.as_nanos() as u64));
     let (bin_origin_ns, bin_ns) = match plan.bins {
@@ -207,7 +207,9 @@ pub fn run(
     let times = Times { start_ns, end_ns, bin_origin_ns, bin_ns };
     let schedule = Schedule::new(&plan.pace, plan.seed, start_ns, end_ns);
     let to_begin = match &plan.pace {
-        Pace::Recorded { offsets_ns } if plan.time.is_none() => Some(AtomicU64::new(offsets_ns.len() as u64)),
+        Pacing::Recorded { offsets_ns } if plan.time.is_none() => {
+            Some(AtomicU64::new(offsets_ns.len() as u64))
+        }
         _ => None,
     };
     let shared = Arc::new(Shared {
@@ -296,7 +298,7 @@ fn check(plan: &Plan) -> Result<(), RunError> {
     if plan.reconnect_every > 0 && plan.workers != plan.connections {
         return bad("connections that are made anew need a worker each: leave --workers out");
     }
-    if let Pace::Open { rate_per_s, .. } = plan.pace
+    if let Pacing::Open { rate_per_s, .. } = plan.pace
         && !(rate_per_s.is_finite() && rate_per_s > 0.0)
     {
         return bad("the rate must be a number above 0: give events a second as --rate");

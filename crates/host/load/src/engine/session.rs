@@ -2,7 +2,7 @@
 
 use crate::mix::Mix;
 use std::sync::Arc;
-use toll_mysql::connection::{Connection, Cutter, Error};
+use toll_mysql::connection::{AbortHandle, Connection, Error};
 use toll_mysql::target::Target;
 
 /// Server, account and statements, the same for every session of a run.
@@ -36,8 +36,8 @@ impl Access {
     /// Connects, logs in and prepares. No step may take longer than the target's timeout, so that a server
     /// that stops answering here does not hold the run up for ever; the limit stays set. `seen` receives the
     /// socket as soon as it is connected.
-    pub fn open(&self, seen: impl FnOnce(Cutter)) -> Result<Session, Error> {
-        let mut connection = Connection::open(&self.target, seen)?;
+    pub fn open(&self, seen: impl FnOnce(AbortHandle)) -> Result<Session, Error> {
+        let mut connection = Connection::connect_abortable(&self.target, seen)?;
         let mut statements = Vec::with_capacity(self.mix.statements.len());
         for statement in &self.mix.statements {
             if !self.prepared || statement.text_only {

@@ -5,7 +5,7 @@
 use super::session::{Prepared, Session};
 use crate::mix::{Mix, Step, put_plain_query};
 use std::io;
-use toll_mysql::connection::{Error, Scan, Scanner, ServerError};
+use toll_mysql::connection::{Error, ResponseScanner, ScanStatus, ServerError};
 use toll_stats::random::Rng;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct Slot {
     session: Option<Box<Session>>,
-    scanner: Scanner,
+    scanner: ResponseScanner,
     pub state: State,
     event: usize,
     step: usize,
@@ -117,11 +117,11 @@ impl Slot {
             }
         };
         let statement = &mix.statements[index];
-        let wire = session.connection.wire();
+        let wire = session.connection.packet_io();
         match &mut session.statements[index] {
-            Prepared::Text => statement.put_query(wire.command(), rng, &mut self.kept),
+            Prepared::Text => statement.put_query(wire.begin_command(), rng, &mut self.kept),
             Prepared::Id { id, typed } => {
-                statement.put_execute(wire.command(), *id, *typed, rng, &mut self.kept);
+                statement.put_execute(wire.begin_command(), *id, *typed, rng, &mut self.kept);
                 *typed = true;
             }
         }
@@ -140,14 +140,14 @@ impl Slot {
                 self.state = State::Sending;
                 Progress::Blocked
             }
-            Err(cause) => self.lost(Error::Lost { doing: "sending a statement", cause }),
+            Err(cause) => self.lost(Error::ConnectionLost { doing: "sending a statement", cause }),
         }
     }
 
     /// More can be written.
     pub fn flush(&mut self) -> Progress {
         let Some(session) = &mut self.session else { return Progress::Blocked };
-        let sent = session.connection.wire().flush();
+        let sent = session.connection.packet_io().flush();
         self.sent(sent)
     }
 
@@ -155,30 +155,32 @@ impl Slot {
     #[inline]
     pub fn advance(&mut self, mix: &Mix, rng: &mut Rng) -> Progress {
         let Some(session) = &mut self.session else { return Progress::Blocked };
-        let wire = session.connection.wire();
+        let wire = session.connection.packet_io();
         loop {
             match wire.fill() {
                 Ok(0) => {
                     let cause =
                         io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
-                    return self.lost(Error::Lost { doing: "waiting for an answer", cause });
+                    return self.lost(Error::ConnectionLost { doing: "waiting for an answer", cause });
                 }
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Progress::Blocked,
-                Err(cause) => return self.lost(Error::Lost { doing: "waiting for an answer", cause }),
+                Err(cause) => {
+                    return self.lost(Error::ConnectionLost { doing: "waiting for an answer", cause });
+                }
             }
             let (consumed, end) = self.scanner.scan(wire.pending());
             wire.consume(consumed);
             match end {
-                Scan::Incomplete => {}
+                ScanStatus::Incomplete => {}
                 _ if matches!(self.state, State::Idle | State::Held { .. }) => {
                     // What nobody asked for is the server's farewell.
                     let cause = io::Error::new(io::ErrorKind::ConnectionAborted, "the server said goodbye");
-                    return self.lost(Error::Lost { doing: "idle", cause });
+                    return self.lost(Error::ConnectionLost { doing: "idle", cause });
                 }
-                Scan::Ok => return self.answered(mix, rng),
-                Scan::Failed(error) => return self.failed(mix, error),
-                Scan::Corrupt(detail) => {
+                ScanStatus::Ok => return self.answered(mix, rng),
+                ScanStatus::Failed(error) => return self.failed(mix, error),
+                ScanStatus::Corrupt(detail) => {
                     return self.lost(Error::protocol("reading an answer", detail));
                 }
             }
@@ -210,8 +212,8 @@ impl Slot {
         if self.failed.is_none() && mix.events[self.event].transaction && self.step > 0 {
             let Some(session) = &mut self.session else { return Progress::Blocked };
             self.failed = Some(code);
-            let wire = session.connection.wire();
-            put_plain_query(wire.command(), "ROLLBACK");
+            let wire = session.connection.packet_io();
+            put_plain_query(wire.begin_command(), "ROLLBACK");
             let sent = wire.send();
             return match self.sent(sent) {
                 Progress::Blocked => Progress::RollingBack(error),

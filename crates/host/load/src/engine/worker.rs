@@ -16,8 +16,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use toll_stats::random::Rng;
-use toll_stats::schedule::Due;
-use toll_sys::clock::{now_ns, sleep_until_ns};
+use toll_stats::schedule::ScheduledEvent;
+use toll_sys::clock::{mono_ns, sleep_until_ns};
 
 /// How often a worker looks for connections that came back.
 const LOOK_FOR_SESSIONS_NS: u64 = 5_000_000;
@@ -34,7 +34,7 @@ pub struct Worker {
     poller: Poller,
     ledger: Ledger,
     reports: SyncSender<Report>,
-    reserved: Option<Due>,
+    reserved: Option<ScheduledEvent>,
     lost: Sender<Request>,
     answer: Sender<Answer>,
     answers: Receiver<Answer>,
@@ -80,7 +80,7 @@ impl Worker {
     /// Works until the end of the run, then sends its last report.
     pub fn run(mut self) -> Result<(), RunError> {
         sleep_until_ns(self.shared.times.start_ns);
-        let mut now = now_ns();
+        let mut now = mono_ns();
         let mut deadline_ns = self.shared.times.end_ns;
         let mut over = false;
         loop {
@@ -101,7 +101,7 @@ impl Worker {
                 now = self.begin_due(now)?;
             }
             self.wait(now, deadline_ns, over)?;
-            now = now_ns();
+            now = mono_ns();
         }
     }
 
@@ -111,13 +111,13 @@ impl Worker {
             let Some(due) = self.shared.next_due(&mut self.reserved, now) else { break };
             self.idle.pop();
             self.begin(key, due, now)?;
-            now = now_ns();
+            now = mono_ns();
         }
         Ok(now)
     }
 
     #[inline]
-    fn begin(&mut self, key: usize, due: Due, now: u64) -> Result<(), RunError> {
+    fn begin(&mut self, key: usize, due: ScheduledEvent, now: u64) -> Result<(), RunError> {
         let event = self.mix.pick(due.number, &mut self.rng);
         let progress = self.slots[key].begin(&self.mix, event, due.intended_ns, now, &mut self.rng);
         self.note(key, progress, now)
@@ -166,7 +166,7 @@ impl Worker {
         if matches!(progress, Progress::Blocked) {
             return Ok(());
         }
-        let now = now_ns();
+        let now = mono_ns();
         self.roll(now);
         self.note(key, progress, now)
     }
@@ -181,7 +181,7 @@ impl Worker {
                 self.slots[key].state = State::Idle;
                 self.ledger.note(&Progress::Done, &self.slots[key], now);
                 self.next_on(key, now)?;
-                now = now_ns();
+                now = mono_ns();
                 self.roll(now);
             }
         }

@@ -198,7 +198,7 @@ fn what_is_no_mysql_server_is_an_error_in_words() {
     });
     let error = refused(&server.tcp());
     talker.join().unwrap();
-    assert!(matches!(error, Error::Lost { .. } | Error::Protocol { .. }), "{error}");
+    assert!(matches!(error, Error::ConnectionLost { .. } | Error::Protocol { .. }), "{error}");
 }
 
 #[test]
@@ -223,10 +223,10 @@ fn system_a_server_that_hangs_holds_a_statement_no_longer_than_its_timeout_and_n
             let all = begin.elapsed();
             server.signal("CONT");
             let error = outcome.unwrap_err();
-            assert!(matches!(error, Error::Lost { .. }), "{error}");
+            assert!(matches!(error, Error::ConnectionLost { .. }), "{error}");
             assert!(error.to_string().contains("no answer in time"), "{error}");
             assert!(waited >= LIMIT && until_gone < BOUNDED && all < BOUNDED, "{waited:?} {until_gone:?}");
-            assert!(matches!(greeting, Err(Error::Lost { .. })), "{target:?}");
+            assert!(matches!(greeting, Err(Error::ConnectionLost { .. })), "{target:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use toll_load::engine::{self, Bin, BinGrid, Plan, RunError, Totals};
 use toll_load::mix::{Distribution, Event, Mix, Profile, Statement, Step, Table};
 use toll_load::tables::{self, Layout};
 use toll_mysql::{Compression, Connection, Target, Tls};
-use toll_stats::schedule::{Arrivals, Pace, Schedule};
+use toll_stats::schedule::{ArrivalProcess, Pacing, Schedule};
 use toll_testkit::server::TestServer;
 
 pub const TABLE: Table = Table { tables: 2, rows: 1000, distribution: Distribution::Special };
@@ -17,7 +17,7 @@ pub fn plan(target: Target, mix: Mix) -> Plan {
     Plan {
         target: Target { db: Some("sbtest".into()), ..target },
         mix,
-        pace: Pace::Closed,
+        pace: Pacing::Closed,
         connections: 4,
         workers: 2,
         prepared: true,
@@ -96,8 +96,8 @@ fn wait_until_alone(root: &mut Connection) -> u64 {
 #[test]
 fn system_a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one_loop() {
     let Some(server) = server_with_tables() else { return };
-    let open = Pace::Open { rate_per_s: 40.0, arrivals: Arrivals::Uniform };
-    for (pace, workers) in [(Pace::Closed, 4), (Pace::Closed, 1), (open.clone(), 4), (open, 1)] {
+    let open = Pacing::Open { rate_per_s: 40.0, arrivals: ArrivalProcess::Uniform };
+    for (pace, workers) in [(Pacing::Closed, 4), (Pacing::Closed, 1), (open.clone(), 4), (open, 1)] {
         let fastest = |delay: f64| {
             let mix = one_statement("DO SLEEP(0.02)");
             let plan = Plan { pace: pace.clone(), workers, delay, ..plan(server.unix(), mix) };
@@ -216,12 +216,12 @@ fn system_an_open_loop_begins_every_event_that_is_due_and_none_before() {
     let Some(server) = server_with_tables() else { return };
     let time = Duration::from_secs(2);
     for (rate_per_s, arrivals) in [
-        (10.0, Arrivals::Uniform),
-        (10.0, Arrivals::Poisson),
-        (1000.0, Arrivals::Uniform),
-        (1000.0, Arrivals::Poisson),
+        (10.0, ArrivalProcess::Uniform),
+        (10.0, ArrivalProcess::Poisson),
+        (1000.0, ArrivalProcess::Uniform),
+        (1000.0, ArrivalProcess::Poisson),
     ] {
-        let pace = Pace::Open { rate_per_s, arrivals };
+        let pace = Pacing::Open { rate_per_s, arrivals };
         for connections in [1, 8] {
             let plan = Plan {
                 pace: pace.clone(),
@@ -234,12 +234,12 @@ fn system_an_open_loop_begins_every_event_that_is_due_and_none_before() {
             let end_ns = totals.begin_ns + time.as_nanos() as u64;
             let mut schedule = Schedule::new(&pace, seed, totals.begin_ns, end_ns).unwrap();
             let intended: Vec<u64> =
-                std::iter::from_fn(|| schedule.take()).map(|due| due.intended_ns).collect();
+                std::iter::from_fn(|| schedule.pop()).map(|due| due.intended_ns).collect();
             let n = intended.len() as f64;
             match arrivals {
-                Arrivals::Uniform => assert_eq!(n, rate_per_s * 2.0),
+                ArrivalProcess::Uniform => assert_eq!(n, rate_per_s * 2.0),
                 // Four standard deviations of a Poisson count.
-                Arrivals::Poisson => {
+                ArrivalProcess::Poisson => {
                     assert!((n - rate_per_s * 2.0).abs() < 4.0 * (rate_per_s * 2.0).sqrt(), "{n}");
                 }
             }
@@ -262,7 +262,7 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
     // All due at once: every one but the first few begins late.
     let offsets_ns = vec![0; 500];
     for (connections, workers) in [(1, 1), (3, 1), (2, 2)] {
-        let pace = Pace::Recorded { offsets_ns: offsets_ns.clone() };
+        let pace = Pacing::Recorded { offsets_ns: offsets_ns.clone() };
         let mix = Profile::PointSelect.mix(TABLE).unwrap();
         let plan = Plan { pace, connections, workers, ..plan(server.unix(), mix) };
         let totals = run_seeing(plan, |_| false).unwrap().totals;
@@ -274,7 +274,7 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
 #[test]
 fn system_a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
     let Some(server) = server_with_tables() else { return };
-    let pace = Pace::Open { rate_per_s: 200.0, arrivals: Arrivals::Uniform };
+    let pace = Pacing::Open { rate_per_s: 200.0, arrivals: ArrivalProcess::Uniform };
     let plan = Plan { pace, ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap()) };
     let (mut bins, mut stopped_for, mut after) = (0, None, 0);
     let mut stalled = Vec::new();
@@ -345,7 +345,7 @@ fn system_bins_end_on_time_while_the_server_says_nothing() {
 #[test]
 fn system_a_rate_beyond_capacity_is_said_to_be_one() {
     let Some(server) = server_with_tables() else { return };
-    let pace = Pace::Open { rate_per_s: 1000.0, arrivals: Arrivals::Poisson };
+    let pace = Pacing::Open { rate_per_s: 1000.0, arrivals: ArrivalProcess::Poisson };
     let time = Some(Duration::from_secs(5));
     let plan = Plan { pace, time, connections: 2, ..plan(server.unix(), one_statement("DO SLEEP(0.01)")) };
     let totals = run(plan).unwrap().totals;

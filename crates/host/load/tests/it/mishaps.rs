@@ -4,8 +4,8 @@ use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
 use std::time::Duration;
 use toll_load::engine::{Plan, RunError};
 use toll_load::mix::Profile;
-use toll_stats::schedule::{Arrivals, Pace};
-use toll_sys::clock::now_ns;
+use toll_stats::schedule::{ArrivalProcess, Pacing};
+use toll_sys::clock::mono_ns;
 use toll_testkit::server::as_user;
 
 #[test]
@@ -40,12 +40,12 @@ fn killed_connections_are_counted_and_come_back() {
 
 #[test]
 fn a_restart_in_the_middle_costs_events_but_not_the_run() {
-    let poisson = Pace::Open { rate_per_s: 300.0, arrivals: Arrivals::Poisson };
+    let poisson = Pacing::Open { rate_per_s: 300.0, arrivals: ArrivalProcess::Poisson };
     for (pace, workers, reconnect_every) in
-        [(Pace::Closed, 2, 0), (poisson.clone(), 2, 0), (Pace::Closed, 4, 1), (poisson, 4, 1)]
+        [(Pacing::Closed, 2, 0), (poisson.clone(), 2, 0), (Pacing::Closed, 4, 1), (poisson, 4, 1)]
     {
         let Some(mut server) = server_with_tables() else { return };
-        let open = pace != Pace::Closed;
+        let open = pace != Pacing::Closed;
         let target = server.tcp();
         let plan =
             Plan { pace, workers, reconnect_every, ..plan(target, Profile::PointSelect.mix(TABLE).unwrap()) };
@@ -139,7 +139,7 @@ fn a_server_that_hangs_does_not_hold_the_end() {
             if bins == 4 {
                 server.signal("STOP");
                 // By then all have read what was answered before, and asked again.
-                hung_ns = now_ns() + 500_000_000;
+                hung_ns = mono_ns() + 500_000_000;
             }
             bin.begin_ns > hung_ns && bin.tally.counts.in_flight == connections as u64
         });

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use toll_taps::sockets::{Counters, Options, SocketTap, TapError};
+use toll_wire::accounting::DecodeAccounting;
 use toll_wire::decoder::{Config, Decoder, Limits};
 use toll_wire::event::{CommandKind, Event, Sink};
-use toll_wire::ledger::Ledger;
 
 /// No host is so busy that what a server has been asked takes this long to be seen.
 const HUNG: Duration = Duration::from_secs(120);
@@ -54,7 +54,7 @@ impl Seen {
 struct Events(Vec<Seen>);
 
 impl Sink for Events {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         self.0.push(Seen {
             start_ns: event.start_ns,
@@ -73,7 +73,7 @@ impl Sink for Events {
 /// What came of a watch.
 pub struct Watched {
     pub events: Vec<Seen>,
-    pub ledger: Ledger,
+    pub ledger: DecodeAccounting,
     pub counters: Counters,
     /// Why it ended by itself.
     pub ended: Option<TapError>,
@@ -118,7 +118,7 @@ impl Watch {
                 // Those who ask what was seen must not wait for what is yet to come.
                 let mut new = Events::default();
                 let taken = tap.take(Duration::from_millis(5), |record| {
-                    decoder.spoken(&spoken(record), &mut new);
+                    decoder.decode_socket_chunk(&spoken(record), &mut new);
                     Ok::<(), TapError>(())
                 });
                 found.lock().unwrap().0.append(&mut new.0);
@@ -131,8 +131,8 @@ impl Watch {
             }
             let mut events = found.lock().unwrap();
             decoder.finish(&mut *events);
-            let (ledger, counters) = (decoder.ledger(), tap.counters());
-            assert!(ledger.adds_up(), "{ledger:#?}");
+            let (ledger, counters) = (decoder.accounting(), tap.counters());
+            assert!(ledger.is_consistent(), "{ledger:#?}");
             assert_eq!(counters.passed, counters.taken + counters.lost, "{counters:?}");
             // An answer that is cut is known to have ended when the next command comes.
             events.0.sort_by_key(|seen| seen.start_ns);

@@ -8,9 +8,9 @@ use super::output::{Account, Class, Output};
 use super::tap::Seen;
 use std::collections::VecDeque;
 use toll_sys::clock;
-use toll_wire::decoder::{Said, Spoken};
-use toll_wire::event::{Asked, Share};
-use toll_wire::frame::{self, spread};
+use toll_wire::decoder::{CallDirection, SocketChunk};
+use toll_wire::event::{RequestCounts, SampleShare};
+use toll_wire::frame::{self, mix_bits};
 use toll_wire::pcap::Frame;
 
 /// Between two looks at the CPU clock, which is a system call.
@@ -31,7 +31,7 @@ pub struct Budgeted {
     looked_ns: u64,
     /// What goes to one of these is asked.
     ports: Vec<u16>,
-    asked: Asked,
+    asked: RequestCounts,
     told_ns: u64,
     shed: Account,
     is_hopeless: bool,
@@ -48,7 +48,7 @@ impl Budgeted {
             seed: clock::wall_us(),
             looked_ns: 0,
             ports: ports.to_vec(),
-            asked: Asked::default(),
+            asked: RequestCounts::default(),
             told_ns: 0,
             shed: Account::default(),
             is_hopeless: false,
@@ -62,7 +62,7 @@ impl Budgeted {
 
     fn tell(&mut self, now_ns: u64) {
         let kept = self.threshold as f64 / ALL as f64;
-        self.inner.share(&Share { time_ns: now_ns, kept, asked: Some(self.asked) });
+        self.inner.share(&SampleShare { time_ns: now_ns, fraction: kept, requests: Some(self.asked) });
         self.told_ns = now_ns;
     }
 
@@ -70,13 +70,13 @@ impl Budgeted {
     #[inline]
     fn keeps(&mut self, connection: u64, is_asked: bool) -> bool {
         let is_kept = connection >> 32 < self.threshold;
-        self.asked.all += u64::from(is_asked);
-        self.asked.kept += u64::from(is_asked && is_kept);
+        self.asked.total += u64::from(is_asked);
+        self.asked.sampled += u64::from(is_asked && is_kept);
         is_kept
     }
 
     fn look(&mut self, now_ns: u64) {
-        let kept = self.controller.look(clock::mono_us() * 1_000, clock::cpu_of_process_us() * 1_000);
+        let kept = self.controller.look(clock::mono_us() * 1_000, clock::process_cpu_us() * 1_000);
         let threshold = (kept * ALL as f64) as u64;
         let is_due = threshold < ALL && now_ns.abs_diff(self.told_ns) >= TELL_EVERY_NS;
         if threshold != self.threshold || is_due {
@@ -98,10 +98,10 @@ impl Output for Budgeted {
     #[inline]
     fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
         if self.threshold < ALL
-            && let Ok(packet) = frame::parse(frame)
+            && let Ok(packet) = frame::parse_segment(frame)
         {
             let is_asked = packet.segment.payload_len > 0 && self.ports.contains(&packet.destination_port);
-            if !self.keeps(packet.connection(self.seed), is_asked) {
+            if !self.keeps(packet.connection_hash(self.seed), is_asked) {
                 self.leave_out(frame.time_ns);
                 return Ok(());
             }
@@ -110,10 +110,10 @@ impl Output for Budgeted {
     }
 
     #[inline]
-    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()> {
+    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
         if self.threshold < ALL {
-            let is_asked = said.length > 0 && said.by == Said::Client;
-            if !self.keeps(spread(said.socket ^ self.seed), is_asked) {
+            let is_asked = said.full_len > 0 && said.direction == CallDirection::FromClient;
+            if !self.keeps(mix_bits(said.socket ^ self.seed), is_asked) {
                 self.leave_out(said.time_ns);
                 return Ok(());
             }

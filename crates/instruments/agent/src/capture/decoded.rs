@@ -12,13 +12,13 @@ use toll_digest::classes::Class as DigestClass;
 use toll_digest::{Digested, Ledger, Sampling, Source};
 use toll_sys::clock;
 use toll_wire::attribute::Attribute;
-use toll_wire::decoder::{Config, Decoder, Spoken};
-use toll_wire::event::{CommandKind, Event, Share, Sink};
+use toll_wire::decoder::{Config, Decoder, SocketChunk};
+use toll_wire::event::{CommandKind, Event, SampleShare, Sink};
 use toll_wire::pcap::Frame;
-use toll_wire::queries::{BLOCK, BLOCK_MAX, Encoder, Packer};
+use toll_wire::queries::{BLOCK_SIZE, BlockCompressor, Encoder, MAX_BLOCK_SIZE};
 
 /// Bytes of a chunk of query events: a block each.
-pub const CHUNK_BYTES: usize = BLOCK;
+pub const CHUNK_BYTES: usize = BLOCK_SIZE;
 
 /// Query events, block after block, into chunks whose destination is a [`Packing`].
 pub struct Queries {
@@ -54,10 +54,10 @@ fn is_query(event: &Event<'_>) -> bool {
 
 impl Sink for Writing {
     #[inline]
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.queries += u64::from(is_query(event));
         let block = self.chunks.buffer();
-        self.encoder.event(event, block);
+        self.encoder.encode_event(event, block);
         // A connection that ends may bring thousands at once.
         if block.len() >= CHUNK_BYTES {
             self.chunks.end_item(self.now_ns);
@@ -80,15 +80,15 @@ impl Output for Queries {
     fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
         self.items += 1;
         self.writing.now_ns = frame.time_ns;
-        self.decoder.frame(frame, &mut self.writing);
+        self.decoder.decode_frame(frame, &mut self.writing);
         self.writing.end_item();
         Ok(())
     }
 
-    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()> {
+    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
         self.items += 1;
         self.writing.now_ns = said.time_ns;
-        self.decoder.spoken(said, &mut self.writing);
+        self.decoder.decode_socket_chunk(said, &mut self.writing);
         self.writing.end_item();
         Ok(())
     }
@@ -98,8 +98,8 @@ impl Output for Queries {
         self.writing.chunks.check()
     }
 
-    fn share(&mut self, share: &Share) {
-        self.writing.encoder.share(share);
+    fn share(&mut self, share: &SampleShare) {
+        self.writing.encoder.set_share(share);
     }
 
     fn account(&self) -> Account {
@@ -117,14 +117,14 @@ impl Output for Queries {
         }
         // Not a part of an item, so that no full queue can lose it: the account of all is a block by itself.
         let mut tail = Vec::new();
-        writing.encoder.ledger(&decoder.ledger(), &mut tail);
+        writing.encoder.encode_accounting(&decoder.accounting(), &mut tail);
         writing.chunks.finish(&tail)
     }
 }
 
 /// Compresses blocks of query events on the writer's thread, and hands them on.
 pub struct Packing {
-    packer: Packer,
+    packer: BlockCompressor,
     packed: Vec<u8>,
     inner: Box<dyn Destination>,
     bytes_out: u64,
@@ -136,14 +136,14 @@ impl Packing {
     /// # Errors
     /// There is no memory to compress with.
     pub fn new(inner: Box<dyn Destination>) -> anyhow::Result<Self> {
-        let packer = Packer::new().context("cannot begin to compress query events")?;
+        let packer = BlockCompressor::new().context("cannot begin to compress query events")?;
         Ok(Self { packer, packed: Vec::new(), inner, bytes_out: 0, lost: 0 })
     }
 
     fn pack(&mut self, plain: &[u8]) -> anyhow::Result<()> {
         self.packed.clear();
-        self.packer.pack(plain, &mut self.packed).with_context(|| {
-            format!("cannot compress {} bytes of query events (at most {BLOCK_MAX})", plain.len())
+        self.packer.compress(plain, &mut self.packed).with_context(|| {
+            format!("cannot compress {} bytes of query events (at most {MAX_BLOCK_SIZE})", plain.len())
         })
     }
 }
@@ -217,10 +217,10 @@ struct Gathering {
 }
 
 impl Sink for Gathering {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.queries += u64::from(is_query(event));
         let Digested { digest, sampled, .. } = &mut self.done;
-        Sampling { digest, sampled }.event(event);
+        Sampling { digest, sampled }.on_event(event);
     }
 }
 
@@ -250,7 +250,7 @@ impl Digesting {
         let mut next = Digested::new(settings);
         next.sampled = self.gathering.done.sampled.next();
         let mut done = std::mem::replace(&mut self.gathering.done, next);
-        let bytes = self.decoder.ledger().bytes.frames;
+        let bytes = self.decoder.accounting().bytes.frames;
         done.inputs = vec![Source {
             name: self.printer.source().to_owned(),
             r#type: "capture",
@@ -264,13 +264,13 @@ impl Digesting {
 impl Output for Digesting {
     fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
         self.items += 1;
-        self.decoder.frame(frame, &mut self.gathering);
+        self.decoder.decode_frame(frame, &mut self.gathering);
         Ok(())
     }
 
-    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()> {
+    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
         self.items += 1;
-        self.decoder.spoken(said, &mut self.gathering);
+        self.decoder.decode_socket_chunk(said, &mut self.gathering);
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl Output for Digesting {
         Ok(())
     }
 
-    fn share(&mut self, share: &Share) {
+    fn share(&mut self, share: &SampleShare) {
         self.gathering.done.sampled.share(share);
     }
 
@@ -321,7 +321,7 @@ impl Output for Digesting {
         self.decoder.finish(&mut self.gathering);
         let mut done = self.take();
         // Of the whole capture: of a stretch of it, commands are still under way.
-        done.ledger = Ledger::of_counts(self.decoder.ledger());
+        done.ledger = Ledger::of_counts(self.decoder.accounting());
         self.printer.finish(done)
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
-use toll_sys::private;
+use toll_sys::private_file;
 use toll_taps::{DiskFile, Way};
 
 /// Nobody but its owner reads what people's queries hold.
@@ -101,7 +101,7 @@ impl Files {
             let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
             let path = path.with_file_name(format!("{stem}-{now}-{}{end}", self.number));
             let cannot = |error: io::Error| told(error, &path.display().to_string());
-            match private::create(&path) {
+            match private_file::create(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot(error)),
                 Ok(file) => {
@@ -208,7 +208,7 @@ fn file_of(Asked { path, open, overwrite, .. }: &Asked) -> anyhow::Result<File> 
         return Ok(open.try_clone()?);
     }
     let there = match std::fs::metadata(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(private::create(path)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(private_file::create(path)?),
         there => there?,
     };
     ensure!(!there.is_dir(), "it is a directory: name a file in it");

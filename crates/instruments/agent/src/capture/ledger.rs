@@ -4,8 +4,8 @@
 use super::output::Account;
 use super::tap::Seen;
 use serde::Serialize;
-use toll_sys::counted::counted;
-use toll_sys::figures;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format;
 
 /// The accounting of a capture at a moment: `passed` = `captured` + everything lost + `shed` + `waiting`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -93,7 +93,7 @@ impl Ledger {
     /// A line in tcpdump's words, and a line of what else there is to say.
     pub fn text(&self) -> String {
         let lost = self.lost;
-        let items = |count: u64| counted(count, self.of);
+        let items = |count: u64| format_count(count, self.of);
         let mut text = format!(
             "{} captured, {} received by filter, {} dropped by kernel",
             items(self.captured),
@@ -102,10 +102,14 @@ impl Ledger {
         );
         let mut more = Vec::new();
         if let Some(queries) = self.queries {
-            more.push(counted(queries, "statement"));
+            more.push(format_count(queries, "statement"));
         }
         let (written, elapsed) = (self.bytes_written as f64, self.elapsed_s);
-        more.push(format!("{} MB written in {}", figures::megabytes(written), figures::duration_s(elapsed)));
+        more.push(format!(
+            "{} MB written in {}",
+            number_format::format_megabytes(written),
+            number_format::format_duration_s(elapsed)
+        ));
         for (count, why) in [
             (lost.queue, "lost in the queue to the writer"),
             (lost.disk, "lost on the disk"),

@@ -39,9 +39,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use stream::{Fill, Key, Stream};
 use tap::{Seen, Tap};
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
-use toll_sys::named::Named;
+use toll_sys::named_choice::NamedChoice;
 use toll_taps::{Answers, Filter, WHOLE, drop_privileges};
 use toll_wire::decoder::Config;
 
@@ -98,7 +98,7 @@ pub enum Source {
     Sockets,
 }
 
-impl Named for Source {
+impl NamedChoice for Source {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("packets", Self::Packets, "Packets of a network device"),
         (
@@ -400,7 +400,7 @@ impl Capture<'_> {
 /// What signals have asked.
 #[derive(Debug, Default)]
 pub struct Signals {
-    pub end: Cancel,
+    pub end: CancelToken,
     /// How far it is; taken back once that is said.
     pub status: Arc<AtomicBool>,
 }

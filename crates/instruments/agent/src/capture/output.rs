@@ -1,8 +1,8 @@
 //! Interface of all capture outputs. Independent of the tap.
 
 use super::tap::Seen;
-use toll_wire::decoder::Spoken;
-use toll_wire::event::Share;
+use toll_wire::decoder::SocketChunk;
+use toll_wire::event::SampleShare;
 use toll_wire::pcap::Frame;
 
 /// Output of a tap. Called on the tap's thread. Never waits for a disk or a network, except in
@@ -18,7 +18,7 @@ pub trait Output {
     ///
     /// # Errors
     /// Nothing can be taken any more, or this output is of packets.
-    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()>;
+    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()>;
 
     /// Called after each batch, and at least ten times a second, to hand on data that has waited long enough.
     /// `now_ns`: Unix time.
@@ -32,7 +32,7 @@ pub trait Output {
 
     /// From now on only the packets and calls of a share of the connections come here. Until something is said
     /// all do; outputs that cannot scale by it pass it by.
-    fn share(&mut self, _share: &Share) {}
+    fn share(&mut self, _share: &SampleShare) {}
 
     /// Of a digest that is being made: the `most` classes that took the most time so far, costliest first.
     fn costliest(&self, _most: usize) -> Vec<Class> {

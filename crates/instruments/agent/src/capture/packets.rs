@@ -5,7 +5,7 @@ use super::output::{Account, Output};
 use super::tap::Seen;
 use anyhow::bail;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use toll_wire::decoder::Spoken;
+use toll_wire::decoder::SocketChunk;
 use toll_wire::pcap::{Frame, Interface, write};
 
 /// Every packet into a pcapng with a single interface.
@@ -17,8 +17,11 @@ pub struct Packets {
 /// What each file (or stream) begins with.
 pub fn header(device: &str, link: u16, snap_len: u32) -> Vec<u8> {
     let mut header = Vec::new();
-    write::ng_section(&mut header);
-    write::ng_interface(&mut header, &Interface { number: 0, link, snap_len, name: device.as_bytes() });
+    write::append_ng_section(&mut header);
+    write::append_ng_interface(
+        &mut header,
+        &Interface { number: 0, link, snap_len, name: device.as_bytes() },
+    );
     header
 }
 
@@ -31,12 +34,12 @@ impl Packets {
 
 impl Output for Packets {
     fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
-        write::ng_packet(self.chunks.buffer(), 0, frame);
+        write::append_ng_packet(self.chunks.buffer(), 0, frame);
         self.chunks.end_item(frame.time_ns);
         Ok(())
     }
 
-    fn spoken(&mut self, _said: &Spoken<'_>) -> anyhow::Result<()> {
+    fn spoken(&mut self, _said: &SocketChunk<'_>) -> anyhow::Result<()> {
         bail!("a capture file holds packets, and sockets have none: say --queries or --digest");
     }
 
@@ -95,7 +98,7 @@ impl Statistics {
     pub fn tail(&self) -> Vec<u8> {
         let mut told = self.told();
         let (received, dropped, begin_ns) = told.before;
-        let statistics = write::Statistics {
+        let statistics = write::InterfaceStatistics {
             begin_ns,
             end_ns: told.now_ns,
             received: told.received.saturating_sub(received),
@@ -103,7 +106,7 @@ impl Statistics {
         };
         told.before = (told.received, told.dropped, told.now_ns);
         let mut tail = Vec::new();
-        write::ng_statistics(&mut tail, 0, &statistics);
+        write::append_ng_statistics(&mut tail, 0, &statistics);
         tail
     }
 

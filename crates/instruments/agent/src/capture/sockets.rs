@@ -7,7 +7,7 @@ use super::tap::{Seen, Tap};
 use anyhow::{Context, anyhow, bail};
 use std::time::Duration;
 use toll_sys::clock::wall_us;
-use toll_sys::server_process::Local;
+use toll_sys::server_process::ServerProcess;
 use toll_taps::sockets::{Options, SocketTap, TapError};
 
 /// What to do where sockets cannot be looked at.
@@ -128,8 +128,10 @@ fn in_words(error: TapError) -> anyhow::Error {
 
 /// Servers of this host: process, and by what they are told apart.
 fn servers() -> Vec<(u32, String)> {
-    let pid = |server: &Local| u32::try_from(server.process.pid).ok();
-    Local::all().filter_map(|server| Some((pid(&server)?, command_line(pid(&server)?)))).collect()
+    let pid = |server: &ServerProcess| u32::try_from(server.process.pid).ok();
+    ServerProcess::find_all()
+        .filter_map(|server| Some((pid(&server)?, command_line(pid(&server)?))))
+        .collect()
 }
 
 fn command_line(pid: u32) -> String {
@@ -164,7 +166,7 @@ fn only_server(servers: &[(u32, String)]) -> anyhow::Result<u32> {
 mod tests {
     use super::*;
     use toll_taps::sockets::{Record, What};
-    use toll_wire::decoder::Said;
+    use toll_wire::decoder::CallDirection;
 
     #[test]
     fn one_server_is_taken_and_several_are_listed() {
@@ -205,12 +207,15 @@ mod tests {
             peer: None,
         };
         let said = spoken(&record);
-        assert_eq!((said.time_ns, said.socket, said.by, said.position), (1, 2, Said::Server, 3));
-        assert_eq!((said.after, said.length, said.bytes, said.deciphered), (4, 5, &b"ab"[..], true));
+        assert_eq!(
+            (said.time_ns, said.socket, said.direction, said.stream_offset),
+            (1, 2, CallDirection::FromServer, 3)
+        );
+        assert_eq!((said.peer_offset, said.full_len, said.bytes, said.decrypted), (4, 5, &b"ab"[..], true));
         assert!(!said.opened && !said.closed);
         assert!(spoken(&Record { what: What::Opened, ..record }).opened);
         assert!(spoken(&Record { what: What::Closed, ..record }).closed);
-        assert_eq!(spoken(&Record { what: What::Met, ..record }).by, Said::Client);
+        assert_eq!(spoken(&Record { what: What::Met, ..record }).direction, CallDirection::FromClient);
     }
 
     #[test]

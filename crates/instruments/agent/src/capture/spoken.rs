@@ -3,20 +3,24 @@
 //! Tests and examples of `toll-taps`, which knows no decoder, include this file unchanged.
 
 use toll_taps::sockets::{Record, What};
-use toll_wire::decoder::{Said, Spoken};
+use toll_wire::decoder::{CallDirection, SocketChunk};
 
-pub fn spoken<'a>(record: &Record<'a>) -> Spoken<'a> {
-    Spoken {
+pub fn spoken<'a>(record: &Record<'a>) -> SocketChunk<'a> {
+    SocketChunk {
         time_ns: record.time_ns,
         socket: record.socket,
-        by: if record.what == What::Server { Said::Server } else { Said::Client },
-        position: record.position,
-        after: record.after,
-        length: record.length,
+        direction: if record.what == What::Server {
+            CallDirection::FromServer
+        } else {
+            CallDirection::FromClient
+        },
+        stream_offset: record.position,
+        peer_offset: record.after,
+        full_len: record.length,
         bytes: record.bytes,
         opened: record.what == What::Opened,
         closed: record.what == What::Closed,
-        deciphered: record.deciphered,
+        decrypted: record.deciphered,
         client: record.peer,
     }
 }

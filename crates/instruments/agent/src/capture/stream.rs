@@ -17,10 +17,10 @@ use sending::Unreached;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use toll_sys::counted::counted;
-use toll_sys::slow::WarnIfSlow;
-use toll_sys::{clock, figures};
-use toll_wire::streamed::{self, Chunk, Holds, LONGEST_CHUNK, LONGEST_EDGE, StreamId};
+use toll_sys::count_format::format_count;
+use toll_sys::slow_warning::SlowWarning;
+use toll_sys::{clock, number_format};
+use toll_wire::stream_protocol::{self, Chunk, MAX_CHUNK, MAX_HEADER_OR_FOOTER, StreamContent, StreamId};
 use zstd::bulk::Compressor;
 
 /// Compressed bytes that wait for the other end, at most.
@@ -107,7 +107,7 @@ impl Stream {
             Err(Unreached::Absent(why)) => {
                 tracing::warn!(
                     "nobody receives at {host_port} yet ({why}): up to {} MB wait for somebody who does",
-                    figures::megabytes(ROOM as f64)
+                    number_format::format_megabytes(ROOM as f64)
                 );
                 None
             }
@@ -157,11 +157,11 @@ impl Stream {
 impl Destination for Stream {
     fn begin(&mut self, header: &[u8]) -> Result<()> {
         ensure!(
-            header.len() <= LONGEST_EDGE,
-            "a stream begins with {LONGEST_EDGE} bytes at most, and not {}: name fewer devices",
+            header.len() <= MAX_HEADER_OR_FOOTER,
+            "a stream begins with {MAX_HEADER_OR_FOOTER} bytes at most, and not {}: name fewer devices",
             header.len()
         );
-        let holds = if header.starts_with(&PCAPNG) { Holds::Pcapng } else { Holds::Queries };
+        let holds = if header.starts_with(&PCAPNG) { StreamContent::Pcapng } else { StreamContent::Queries };
         self.shared.lock().noun = receive::noun(holds);
         let (shared, link, opening) = (Arc::clone(&self.shared), self.link.take(), header.to_vec());
         std::thread::Builder::new()
@@ -173,7 +173,7 @@ impl Destination for Stream {
 
     fn chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> Result<()> {
         // Asked before anything is compressed for nothing.
-        if bytes.len() > LONGEST_CHUNK || !self.shared.lock().kept.has_room_for(bytes.len()) {
+        if bytes.len() > MAX_CHUNK || !self.shared.lock().kept.has_room_for(bytes.len()) {
             self.shared.lock().lose(items, first_ns, last_ns);
             return Ok(());
         }
@@ -187,11 +187,11 @@ impl Destination for Stream {
             first_ns,
             last_ns,
             lost: state.lost,
-            plain: bytes.len() as u32,
+            plain_len: bytes.len() as u32,
             frame: &self.frame,
         };
         self.message.clear();
-        streamed::Message::Chunk(chunk).put(&mut self.message);
+        stream_protocol::Message::Chunk(chunk).encode_into(&mut self.message);
         state.items += items;
         state.kept.push(Message { bytes: Arc::from(self.message.as_slice()), items, first_ns, last_ns });
         drop(state);
@@ -214,8 +214,8 @@ impl Destination for Stream {
 
     fn finish(&mut self, tail: &[u8]) -> Result<()> {
         ensure!(
-            tail.len() <= LONGEST_EDGE,
-            "a stream ends with {LONGEST_EDGE} bytes at most, and not {}",
+            tail.len() <= MAX_HEADER_OR_FOOTER,
+            "a stream ends with {MAX_HEADER_OR_FOOTER} bytes at most, and not {}",
             tail.len()
         );
         let shared = &self.shared;
@@ -227,11 +227,11 @@ impl Destination for Stream {
         let waiting = format!(
             "waiting for {} to take the last {} MB: {} s without an answer, {} s at most; a second signal ends it",
             shared.target,
-            figures::megabytes(state.kept.bytes() as f64),
+            number_format::format_megabytes(state.kept.bytes() as f64),
             QUIET.as_secs(),
             FAREWELL.as_secs()
         );
-        let _told = WarnIfSlow::after(Duration::from_secs(1), waiting);
+        let _told = SlowWarning::start(Duration::from_secs(1), waiting);
         while state.stage == Stage::Running {
             let quiet = QUIET.saturating_sub(state.took.elapsed());
             let left = quiet.min(FAREWELL.saturating_sub(begun.elapsed()));
@@ -284,7 +284,7 @@ impl Shared {
                 format!(
                     "{} got lost, those of the last {} among them{}",
                     lost.0,
-                    counted(chunks, "chunk"),
+                    format_count(chunks, "chunk"),
                     lost.1
                 )
             }
@@ -301,7 +301,7 @@ impl State {
     }
 
     fn lost_in_words(&self) -> String {
-        counted(self.lost, self.noun)
+        format_count(self.lost, self.noun)
     }
 
     fn lost_when(&self) -> String {

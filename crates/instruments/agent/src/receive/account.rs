@@ -3,9 +3,9 @@
 use super::noun;
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
-use toll_sys::counted::counted;
-use toll_sys::figures;
-use toll_wire::streamed::Holds;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format;
+use toll_wire::stream_protocol::StreamContent;
 
 /// `toll receive --json`, an object a stream; a promise.
 #[derive(Debug, Clone, Serialize)]
@@ -13,7 +13,7 @@ pub struct Account {
     /// Name of the sender, as it reports it.
     pub host: String,
     #[serde(serialize_with = "in_a_word")]
-    pub holds: Holds,
+    pub holds: StreamContent,
     pub files: Vec<PathBuf>,
     /// Packets or events that were written.
     pub items: u64,
@@ -37,15 +37,15 @@ pub struct Account {
     pub whole: bool,
 }
 
-fn in_a_word<S: Serializer>(holds: &Holds, to: S) -> Result<S::Ok, S::Error> {
+fn in_a_word<S: Serializer>(holds: &StreamContent, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(match holds {
-        Holds::Pcapng => "pcapng",
-        Holds::Queries => "queries",
+        StreamContent::Pcapng => "pcapng",
+        StreamContent::Queries => "queries",
     })
 }
 
 impl Account {
-    pub fn new(host: String, holds: Holds) -> Self {
+    pub fn new(host: String, holds: StreamContent) -> Self {
         Self {
             host,
             holds,
@@ -70,31 +70,39 @@ impl Account {
         let mut text = format!(
             "{}: {} {noun}s in {}, {} MB received and {} MB written",
             self.host,
-            figures::grouped(self.items as f64),
-            counted(self.chunks, "chunk"),
-            figures::megabytes(self.received_bytes as f64),
-            figures::megabytes(self.written_bytes as f64),
+            number_format::format_grouped(self.items as f64),
+            format_count(self.chunks, "chunk"),
+            number_format::format_megabytes(self.received_bytes as f64),
+            number_format::format_megabytes(self.written_bytes as f64),
         );
         match self.files.as_slice() {
             [] => {}
             [file] => text += &format!(" to {}", file.display()),
             [.., last] => {
-                text +=
-                    &format!(" to {}, the last {}", counted(self.files.len() as u64, "file"), last.display())
+                text += &format!(
+                    " to {}, the last {}",
+                    format_count(self.files.len() as u64, "file"),
+                    last.display()
+                )
             }
         }
         text += match self.lost {
             0 => "; nothing lost on the way".to_owned(),
-            lost => format!("; {} lost on the way, for which the sender had no room", counted(lost, noun)),
+            lost => {
+                format!("; {} lost on the way, for which the sender had no room", format_count(lost, noun))
+            }
         }
         .as_str();
         if self.connections > 1 {
-            let (times, again) = (counted(self.connections - 1, "time"), counted(self.chunks_again, "chunk"));
+            let (times, again) =
+                (format_count(self.connections - 1, "time"), format_count(self.chunks_again, "chunk"));
             text += &format!("; the connection broke {times}, {again} came twice and were written once");
         }
         if self.chunks_before > 0 {
-            text +=
-                &format!("; {} before these went to another receiver", counted(self.chunks_before, "chunk"));
+            text += &format!(
+                "; {} before these went to another receiver",
+                format_count(self.chunks_before, "chunk")
+            );
         }
         if !self.whole {
             text += "; the sender did not say the end: more may have been captured";

@@ -11,7 +11,7 @@ use super::{Account, printable};
 use anyhow::{Context, Result, bail, ensure};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use toll_wire::streamed::{Chunk, End, Hello};
+use toll_wire::stream_protocol::{Chunk, End, Hello};
 use zstd::bulk::Decompressor;
 
 /// One stream.
@@ -43,14 +43,14 @@ impl Incoming {
             host if host.is_empty() => "a host without a name".into(),
             host => host,
         };
-        let writing = Writing::new(place, hello.host, hello.holds);
-        let mut account = Account::new(host, hello.holds);
+        let writing = Writing::new(place, hello.host, hello.content);
+        let mut account = Account::new(host, hello.content);
         account.chunks_before = hello.first;
         Self {
             state: Mutex::new(State {
                 account,
                 writing,
-                opening: hello.opening.to_vec(),
+                opening: hello.file_header.to_vec(),
                 begun_ns: hello.begun_ns,
                 next: hello.first,
                 connection: 0,
@@ -70,7 +70,7 @@ impl Incoming {
     pub fn attach(&self, hello: &Hello<'_>, link: &Arc<Link>) -> Result<(u64, u64)> {
         let mut state = self.lock();
         ensure!(
-            state.opening == hello.opening && state.account.holds == hello.holds,
+            state.opening == hello.file_header && state.account.holds == hello.content,
             "it has the name of another stream"
         );
         ensure!(
@@ -169,7 +169,7 @@ impl Incoming {
         let State { writing, opening, account, begun_ns, .. } = &mut *state;
         let elsewhere = account.chunks == 0 && account.chunks_before > 0;
         if !elsewhere {
-            account.written_bytes += writing.finish(opening, end.closing, *begun_ns)?;
+            account.written_bytes += writing.finish(opening, end.file_footer, *begun_ns)?;
             account.files = writing.files();
         }
         account.lost = account.lost.max(end.lost);
@@ -218,7 +218,7 @@ impl Inflate {
     /// # Errors
     /// It inflates to anything but what it says; never to more.
     fn frame(&mut self, chunk: &Chunk<'_>) -> Result<&[u8]> {
-        let said = chunk.plain as usize;
+        let said = chunk.plain_len as usize;
         self.plain.clear();
         // There may be room from an earlier chunk for more than is said: then the length tells.
         self.plain.reserve_exact(said);
@@ -234,10 +234,10 @@ impl Inflate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toll_wire::streamed::LONGEST_CHUNK;
+    use toll_wire::stream_protocol::MAX_CHUNK;
 
     fn chunk(frame: &[u8], plain: usize) -> Chunk<'_> {
-        Chunk { number: 0, items: 1, first_ns: 0, last_ns: 0, lost: 0, plain: plain as u32, frame }
+        Chunk { number: 0, items: 1, first_ns: 0, last_ns: 0, lost: 0, plain_len: plain as u32, frame }
     }
 
     #[test]
@@ -245,14 +245,14 @@ mod tests {
         let mut inflate = Inflate::new().unwrap();
         let frame = zstd::bulk::compress(&[7; 1_000], 1).unwrap();
         assert_eq!(inflate.frame(&chunk(&frame, 1_000)).unwrap(), [7; 1_000]);
-        let bomb = zstd::bulk::compress(&vec![0; LONGEST_CHUNK * 8], 1).unwrap();
+        let bomb = zstd::bulk::compress(&vec![0; MAX_CHUNK * 8], 1).unwrap();
         assert!(bomb.len() < 100_000);
         let (frame, bomb, none) = (&frame[..], &bomb[..], &b"no frame"[..]);
         for (frame, plain) in
-            [(frame, 999), (frame, 1_001), (bomb, 1_000), (bomb, LONGEST_CHUNK), (none, 8), (&none[..0], 1)]
+            [(frame, 999), (frame, 1_001), (bomb, 1_000), (bomb, MAX_CHUNK), (none, 8), (&none[..0], 1)]
         {
             assert!(inflate.frame(&chunk(frame, plain)).is_err(), "{} bytes as {plain}", frame.len());
-            assert!(inflate.plain.capacity() <= LONGEST_CHUNK);
+            assert!(inflate.plain.capacity() <= MAX_CHUNK);
         }
     }
 }

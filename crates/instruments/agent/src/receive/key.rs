@@ -249,7 +249,7 @@ mod tests {
         let refused = |path: &Path| format!("{:#}", Key::read(path).err().unwrap());
         assert!(refused(&path).contains("chmod 600"), "{}", refused(&path));
         let empty = dir.path().join("empty");
-        toll_sys::private::create(&empty).unwrap();
+        toll_sys::private_file::create(&empty).unwrap();
         assert!(refused(&empty).contains("--new-key"), "{}", refused(&empty));
         assert!(refused(&dir.path().join("none")).contains("--new-key"));
     }

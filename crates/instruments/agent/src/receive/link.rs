@@ -10,7 +10,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use toll_wire::streamed::{self, Message};
+use toll_wire::stream_protocol::{self, Message};
 
 /// A peer that says nothing is looked away from so often, to see whether there is anything else to do.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -106,7 +106,7 @@ impl Link {
 
     pub fn say(&self, message: &Message<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
-        message.put(&mut bytes);
+        message.encode_into(&mut bytes);
         self.send(&bytes)
     }
 
@@ -219,7 +219,8 @@ impl<'a> Hearing<'a> {
 
     /// How long the message has been coming that is not whole yet, and of how many bytes it is known to be.
     pub fn unfinished(&self) -> Option<(Duration, usize)> {
-        let length = streamed::length(&self.got[self.used..], usize::MAX).ok().flatten().unwrap_or(0);
+        let length =
+            stream_protocol::message_length(&self.got[self.used..], usize::MAX).ok().flatten().unwrap_or(0);
         self.since.map(|since| (since.elapsed(), length))
     }
 
@@ -232,7 +233,7 @@ impl<'a> Hearing<'a> {
         self.got.drain(..self.used);
         self.used = 0;
         let whole = loop {
-            match streamed::length(&self.got, longest)? {
+            match stream_protocol::message_length(&self.got, longest)? {
                 Some(length) if length <= self.got.len() => break length,
                 Some(length) => self.got.reserve_exact(length - self.got.len()),
                 None => {}
@@ -244,14 +245,14 @@ impl<'a> Hearing<'a> {
                 Err(error) => return Err(error).context("the connection broke"),
             }
             // What has come in the meantime is looked at first.
-            let is_whole =
-                streamed::length(&self.got, longest)?.is_some_and(|length| length <= self.got.len());
+            let is_whole = stream_protocol::message_length(&self.got, longest)?
+                .is_some_and(|length| length <= self.got.len());
             if !is_whole && Instant::now() >= until {
                 return Ok(Heard::Nothing);
             }
         };
         self.used = whole;
         self.since = (whole < self.got.len()).then(Instant::now);
-        Ok(Heard::Message(streamed::parse(&self.got[..whole])?))
+        Ok(Heard::Message(stream_protocol::parse_message(&self.got[..whole])?))
     }
 }

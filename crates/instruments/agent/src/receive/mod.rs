@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use streams::Streams;
-use toll_sys::cancel::Cancel;
-use toll_wire::streamed::Holds;
+use toll_sys::cancel::CancelToken;
+use toll_wire::stream_protocol::StreamContent;
 
 /// Connections that may stand beside those of streams: of peers that have not said yet what they want.
 const STRANGERS: usize = 32;
@@ -46,7 +46,7 @@ pub struct Asked {
     /// Ends with the first stream.
     pub once: bool,
     pub duration: Option<Duration>,
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
 }
 
 /// What all threads know.
@@ -165,10 +165,10 @@ fn serve(tcp: TcpStream, receiver: &Arc<Receiver>) {
 }
 
 /// What one item of a stream is.
-pub fn noun(holds: Holds) -> &'static str {
+pub fn noun(holds: StreamContent) -> &'static str {
     match holds {
-        Holds::Pcapng => "packet",
-        Holds::Queries => "event",
+        StreamContent::Pcapng => "packet",
+        StreamContent::Queries => "event",
     }
 }
 

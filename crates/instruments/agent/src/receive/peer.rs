@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use toll_wire::streamed::{Broken, LONGEST, LONGEST_GREETING, Message};
+use toll_wire::stream_protocol::{MAX_HELLO, MAX_PAYLOAD, Message, MessageError};
 
 /// A sender shows its key within this time, and as long again says what it brings.
 const GREETS_WITHIN: Duration = Duration::from_secs(10);
@@ -66,7 +66,7 @@ enum Ended {
 impl Ended {
     /// Whoever says what is no message is told so; whoever is gone cannot be.
     fn by(error: anyhow::Error) -> Self {
-        if error.is::<Broken>() { Self::Refused(error) } else { Self::Broken(error) }
+        if error.is::<MessageError>() { Self::Refused(error) } else { Self::Broken(error) }
     }
 }
 
@@ -77,7 +77,7 @@ impl From<anyhow::Error> for Ended {
 }
 
 fn greeted(hearing: &mut Hearing<'_>, link: &Arc<Link>, receiver: &Receiver) -> Result<Attached> {
-    match hearing.next(GREETS_WITHIN, LONGEST_GREETING)? {
+    match hearing.next(GREETS_WITHIN, MAX_HELLO)? {
         Heard::Message(Message::Hello(hello)) => receiver.streams.admit(&hello, link),
         Heard::Message(_) => bail!("it does not say what it brings"),
         Heard::HungUp => bail!("it hung up before it said what it brings"),
@@ -98,13 +98,13 @@ fn hear(
         if receiver.stops.load(Ordering::Relaxed) {
             return Err(Ended::Stopped);
         }
-        let heard = hearing.next(LOOK, LONGEST).map_err(Ended::by)?;
+        let heard = hearing.next(LOOK, MAX_PAYLOAD).map_err(Ended::by)?;
         let below = match heard {
             Heard::Message(Message::Chunk(chunk)) => {
                 let received = chunk.frame.len() as u64;
                 incoming.chunk(*connection, &chunk, received, &mut inflate).map_err(Ended::Refused)?
             }
-            Heard::Message(Message::Still) => incoming.next(),
+            Heard::Message(Message::KeepAlive) => incoming.next(),
             Heard::Message(Message::End(end)) => {
                 incoming.end(*connection, &end).map_err(Ended::Refused)?;
                 link.say(&Message::Done).context("the connection broke")?;

@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toll_sys::private;
-use toll_wire::streamed::Holds;
+use toll_sys::private_file;
+use toll_wire::stream_protocol::StreamContent;
 
 /// A name of a host in the name of a file has no more letters.
 const LONGEST_HOST: usize = 64;
@@ -39,7 +39,7 @@ impl Place {
     pub fn prepare(&self) -> Result<()> {
         match self {
             Self::Directory { path, .. } if path.is_dir() => Ok(()),
-            Self::Directory { path, .. } => private::dir(path),
+            Self::Directory { path, .. } => private_file::create_dir(path),
             Self::File(path) if path.exists() => {
                 bail!("{} is there already: name another file", path.display())
             }
@@ -89,10 +89,10 @@ struct Open {
 }
 
 impl Writing {
-    pub fn new(place: Place, host: &str, holds: Holds) -> Self {
+    pub fn new(place: Place, host: &str, holds: StreamContent) -> Self {
         let extension = match holds {
-            Holds::Pcapng => "pcapng",
-            Holds::Queries => "queries",
+            StreamContent::Pcapng => "pcapng",
+            StreamContent::Queries => "queries",
         };
         Self { place, host: file_name(host), extension, open: None, files: Series::default() }
     }
@@ -158,7 +158,7 @@ impl Writing {
         let made = match &self.place {
             Place::Open(_) => None,
             Place::File(path) => {
-                let file = private::create(path);
+                let file = private_file::create(path);
                 Some((path.clone(), file.with_context(|| format!("cannot make {}", path.display()))?))
             }
             Place::Directory { path, .. } => Some(self.made_in(path, first_ns)?),
@@ -190,7 +190,7 @@ impl Writing {
         loop {
             let again = if number == 1 { String::new() } else { format!("-{number}") };
             let path = dir.join(format!("{}-{time}{again}.{}", self.host, self.extension));
-            match private::create(&path) {
+            match private_file::create(&path) {
                 Ok(file) => return Ok((path, file)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_OF_A_NAME => {
                     number += 1
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn writing(dir: &Path, rotation: Rotation) -> Writing {
-        Writing::new(Place::Directory { path: dir.into(), rotation }, "web/../1", Holds::Pcapng)
+        Writing::new(Place::Directory { path: dir.into(), rotation }, "web/../1", StreamContent::Pcapng)
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_the_disk_has_no_room_for_is_taken_back() {
-        let mut writing = Writing::new(Place::File("/dev/full".into()), "host", Holds::Queries);
+        let mut writing = Writing::new(Place::File("/dev/full".into()), "host", StreamContent::Queries);
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         writing.open = Some(Open { file: Some(full), bytes: 0, first_ns: 0, has_items: true });
         let refused = writing.append(b"<", b"items", 0).unwrap_err();

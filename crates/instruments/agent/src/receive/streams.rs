@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use toll_sys::counted::counted;
-use toll_wire::streamed::{Hello, StreamId};
+use toll_sys::count_format::format_count;
+use toll_wire::stream_protocol::{Hello, StreamId};
 
 /// A stream without a connection is waited for so long.
 const WAITED_FOR: Duration = Duration::from_secs(3_600);
@@ -78,7 +78,7 @@ impl Streams {
             match left.min_by_key(|(left, _)| *left) {
                 Some((_, incoming)) => incoming.give_up(),
                 None => {
-                    let most = counted(self.most as u64, "stream");
+                    let most = format_count(self.most as u64, "stream");
                     bail!("this receiver takes {most} at once, and has no room for another (--streams)")
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use toll_store::{Error, Object, Result, Store};
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 
 const FOLDER: &str = "running";
 /// A marker is put anew this often,
@@ -91,7 +91,7 @@ impl Running {
         owner: &Owner,
         is_alive: fn(&Owner) -> Option<bool>,
         wait: Duration,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<Self> {
         let mut running = Self::begin(store, id, Work::Backup, owner, is_alive)?;
         running.outlast_prunes(wait, cancel)?;
@@ -100,7 +100,7 @@ impl Running {
 
     /// Waits until no prune is at work. To be called again before a look at what was put: a prune that took this
     /// backup for dead has removed some of it, or is about to.
-    pub fn outlast_prunes(&mut self, wait: Duration, cancel: &Cancel) -> Result<()> {
+    pub fn outlast_prunes(&mut self, wait: Duration, cancel: &CancelToken) -> Result<()> {
         let begun = Instant::now();
         loop {
             let others = self.others()?;

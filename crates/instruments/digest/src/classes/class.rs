@@ -3,10 +3,10 @@
 
 use super::Measure;
 use super::names::Names;
-use toll_wire::attribute::{Attribute, Other};
+use toll_wire::accounting::saturating_add_to;
+use toll_wire::attribute::{Attribute, ExtraAttribute};
 use toll_wire::event::{CommandKind, Event, Flags};
 use toll_wire::fingerprint::QueryId;
-use toll_wire::ledger::add;
 
 /// Text kept of a fingerprint or a sample, bytes. The identifier is of the whole.
 const TEXT_MAX: usize = 4_096;
@@ -80,7 +80,7 @@ impl Class {
 
     /// An empty one of its own text, for what was stored; `None`: the text has another identifier.
     pub fn of_text(text: &[u8], id: QueryId) -> Option<Self> {
-        if text.len() <= TEXT_MAX && QueryId::of(text) == id {
+        if text.len() <= TEXT_MAX && QueryId::from_fingerprint(text) == id {
             return Some(Self::new(text, 0));
         }
         (text.len() == TEXT_MAX).then(|| Self::new(&[text, &id.0].concat(), 0))
@@ -90,7 +90,7 @@ impl Class {
     pub(super) fn new(key: &[u8], short_by: u64) -> Self {
         let (text, id) = match key.split_at_checked(TEXT_MAX) {
             Some((head, id)) if let Ok(id) = id.try_into() => (head, QueryId(id)),
-            _ => (key, QueryId::of(key)),
+            _ => (key, QueryId::from_fingerprint(key)),
         };
         Self {
             key: key.into(),
@@ -146,18 +146,24 @@ impl Class {
         own.chain(others).sum()
     }
 
-    pub(super) fn add_sampled(&mut self, event: &Event<'_>, seen: &Seen, others: &[Other], keep: bool) {
+    pub(super) fn add_sampled(
+        &mut self,
+        event: &Event<'_>,
+        seen: &Seen,
+        others: &[ExtraAttribute],
+        keep: bool,
+    ) {
         if keep {
             self.keep_sample(event);
         }
         self.add(event, seen, others);
     }
 
-    pub(super) fn add(&mut self, event: &Event<'_>, seen: &Seen, others: &[Other]) {
+    pub(super) fn add(&mut self, event: &Event<'_>, seen: &Seen, others: &[ExtraAttribute]) {
         self.count += 1;
         self.tainted += u64::from(event.tainted);
         for attribute in Attribute::ALL {
-            if let Some(value) = attribute.of(event) {
+            if let Some(value) = attribute.value_in(event) {
                 self.measures[attribute as usize].get_or_insert_default().record(value);
             }
         }
@@ -223,7 +229,7 @@ impl Class {
 
     fn add_error(&mut self, number: u16, count: u64) {
         if let Some((_, n)) = self.error_numbers.iter_mut().find(|(n, _)| *n == number) {
-            add(n, count);
+            saturating_add_to(n, count);
         } else if self.error_numbers.len() < ERRORS_MAX {
             self.error_numbers.push((number, count));
         }
@@ -238,10 +244,10 @@ impl Class {
 
     /// `name` and `other`: the numbers here of names and attributes there.
     pub(super) fn merge(&mut self, from: &Self, name: impl Fn(u32) -> u32, other: impl Fn(u8) -> Option<u8>) {
-        add(&mut self.count, from.count);
-        add(&mut self.errors, from.errors);
-        add(&mut self.tainted, from.tainted);
-        add(&mut self.count_short_by_at_most, from.count_short_by_at_most);
+        saturating_add_to(&mut self.count, from.count);
+        saturating_add_to(&mut self.errors, from.errors);
+        saturating_add_to(&mut self.tainted, from.tainted);
+        saturating_add_to(&mut self.count_short_by_at_most, from.count_short_by_at_most);
         for (mine, theirs) in self.measures.iter_mut().zip(&from.measures) {
             if let Some(theirs) = theirs {
                 mine.get_or_insert_default().merge(theirs);
@@ -253,8 +259,8 @@ impl Class {
             }
         }
         for (mine, theirs) in self.flags.iter_mut().zip(&from.flags) {
-            add(&mut mine.0, theirs.0);
-            add(&mut mine.1, theirs.1);
+            saturating_add_to(&mut mine.0, theirs.0);
+            saturating_add_to(&mut mine.1, theirs.1);
         }
         self.users.merge(&from.users, &name);
         self.hosts.merge(&from.hosts, &name);
@@ -274,7 +280,7 @@ impl Class {
 /// Cuts a long key to its head and its identifier, so that memory stays bounded.
 pub(super) fn bound_key(key: &mut Vec<u8>) {
     if key.len() > TEXT_MAX {
-        let id = QueryId::of(key);
+        let id = QueryId::from_fingerprint(key);
         key.truncate(TEXT_MAX);
         key.extend_from_slice(&id.0);
     }

@@ -2,7 +2,7 @@
 
 use super::Digest;
 use super::class::Class;
-use toll_wire::ledger::add;
+use toll_wire::accounting::saturating_add_to;
 use toll_wire::log::INHERITED_DB;
 
 /// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
@@ -27,12 +27,12 @@ pub(super) fn make_room(digest: &mut Digest) {
 /// that [`INHERITED_DB`] stands for in `from`.
 pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
     let totals = &mut digest.totals;
-    add(&mut totals.commands, from.totals.commands);
-    add(&mut totals.queries, from.totals.queries);
-    add(&mut totals.prepares, from.totals.prepares);
-    add(&mut totals.admin, from.totals.admin);
-    add(&mut totals.errors, from.totals.errors);
-    add(&mut totals.tainted, from.totals.tainted);
+    saturating_add_to(&mut totals.commands, from.totals.commands);
+    saturating_add_to(&mut totals.queries, from.totals.queries);
+    saturating_add_to(&mut totals.prepares, from.totals.prepares);
+    saturating_add_to(&mut totals.admin, from.totals.admin);
+    saturating_add_to(&mut totals.errors, from.totals.errors);
+    saturating_add_to(&mut totals.tainted, from.totals.tainted);
     totals.last_ns = totals.last_ns.max(from.totals.last_ns);
     if from.totals.first_ns > 0 && (totals.first_ns == 0 || from.totals.first_ns < totals.first_ns) {
         totals.first_ns = from.totals.first_ns;
@@ -45,22 +45,22 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
         .collect();
     let names = move |id: u32| names.get(id as usize).copied().unwrap_or(super::names::BEYOND);
     let others: Vec<Option<u8>> =
-        from.others.names().iter().map(|(name, _)| digest.others.id(name)).collect();
+        from.others.names().iter().map(|(name, _)| digest.others.intern_name(name)).collect();
     let others = move |id: u8| others.get(usize::from(id)).copied().flatten();
 
     digest.all.merge(&from.all, &names, &others);
     digest.folded.merge(&from.folded, &names, &others);
-    add(&mut digest.folded_classes, from.folded_classes);
+    saturating_add_to(&mut digest.folded_classes, from.folded_classes);
     if from.floor > 0 {
         for class in digest.classes.iter_mut().filter(|class| !from.index.contains_key(&class.key)) {
-            add(&mut class.count_short_by_at_most, from.floor);
+            saturating_add_to(&mut class.count_short_by_at_most, from.floor);
         }
     }
     for class in &from.classes {
         let at = place_for(digest, class, inherited);
         digest.classes[at].merge(class, &names, &others);
     }
-    add(&mut digest.floor, from.floor);
+    saturating_add_to(&mut digest.floor, from.floor);
 }
 
 fn place_for(digest: &mut Digest, class: &Class, inherited: &[u8]) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! A percentile is within 0.8% of a true value. Two histograms merge exactly.
 
-use toll_wire::ledger;
+use toll_wire::accounting;
 
 /// Buckets for each power of two, as a power of two.
 const BITS: u32 = 6;
@@ -72,14 +72,14 @@ impl Histogram {
     /// The value that a share `q` (0 to 1) of all values is at most.
     pub fn quantile(&self, q: f64) -> u64 {
         let mut total: u64 = 0;
-        self.each(|_, count| ledger::add(&mut total, count));
+        self.each(|_, count| accounting::saturating_add_to(&mut total, count));
         let rank = ((q.clamp(0.0, 1.0) * total as f64).ceil() as u64).max(1);
         let (mut seen, mut found) = (0_u64, 0);
         self.each(|bucket, count| {
             if count > 0 && seen < rank {
                 found = value(bucket);
             }
-            ledger::add(&mut seen, count);
+            accounting::saturating_add_to(&mut seen, count);
         });
         found
     }
@@ -116,7 +116,7 @@ impl Histogram {
     fn add(&mut self, bucket: u16, count: u64) {
         match &mut self.buckets {
             Buckets::Sparse(counts) => match counts.binary_search_by_key(&bucket, |(b, _)| *b) {
-                Ok(at) => ledger::add(&mut counts[at].1, count),
+                Ok(at) => accounting::saturating_add_to(&mut counts[at].1, count),
                 Err(at) if counts.len() < SPARSE_MAX => counts.insert(at, (bucket, count)),
                 Err(_) => {
                     let mut dense = Vec::new();
@@ -155,7 +155,7 @@ fn add_dense(octaves: &mut Vec<(u8, Box<[u64; PER_OCTAVE]>)>, bucket: u16, count
             at
         }
     };
-    ledger::add(&mut octaves[at].1[usize::from(bucket) % PER_OCTAVE], count);
+    accounting::saturating_add_to(&mut octaves[at].1[usize::from(bucket) % PER_OCTAVE], count);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::Histogram;
 use super::histogram::bucket;
-use toll_wire::ledger;
+use toll_wire::accounting;
 
 #[derive(Debug, Clone, Default)]
 pub struct Measure {
@@ -30,7 +30,7 @@ impl Measure {
         }
         self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
-        ledger::add(&mut self.count, other.count);
+        accounting::saturating_add_to(&mut self.count, other.count);
         self.sum = self.sum.saturating_add(other.sum);
         self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
         self.histogram.merge(&other.histogram);

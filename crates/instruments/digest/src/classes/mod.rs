@@ -26,7 +26,7 @@ use class::Seen;
 use group::Keys;
 use names::Table;
 use recent::Recent;
-use toll_wire::attribute::Others;
+use toll_wire::attribute::ExtraAttributes;
 use toll_wire::event::{CommandKind, Event, Sink};
 use toll_wire::text_hash::TextMap;
 
@@ -86,7 +86,7 @@ pub struct Digest {
     recent: Recent,
     keys: Keys,
     names: Table,
-    others: Others,
+    others: ExtraAttributes,
 }
 
 impl Digest {
@@ -103,7 +103,7 @@ impl Digest {
             recent: Recent::new(),
             keys: Keys::default(),
             names: Table::default(),
-            others: Others::default(),
+            others: ExtraAttributes::default(),
         }
     }
 
@@ -192,14 +192,14 @@ impl Digest {
 }
 
 impl Sink for Digest {
-    fn event(&mut self, event: &Event<'_>) {
+    fn on_event(&mut self, event: &Event<'_>) {
         self.count(event);
         let seen = Seen {
             user: self.names.id(names::Of::User, event.user),
             host: self.names.id(names::Of::Host, event.host),
             db: self.names.id(names::Of::Db, event.db),
         };
-        let others = self.others.read(event);
+        let others = self.others.collect_from(event);
         let keep = self.settings.keep_samples;
         if self.settings.group_by.depends_on_text_alone() {
             if let Some(class) = self.recent.class(event) {

@@ -1,6 +1,6 @@
 //! Interning of user, host and schema names as small numbers. Bounded: all further names share one number.
 
-use toll_wire::ledger::add;
+use toll_wire::accounting::saturating_add_to;
 use toll_wire::text_hash::TextMap;
 
 /// Names kept in all.
@@ -90,7 +90,7 @@ impl Names {
             return;
         }
         if let Some((_, n)) = self.counts.iter_mut().find(|(i, _)| *i == id) {
-            add(n, count);
+            saturating_add_to(n, count);
         } else if id != BEYOND && self.counts.iter().filter(|(i, _)| *i != BEYOND).count() < COUNTED_MAX {
             self.counts.push((id, count));
         } else {
@@ -100,7 +100,7 @@ impl Names {
 
     fn add_beyond(&mut self, count: u64) {
         match self.counts.iter_mut().find(|(i, _)| *i == BEYOND) {
-            Some((_, n)) => add(n, count),
+            Some((_, n)) => saturating_add_to(n, count),
             None => self.counts.push((BEYOND, count)),
         }
     }

@@ -26,7 +26,7 @@ impl Digest {
 
     /// Number of an attribute without a place of its own; `None`: there is no room for its name.
     pub fn other_id(&mut self, name: &str) -> Option<u8> {
-        self.others.id(name)
+        self.others.intern_name(name)
     }
 
     /// Adds a class that it does not have yet; false: it has, or there is no room.

@@ -59,7 +59,7 @@ impl FromStr for Rank {
             _ => return Err(RankError::Aggregate(aggregate.to_owned())),
         };
         let attribute =
-            Attribute::named(attribute).ok_or_else(|| RankError::Attribute(attribute.to_owned()))?;
+            Attribute::from_name(attribute).ok_or_else(|| RankError::Attribute(attribute.to_owned()))?;
         Ok(Self { attribute, aggregate })
     }
 }

@@ -1,7 +1,7 @@
 //! Cache from recent statement texts to their class. Stores whole texts, so it never confuses two.
 
 use toll_wire::event::{CommandKind, Event};
-use toll_wire::text_hash::hash;
+use toll_wire::text_hash::hash_text;
 
 const SLOTS: usize = 4_096;
 /// Longer texts are seldom repeated and would fill the cache of the processor.
@@ -50,5 +50,5 @@ impl Recent {
 
 fn place(text: &[u8]) -> usize {
     let kept = &text[..text.len().min(TEXT_MAX)];
-    (hash(kept, 0) % SLOTS as u64) as usize
+    (hash_text(kept, 0) % SLOTS as u64) as usize
 }

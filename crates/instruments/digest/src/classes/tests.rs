@@ -28,11 +28,11 @@ fn shards_merge_to_the_same_as_one_digest() {
     for (n, text) in (0..).zip(&texts) {
         let event = event(text, n * 1_000);
         if n % 2 == 0 {
-            one.event(&event)
+            one.on_event(&event)
         } else {
-            two.event(&event)
+            two.on_event(&event)
         }
-        both.event(&event);
+        both.on_event(&event);
     }
     one.merge(&two);
     let limit = Limit { share: None, count: None };
@@ -53,7 +53,7 @@ fn what_is_folded_is_counted_and_said() {
         .map(|n| format!("select a from {}", (b'g' + n % 10) as char).repeat(1) + &"z".repeat(n.into()))
         .collect();
     for name in &names {
-        digest.event(&event(name, 5));
+        digest.on_event(&event(name, 5));
     }
     assert!(digest.classes().len() <= 16);
     let kept: u64 = digest.classes().iter().map(|class| class.count).sum();
@@ -85,7 +85,7 @@ fn digest_of(specs: &[Spec]) -> Digest {
         let text = format!("select {rest} from t{}", "x".repeat((*text).into()));
         let rows = rest.to_string();
         let attributes = [("Rows_read", rows.as_bytes())];
-        digest.event(&Event {
+        digest.on_event(&Event {
             start_ns: u64::from(*rest) * 1_000,
             query_ns: *query_ns,
             text: text.as_bytes(),
@@ -153,10 +153,10 @@ proptest! {
 fn a_class_says_how_many_of_its_events_another_digest_may_have_folded() {
     let mut folded = Digest::new(Settings { classes_max: 2, ..Settings::default() });
     for text in ["select a", "select a", "select b", "select c"] {
-        folded.event(&event(text, 5));
+        folded.on_event(&event(text, 5));
     }
     let mut listed = Digest::new(Settings::default());
-    listed.event(&event("select c", 5));
+    listed.on_event(&event("select c", 5));
     let short = |digest: &Digest| {
         let of_c = |class: &&Class| class.text == b"select c";
         let class = digest.classes().iter().find(of_c).unwrap();
@@ -166,7 +166,7 @@ fn a_class_says_how_many_of_its_events_another_digest_may_have_folded() {
     listed.merge(&folded);
     assert_eq!(short(&listed), (2, 1));
     let mut other = Digest::new(Settings::default());
-    other.event(&event("select d", 5));
+    other.on_event(&event("select d", 5));
     other.merge(&folded);
     let of_d = other.classes().iter().find(|class| class.text == b"select d").unwrap();
     assert_eq!((of_d.count, of_d.count_short_by_at_most), (1, 1), "it may be among what was folded");
@@ -177,13 +177,13 @@ fn names_beyond_those_counted_apart_stay_one_line_in_a_merge() {
     let of_users = |first: u8| {
         let mut digest = Digest::new(Settings::default());
         for user in first..first + 40 {
-            digest.event(&Event { user: &[user], ..event("select a", 5) });
+            digest.on_event(&Event { user: &[user], ..event("select a", 5) });
         }
         digest
     };
     // As it is read back: most frequent first.
     let mut stored = Digest::new(Settings::default());
-    let mut class = Class::of_text(b"select a", QueryId::of(b"select a")).unwrap();
+    let mut class = Class::of_text(b"select a", QueryId::from_fingerprint(b"select a")).unwrap();
     class.users.add(stored.name_id(b"(others)"), 8);
     assert!(stored.insert(class));
     let mut merged = Digest::new(Settings::default());

@@ -18,7 +18,7 @@ pub fn cut(
     span: &Range<u64>,
     most_bytes: u64,
 ) -> anyhow::Result<bool> {
-    let mut source = Source::open(capture, &Progress::none())?;
+    let mut source = Source::open(capture, &Progress::hidden())?;
     let (mut link, mut written, mut record) = (None, 0, Vec::new());
     while let Some(time_ns) = source.advance()? {
         if time_ns >= span.end {
@@ -29,10 +29,10 @@ pub fn cut(
         }
         let its_link = source.interface().map(|interface| interface.link);
         if let (None, Some(its_link)) = (link, its_link) {
-            target.write_all(&write::pcap_header(its_link))?;
+            target.write_all(&write::encode_pcap_header(its_link))?;
             link = Some(its_link);
         }
-        source.take(|frame| Ok(write::pcap_record(&mut record, frame)?))?;
+        source.take(|frame| Ok(write::append_pcap_record(&mut record, frame)?))?;
         written += record.len() as u64;
         if link != its_link || written > most_bytes {
             return Ok(false);
@@ -78,31 +78,31 @@ mod tests {
 
     #[test]
     fn packets_between_two_moments_are_copied_from_either_format_into_a_pcap() {
-        let mut pcap = write::pcap_header(101).to_vec();
+        let mut pcap = write::encode_pcap_header(101).to_vec();
         let mut ng = Vec::new();
-        write::ng_section(&mut ng);
-        write::ng_interface(&mut ng, &of_link(101));
+        write::append_ng_section(&mut ng);
+        write::append_ng_interface(&mut ng, &of_link(101));
         for time_ns in [10, 20, 30, 40, 35] {
-            write::pcap_record(&mut pcap, &frame(time_ns)).unwrap();
-            write::ng_packet(&mut ng, 0, &frame(time_ns));
+            write::append_pcap_record(&mut pcap, &frame(time_ns)).unwrap();
+            write::append_ng_packet(&mut ng, 0, &frame(time_ns));
         }
         for file in [&pcap, &ng] {
             assert_eq!(times(file, 1 << 20), Some(vec![20, 30]));
             assert_eq!(times(file, 100), None, "two records are more than 100 bytes");
             assert_eq!(times(&file[..file.len() - 1], 1 << 20), Some(vec![20, 30]), "its end is cut off");
         }
-        assert_eq!(times(&write::pcap_header(101), 1 << 20), None);
+        assert_eq!(times(&write::encode_pcap_header(101), 1 << 20), None);
     }
 
     #[test]
     fn packets_of_two_link_types_are_not_for_one_pcap() {
         let mut ng = Vec::new();
-        write::ng_section(&mut ng);
-        write::ng_interface(&mut ng, &of_link(101));
-        write::ng_interface(&mut ng, &of_link(1));
-        write::ng_packet(&mut ng, 0, &frame(20));
+        write::append_ng_section(&mut ng);
+        write::append_ng_interface(&mut ng, &of_link(101));
+        write::append_ng_interface(&mut ng, &of_link(1));
+        write::append_ng_packet(&mut ng, 0, &frame(20));
         assert_eq!(times(&ng, 1 << 20), Some(vec![20]));
-        write::ng_packet(&mut ng, 1, &frame(30));
+        write::append_ng_packet(&mut ng, 1, &frame(30));
         assert_eq!(times(&ng, 1 << 20), None);
     }
 }

@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use toll_sys::atomic_file::AtomicFile;
-use toll_sys::named::Named;
+use toll_sys::named_choice::NamedChoice;
 use toll_wire::pcap::{Frame, Interface, write};
 
 /// Bytes that are gathered before they are written.
@@ -25,7 +25,7 @@ pub enum FileFormat {
     Pcapng,
 }
 
-impl Named for FileFormat {
+impl NamedChoice for FileFormat {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("pcap", Self::Pcap, "One link type, times in nanoseconds"),
         ("pcapng", Self::Pcapng, "As many interfaces as there are"),
@@ -100,7 +100,7 @@ impl Output {
     pub fn create(out: &Out, format: FileFormat, inputs: &[PathBuf]) -> anyhow::Result<Self> {
         let mut output = Self::open(out, format, inputs).with_context(|| format!("cannot write {out}"))?;
         if format == FileFormat::Pcapng {
-            write::ng_section(&mut output.record);
+            write::append_ng_section(&mut output.record);
             output.flush_record()?;
         }
         Ok(output)
@@ -143,12 +143,12 @@ impl Output {
     pub fn interface(&mut self, interface: &Interface<'_>) -> anyhow::Result<u32> {
         match (self.format, self.link) {
             (FileFormat::Pcapng, _) => {
-                write::ng_interface(&mut self.record, interface);
+                write::append_ng_interface(&mut self.record, interface);
                 self.flush_record()?;
             }
             (FileFormat::Pcap, None) => {
                 self.link = Some(interface.link);
-                self.file.write_all(&write::pcap_header(interface.link))?;
+                self.file.write_all(&write::encode_pcap_header(interface.link))?;
             }
             (FileFormat::Pcap, Some(link)) if link == interface.link => {}
             (FileFormat::Pcap, Some(link)) => bail!(
@@ -163,8 +163,8 @@ impl Output {
     /// Writes a frame of an interface.
     pub fn frame(&mut self, interface: u32, frame: &Frame<'_>) -> anyhow::Result<()> {
         match self.format {
-            FileFormat::Pcap => write::pcap_record(&mut self.record, frame)?,
-            FileFormat::Pcapng => write::ng_packet(&mut self.record, interface, frame),
+            FileFormat::Pcap => write::append_pcap_record(&mut self.record, frame)?,
+            FileFormat::Pcapng => write::append_ng_packet(&mut self.record, interface, frame),
         }
         self.flush_record()
     }
@@ -179,7 +179,7 @@ impl Output {
     pub fn finish(mut self) -> anyhow::Result<()> {
         if self.format == FileFormat::Pcap && self.link.is_none() {
             // Without a packet there is no link type either; Ethernet says the least.
-            self.file.write_all(&write::pcap_header(1))?;
+            self.file.write_all(&write::encode_pcap_header(1))?;
         }
         match self.file.into_inner().map_err(io::IntoInnerError::into_error)? {
             Destination::Stream(mut stream) => stream.flush()?,

@@ -3,8 +3,8 @@
 use anyhow::{Context, bail};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use toll_input::{Opened, Progress};
-use toll_wire::pcap::{Format, Frame, Interface, Records, Step};
+use toll_input::{DecompressedInput, Progress};
+use toll_wire::pcap::{Format, Frame, Interface, ParseStep, RecordParser};
 
 /// Bytes that are read at once, and kept of each input; a longer record makes it grow up to its length.
 const PIECE: usize = 128 << 10;
@@ -12,7 +12,7 @@ const PIECE: usize = 128 << 10;
 pub struct Source {
     name: String,
     reader: Box<dyn Read + Send>,
-    records: Records,
+    records: RecordParser,
     buffer: Vec<u8>,
     /// What of the buffer is yet to be read.
     start: usize,
@@ -29,10 +29,10 @@ pub struct Source {
 
 impl Source {
     pub fn open(path: &Path, progress: &Progress) -> anyhow::Result<Self> {
-        let Opened { name, head, reader, .. } = Opened::new(path, progress)?;
+        let DecompressedInput { name, head, reader, .. } = DecompressedInput::open(path, progress)?;
         let records = match Format::detect(&head) {
             Some(format) => {
-                Records::new(format).context("it is text of tcpdump: give what tcpdump -w writes")?
+                RecordParser::new(format).context("it is text of tcpdump: give what tcpdump -w writes")?
             }
             None if head.is_empty() => bail!("it is empty: not even the header of a capture is there"),
             None => bail!("it is neither pcap nor pcapng"),
@@ -57,18 +57,18 @@ impl Source {
         self.pass(self.next);
         self.next = 0;
         loop {
-            match self.records.step(&self.buffer[self.start..self.end]) {
-                Ok(Step::Frame { frame, used }) => {
+            match self.records.next_record(&self.buffer[self.start..self.end]) {
+                Ok(ParseStep::Frame { frame, used }) => {
                     self.next = used;
                     return Ok(Some(frame.time_ns));
                 }
-                Ok(Step::Skip { used }) => self.pass(used),
-                Ok(Step::SkipAhead { used }) => {
+                Ok(ParseStep::Skip { used }) => self.pass(used),
+                Ok(ParseStep::SkipAhead { used }) => {
                     if !self.skip(used)? {
                         return Ok(None);
                     }
                 }
-                Ok(Step::Incomplete(need)) => {
+                Ok(ParseStep::Incomplete(need)) => {
                     if !self.fill(need)? {
                         self.is_cut = self.end > self.start;
                         return Ok(None);
@@ -84,8 +84,8 @@ impl Source {
 
     /// Hands over the packet that is next.
     pub fn take(&mut self, each: impl FnOnce(&Frame<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        match self.records.step(&self.buffer[self.start..self.end]) {
-            Ok(Step::Frame { frame, .. }) => each(&frame),
+        match self.records.next_record(&self.buffer[self.start..self.end]) {
+            Ok(ParseStep::Frame { frame, .. }) => each(&frame),
             _ => bail!("{}: a packet reads differently the second time: a fault of toll's", self.name),
         }
     }

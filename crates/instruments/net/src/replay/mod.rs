@@ -14,8 +14,8 @@ use report::Report;
 use std::path::PathBuf;
 use std::time::Duration;
 use toll_input::Progress;
-use toll_sys::cancel::Cancel;
-use toll_sys::figures;
+use toll_sys::cancel::CancelToken;
+use toll_sys::number_format;
 use toll_taps::{Device, Pace, Rate, Sender};
 
 /// A device that takes nothing for so long takes nothing any more.
@@ -51,7 +51,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// No such device, or not one to send on without being told so; captures that cannot be sent; no packet socket.
-pub fn replay(asked: &Asked, reading: &Progress, cancel: &Cancel) -> anyhow::Result<Report> {
+pub fn replay(asked: &Asked, reading: &Progress, cancel: &CancelToken) -> anyhow::Result<Report> {
     let device = Device::named(&asked.device)?;
     ensure!(device.is_up, "{0} is down: ip link set {0} up", device.name);
     ensure!(device.is_ethernet, "{} does not carry Ethernet frames", device.name);
@@ -129,11 +129,11 @@ fn settled(receiver: &Device) -> anyhow::Result<toll_taps::Counters> {
 
 fn so_far(progress: &toll_taps::Progress, duration: Option<Duration>) -> String {
     let seconds = progress.elapsed.as_secs_f64();
-    let left =
-        duration.map(|whole| figures::duration_s(whole.saturating_sub(progress.elapsed).as_secs_f64()));
+    let left = duration
+        .map(|whole| number_format::format_duration_s(whole.saturating_sub(progress.elapsed).as_secs_f64()));
     format!(
         "{} packets, {:.1} Mb/s so far{}",
-        figures::grouped(progress.packets as f64),
+        number_format::format_grouped(progress.packets as f64),
         progress.bytes as f64 * 8.0 / 1e6 / seconds,
         left.map(|left| format!("; {left} left")).unwrap_or_default()
     )

@@ -4,10 +4,10 @@ use crate::pcap::source::Source;
 use anyhow::{Context, bail, ensure};
 use std::path::{Path, PathBuf};
 use toll_input::Progress;
-use toll_sys::cancel::Cancel;
-use toll_sys::counted::counted;
+use toll_sys::cancel::CancelToken;
+use toll_sys::count_format::format_count;
 use toll_sys::memory;
-use toll_sys::named::Named;
+use toll_sys::named_choice::NamedChoice;
 use toll_taps::{Device, Packets};
 use toll_wire::pcap::{Frame, Link};
 
@@ -30,7 +30,7 @@ pub enum Snapped {
     Skip,
 }
 
-impl Named for Snapped {
+impl NamedChoice for Snapped {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("refuse", Self::Refuse, "Nothing is sent"),
         ("pad", Self::Pad, "At its true length, zeros in the place of what is missing"),
@@ -70,7 +70,7 @@ pub fn load(
     device: &Device,
     choice: Choice,
     progress: &Progress,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> anyhow::Result<Loaded> {
     let mut loaded = Loaded::default();
     let room = usize::try_from(memory::available_bytes() / 2).unwrap_or(usize::MAX);
@@ -84,7 +84,7 @@ pub fn load(
             "{} of {} were captured only in part: --snapped pad sends them at their true length with zeros, \
              send as short as they are, skip the others alone",
             loaded.snapped,
-            counted(held, "packet")
+            format_count(held, "packet")
         );
     }
     if !choice.skip_oversized && loaded.oversized > 0 {
@@ -92,7 +92,7 @@ pub fn load(
             "{} of {} are longer than {} carries (MTU {}): --skip-oversized sends the others, or make the MTU \
              larger on both ends",
             loaded.oversized,
-            counted(held, "packet"),
+            format_count(held, "packet"),
             device.name,
             device.mtu
         );
@@ -109,7 +109,7 @@ fn load_one(
     file: &Path,
     device: &Device,
     choice: Choice,
-    (progress, cancel): (&Progress, &Cancel),
+    (progress, cancel): (&Progress, &CancelToken),
     room: usize,
     loaded: &mut Loaded,
 ) -> anyhow::Result<()> {
@@ -132,7 +132,7 @@ fn load_one(
         );
     }
     if let Some(damage) = source.damage {
-        let before = counted(taker.loaded.packets.len() as u64, "packet");
+        let before = format_count(taker.loaded.packets.len() as u64, "packet");
         bail!("{damage}; {before} before that were read");
     }
     taker.loaded.cut_short.extend(source.cut());

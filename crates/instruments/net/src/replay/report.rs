@@ -2,7 +2,7 @@
 
 use super::{Asked, HELD_WITHIN, HELD_WITHIN_S};
 use serde::Serialize;
-use toll_sys::figures;
+use toll_sys::number_format;
 use toll_taps::{Counters, Device, Ended, Rate};
 
 /// `toll replay --json`; a promise.
@@ -151,7 +151,10 @@ impl Report {
     /// Problem and advice; `None`: everything was sent as requested.
     pub fn failure(&self) -> Option<String> {
         if let Some(error) = &self.error {
-            return Some(format!("{error}; {} packets had been sent", figures::grouped(self.packets as f64)));
+            return Some(format!(
+                "{error}; {} packets had been sent",
+                number_format::format_grouped(self.packets as f64)
+            ));
         }
         if self.is_held {
             return None;
@@ -159,9 +162,9 @@ impl Report {
         Some(format!(
             "this rate cannot be held here: the last packet left {} after it was due; {:.1} Mb/s, {} packets/s, is what \
              was sent",
-            figures::duration_us(self.behind_s * 1e6),
+            number_format::format_duration_us(self.behind_s * 1e6),
             self.sent_mbps,
-            figures::grouped(self.sent_packets_per_s)
+            number_format::format_grouped(self.sent_packets_per_s)
         ))
     }
 
@@ -185,10 +188,10 @@ impl Report {
         let mut lines = vec![format!(
             "{asked}sent {:.3} Mb/s, {} packets/s{error} on {}: {} packets, {} MB in {:.3} s",
             self.sent_mbps,
-            figures::grouped(self.sent_packets_per_s),
+            number_format::format_grouped(self.sent_packets_per_s),
             self.device,
-            figures::grouped(self.packets as f64),
-            figures::megabytes(self.bytes as f64),
+            number_format::format_grouped(self.packets as f64),
+            number_format::format_megabytes(self.bytes as f64),
             self.seconds
         )];
         for window in &self.window_errors {
@@ -198,7 +201,8 @@ impl Report {
             ));
         }
         if let Some(late) = &self.lateness_us {
-            let [p50, p99, p999, max] = [late.p50, late.p99, late.p999, late.max].map(figures::duration_us);
+            let [p50, p99, p999, max] =
+                [late.p50, late.p99, late.p999, late.max].map(number_format::format_duration_us);
             lines.push(format!(
                 "after their deadlines: {p50} (p50), {p99} (p99), {p999} (p99.9), {max} at most"
             ));
@@ -207,20 +211,20 @@ impl Report {
             lines.push(format!(
                 "received {:.3} Mb/s: {} packets, {:.4}% lost",
                 received.mbps,
-                figures::grouped(received.packets as f64),
+                number_format::format_grouped(received.packets as f64),
                 received.lost_pct
             ));
         }
         if self.retries > 0 {
             lines.push(format!(
                 "the device's queue was full {} times: packets were offered again",
-                figures::grouped(self.retries as f64)
+                number_format::format_grouped(self.retries as f64)
             ));
         }
         if self.skipped > 0 {
             lines.push(format!(
                 "{} packets of the captures were left out",
-                figures::grouped(self.skipped as f64)
+                number_format::format_grouped(self.skipped as f64)
             ));
         }
         lines.join("\n")

@@ -4,7 +4,7 @@
 //! The last bytes of a TCP or UDP payload become a marker, the packet's number among all packets sent, and
 //! the sender's monotonic time. The checksum is updated. A packet whose payload is too short stays unchanged.
 
-use toll_wire::frame::{self, Network, TCP, UDP};
+use toll_wire::frame::{self, IpVersion, TCP, UDP};
 use toll_wire::pcap::Link;
 
 /// Mark, number, nanoseconds; the latter two with the highest byte first.
@@ -67,17 +67,17 @@ struct Place {
 impl Place {
     /// `None`: no TCP or UDP of one piece, cut, or with too little payload.
     fn of(frame: &[u8]) -> Option<Self> {
-        let (network, ip) = frame::network(Link::Ethernet, frame).ok()?;
+        let (network, ip) = frame::find_network_layer(Link::Ethernet, frame).ok()?;
         let packet = frame.get(ip..)?;
         let length =
             |at: usize| Some(usize::from(u16::from_be_bytes([*packet.get(at)?, *packet.get(at + 1)?])));
         let (protocol, header, end) = match network {
-            Network::V4 => {
+            IpVersion::V4 => {
                 // More fragments, or not the first.
                 (length(6)? & 0x3fff == 0).then_some(())?;
                 (*packet.get(9)?, usize::from(packet[0] & 0x0f) * 4, length(2)?)
             }
-            Network::V6 => (*packet.get(6)?, 40, 40 + length(4)?),
+            IpVersion::V6 => (*packet.get(6)?, 40, 40 + length(4)?),
         };
         let (checksum, headers) = match protocol {
             TCP => (16, usize::from(packet.get(header + 12)? >> 4) * 4),
@@ -114,24 +114,24 @@ fn folded(mut sum: u64) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toll_wire::packet::{self, ETHERTYPE_V4, ETHERTYPE_V6, Ends, Ip, Tcp};
+    use toll_wire::packet_builder::{self, AddressPair, ETHERTYPE_V4, ETHERTYPE_V6, IpHeader, TcpHeader};
 
     const STAMP: Stamp = Stamp { number: 0x0102_0304_0506_0708, sent_ns: 0xfffe_fdfc_fbfa_f9f8 };
 
     fn frame(is_tcp: bool, is_v6: bool, payload: usize) -> Vec<u8> {
         let mut frame = Vec::new();
         let ethertype = if is_v6 { ETHERTYPE_V6 } else { ETHERTYPE_V4 };
-        packet::ethernet(&mut frame, [2; 6], [4; 6], is_tcp.then_some(7), ethertype);
+        packet_builder::append_ethernet(&mut frame, [2; 6], [4; 6], is_tcp.then_some(7), ethertype);
         let (source, destination) =
             if is_v6 { ("[fd00::1]:9", "[fd00::2]:8") } else { ("10.1.0.1:9", "10.2.0.1:8") };
-        let ends = Ends { source: source.parse().unwrap(), destination: destination.parse().unwrap() };
-        let ip = Ip { ends, ttl: 64, id: 3 };
+        let ends = AddressPair { source: source.parse().unwrap(), destination: destination.parse().unwrap() };
+        let ip = IpHeader { addresses: ends, ttl: 64, id: 3 };
         let payload: Vec<u8> = (0..payload).map(|i| i as u8).collect();
         if is_tcp {
-            let head = Tcp { seq: 1, ack: 2, flags: 0x18, window: 9, options: &[1, 1, 1, 1] };
-            packet::tcp(&mut frame, &ip, &head, &payload);
+            let head = TcpHeader { seq: 1, ack: 2, flags: 0x18, window: 9, options: &[1, 1, 1, 1] };
+            packet_builder::append_tcp(&mut frame, &ip, &head, &payload);
         } else {
-            packet::udp(&mut frame, &ip, &payload);
+            packet_builder::append_udp(&mut frame, &ip, &payload);
         }
         frame
     }

@@ -1,7 +1,7 @@
 //! Rewriting of flows, so that each pass through a capture has flows of its own. Changes frames in place,
 //! never their length.
 
-use toll_wire::frame::{self, Network, TCP, UDP};
+use toll_wire::frame::{self, IpVersion, TCP, UDP};
 use toll_wire::pcap::Link;
 
 /// Adds one to both addresses of an IP packet, and puts its checksums right.
@@ -9,11 +9,11 @@ use toll_wire::pcap::Link;
 /// Both directions of a conversation change alike, so that it stays one. A checksum that was wrong is as wrong
 /// afterwards (RFC 1624: from what changed alone). What is no IP stays as it is.
 pub fn next_addresses(frame: &mut [u8]) {
-    let Ok((network, begin)) = frame::network(Link::Ethernet, frame) else { return };
+    let Ok((network, begin)) = frame::find_network_layer(Link::Ethernet, frame) else { return };
     let Some(packet) = frame.get_mut(begin..) else { return };
     match network {
-        Network::V4 => v4(packet),
-        Network::V6 => v6(packet),
+        IpVersion::V4 => v4(packet),
+        IpVersion::V6 => v6(packet),
     }
 }
 

@@ -20,9 +20,9 @@ use toll_journal::Journal;
 use toll_model::artefacts;
 use toll_net::pcap;
 use toll_record::{Artefact, ArtefactKind, QueryCount, Window};
-use toll_sys::cancel::Cancel;
-use toll_sys::child;
-use toll_sys::program::no_program;
+use toll_sys::cancel::CancelToken;
+use toll_sys::child_process;
+use toll_sys::program::missing_program_error;
 
 /// Who gives the second opinion.
 const COUNTER: &str = "pt-query-digest";
@@ -40,7 +40,7 @@ impl<E: Environment> Conductor<'_, E> {
         if asked.is_empty() {
             return Ok(());
         }
-        if let Some(why) = no_program(COUNTER) {
+        if let Some(why) = missing_program_error(COUNTER) {
             self.env.print_line(&format!("no second opinion: {why}"));
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Cut {
     }
 
     /// Counts; the cut is gone afterwards.
-    pub fn count(self, journal: &Journal, cancel: &Cancel) -> Artefact {
+    pub fn count(self, journal: &Journal, cancel: &CancelToken) -> Artefact {
         let bytes_read = std::fs::metadata(&self.file).map_or(0, |m| m.len());
         let counted = pt_query_digest(&self, journal, cancel);
         let by_toll = self.by_toll();
@@ -240,11 +240,11 @@ fn cut_bytes(mut source: File, mut target: impl Write, begin: u64, end: u64) -> 
     Ok(true)
 }
 
-fn pt_query_digest(cut: &Cut, journal: &Journal, cancel: &Cancel) -> anyhow::Result<u64> {
+fn pt_query_digest(cut: &Cut, journal: &Journal, cancel: &CancelToken) -> anyhow::Result<u64> {
     let Cut { file, stretch, line: Artefact { kind, .. }, port, .. } = cut;
     let kind = *kind;
     let server = format!("127.0.0.1:{port}");
-    let mut command = child::command(COUNTER);
+    let mut command = child_process::clean_env_command(COUNTER);
     // What it cannot decode it copies, queries and all, to a file in /tmp that it leaves there.
     command.env("PERCONA_TOOLKIT_TCP_ERRORS_FILE", "/dev/null");
     command.args(["--output", "json", "--limit", "1", "--no-version-check"]);
@@ -257,7 +257,7 @@ fn pt_query_digest(cut: &Cut, journal: &Journal, cancel: &Cancel) -> anyhow::Res
     }
     let mut decoder = None;
     if kind == ArtefactKind::Pcap {
-        let mut tcpdump = child::command("tcpdump");
+        let mut tcpdump = child_process::clean_env_command("tcpdump");
         tcpdump.args(["-x", "-nn", "-q", "-tttt", "-r"]).arg(file);
         tcpdump.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let (mut tcpdump, undo) =
@@ -290,7 +290,7 @@ fn pt_query_digest(cut: &Cut, journal: &Journal, cancel: &Cancel) -> anyhow::Res
 }
 
 /// Standard output of a command that is ended when it takes too long.
-fn bounded_output(command: &mut Command, journal: &Journal, cancel: &Cancel) -> anyhow::Result<Vec<u8>> {
+fn bounded_output(command: &mut Command, journal: &Journal, cancel: &CancelToken) -> anyhow::Result<Vec<u8>> {
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let (mut child, undo) =
         journal.spawn(command, COUNTER, None, STOP_WITHIN).context("it cannot be started")?;

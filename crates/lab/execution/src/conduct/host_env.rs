@@ -28,14 +28,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toll_model::artefacts;
 use toll_record::{Arm, Artefact, Bin, Cpu, ProcessEnd, Sample, TrialLine};
-use toll_sys::cancel::Cancel;
-use toll_sys::{clock, memory, secrets};
+use toll_sys::cancel::CancelToken;
+use toll_sys::{clock, memory, redact};
 
 /// The stage of a run with what plays on it now.
 pub struct HostEnv<'a> {
     pub(super) stage: &'a mut Stage,
     pub(super) recorder: &'a Recorder,
-    interrupt: &'a Cancel,
+    interrupt: &'a CancelToken,
     pub(super) progress: &'a dyn Progress,
     /// All randomness of the load comes from it.
     seed: u64,
@@ -73,7 +73,7 @@ impl<'a> HostEnv<'a> {
         stage: &'a mut Stage,
         recorder: &'a Recorder,
         dir: &Path,
-        interrupt: &'a Cancel,
+        interrupt: &'a CancelToken,
         progress: &'a dyn Progress,
         seed: u64,
         keep_artefacts: bool,
@@ -324,7 +324,7 @@ impl Treatments for HostEnv<'_> {
 
 impl HostProbe for HostEnv<'_> {
     fn unwritten_bytes(&self) -> u64 {
-        memory::unwritten_bytes()
+        memory::pending_writeback_bytes()
     }
 
     fn writeback_barrier(&self) -> Option<WritebackBarrier> {
@@ -376,7 +376,7 @@ impl RunLog for HostEnv<'_> {
     }
 
     fn write_cut(&mut self, reason: &str) {
-        let cut = toll_record::Cut { mono_us: clock::mono_us(), reason: secrets::hide(reason) };
+        let cut = toll_record::Cut { mono_us: clock::mono_us(), reason: redact::redact_text(reason) };
         self.recorder.sample(Sample::Cut(cut));
     }
 }

@@ -55,7 +55,7 @@ impl<'a> InterimPrecision<'a> {
         let sd = toll_stats::median(&spreads);
         let rounds = u32::try_from(rounds).ok()?;
         let found =
-            toll_stats::minimal_detectable_effect(sd, rounds, self.plan.alpha, pairs.len() as u32, POWER);
-        found.map(toll_stats::toll_pct)
+            toll_stats::minimum_detectable_effect(sd, rounds, self.plan.alpha, pairs.len() as u32, POWER);
+        found.map(toll_stats::log_ratio_to_pct)
     }
 }

@@ -45,8 +45,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use toll_model::plan;
 use toll_record::{Arm, Plan, Step, TrialLine, Window};
-use toll_sys::counted::counted;
-use toll_sys::figures;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format;
 use trial::Place;
 
 /// How a run came to its end.
@@ -115,7 +115,7 @@ impl<E: Environment> Conductor<'_, E> {
         let plan = self.plan;
         let (mut number, mut done) = (0u32, 0u64);
         let trials = plan.order.iter().map(Vec::len).sum();
-        let jitters = toll_stats::jitters(plan.seed, trials, plan.jitter);
+        let jitters = toll_stats::draw_jitters(plan.seed, trials, plan.jitter);
         let mut pace = Pace::begin(plan, self.env.now_us());
         let mut precision = InterimPrecision::of(plan);
         for (round, order) in (0u32..).zip(&plan.order) {
@@ -123,8 +123,9 @@ impl<E: Environment> Conductor<'_, E> {
                 return Ok(Ending::Interrupted);
             }
             if !pace.fits(round, self.env.now_us()) {
-                if plan.is_of_last_part(round) {
-                    self.env.print_line(&format!("the time given is up after {}", counted(done, "round")));
+                if plan.is_in_last_part(round) {
+                    self.env
+                        .print_line(&format!("the time given is up after {}", format_count(done, "round")));
                     return Ok(Ending::Done);
                 }
                 number += order.len() as u32;
@@ -137,8 +138,8 @@ impl<E: Environment> Conductor<'_, E> {
                 let arm = plan.arms.iter().find(|arm| arm.name == *name);
                 let arm =
                     in_round(plan, arm.with_context(|| format!("the plan has no arm `{name}`"))?, round);
-                let settle_s = arm.settle_s + jitters[number as usize] * plan.window_of(round);
-                let place = Place { trial: number, round, settle_s, counted: plan.counts(round) };
+                let settle_s = arm.settle_s + jitters[number as usize] * plan.round_window_s(round);
+                let place = Place { trial: number, round, settle_s, counted: plan.counts_queries(round) };
                 number += 1;
                 let tries = tries.entry(name).or_default();
                 if tries.hopeless() {
@@ -178,7 +179,7 @@ impl<E: Environment> Conductor<'_, E> {
         const WARM_UP_S: f64 = 5.0;
         /// Whether the server still stands, and what keeps others away from it.
         const LOOK_US: u64 = 60_000_000;
-        let Some(due_s) = self.plan.spread.as_ref().and_then(|spread| spread.due_s(round)) else {
+        let Some(due_s) = self.plan.spread.as_ref().and_then(|spread| spread.round_due_s(round)) else {
             return Ok(true);
         };
         let rests_us = self.env.now_us();
@@ -187,8 +188,8 @@ impl<E: Environment> Conductor<'_, E> {
         if rests_us < due_us {
             self.env.print_line(&format!(
                 "part {} of the run begins in {}",
-                self.plan.part_of(round) + 1,
-                figures::duration_s((due_us - rests_us) as f64 / 1e6)
+                self.plan.part_index(round) + 1,
+                number_format::format_duration_s((due_us - rests_us) as f64 / 1e6)
             ));
         }
         while self.env.now_us() < due_us {
@@ -294,8 +295,8 @@ impl<E: Environment> Conductor<'_, E> {
 /// The arm with its window as long as this round's are.
 fn in_round<'a>(plan: &Plan, arm: &'a Arm, round: u32) -> Cow<'a, Arm> {
     match arm.window {
-        Window::Time { .. } if plan.is_long(round) => {
-            Cow::Owned(Arm { window: Window::Time { s: plan.window_of(round) }, ..arm.clone() })
+        Window::Time { .. } if plan.is_long_round(round) => {
+            Cow::Owned(Arm { window: Window::Time { s: plan.round_window_s(round) }, ..arm.clone() })
         }
         _ => Cow::Borrowed(arm),
     }
@@ -322,16 +323,16 @@ impl<'a> Pace<'a> {
     /// the last ones are not lost where rounds take longer than foretold.
     fn fits(&self, round: u32, now_us: u64) -> bool {
         let Some(time_s) = self.plan.time_s.filter(|_| round > 0) else { return true };
-        let takes_s = match self.taken[usize::from(self.plan.is_long(round))] {
+        let takes_s = match self.taken[usize::from(self.plan.is_long_round(round))] {
             (0, _) => plan::expected_round_s(self.plan, round),
             (rounds, us) => us as f64 / rounds as f64 / 1e6,
         };
         let spent_s = (now_us - self.begun_us) as f64 / 1e6;
-        if self.plan.is_of_last_part(round) {
+        if self.plan.is_in_last_part(round) {
             return spent_s + takes_s <= time_s;
         }
         // The part after it gives or takes what is left of its share.
-        let share = (self.plan.part_of(round) + 1) as f64 / self.plan.parts() as f64;
+        let share = (self.plan.part_index(round) + 1) as f64 / self.plan.part_count() as f64;
         spent_s + takes_s / 2.0 <= time_s * share
     }
 
@@ -342,7 +343,7 @@ impl<'a> Pace<'a> {
     }
 
     fn ended(&mut self, round: u32, now_us: u64) {
-        let (rounds, us) = &mut self.taken[usize::from(self.plan.is_long(round))];
+        let (rounds, us) = &mut self.taken[usize::from(self.plan.is_long_round(round))];
         *rounds += 1;
         *us += now_us - self.round_begun_us;
         self.round_begun_us = now_us;

@@ -140,7 +140,7 @@ impl<E: Environment> Conductor<'_, E> {
             if times > 1 { "twice " } else { "" }
         ));
         let mut tried: BTreeMap<String, Tried> = BTreeMap::new();
-        for order in toll_stats::rounds(plan.seed ^ SALT, arms.len(), times) {
+        for order in toll_stats::draw_orders(plan.seed ^ SALT, arms.len(), times) {
             for i in order {
                 if self.env.is_interrupted() {
                     return Ok(BTreeMap::new());

@@ -447,7 +447,7 @@ fn each_part_of_a_run_that_is_slower_than_foretold_has_its_rounds() {
     assert_eq!(run(&plan, &mut sim).unwrap(), Ending::Done);
     let mut rounds = [0; 3];
     for line in sim.lines.iter().filter(|line| line.step == WindowEnd) {
-        rounds[plan.part_of(line.round)] += 1;
+        rounds[plan.part_index(line.round)] += 1;
         assert_eq!(line.trial / 2, line.round);
     }
     assert!(rounds.iter().all(|windows| (4..=6).contains(windows)), "{rounds:?}");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use toll_record::Host;
 use toll_sys::cgroup::Own;
-use toll_sys::{device, memory, read};
+use toll_sys::{device, memory, read_trimmed};
 
 /// All of `host.json`. `data` is a directory on the disk that the run writes to.
 ///
@@ -19,14 +19,14 @@ pub fn facts(data: &Path, server_variables: &BTreeMap<String, String>) -> Host {
     let kind = if virtualisation.is_some() { "vm" } else { "machine" };
     Host {
         label: format!("{cpus}-core {arch} {kind}"),
-        os: os_release(&read("/etc/os-release")),
-        kernel: read("/proc/sys/kernel/osrelease"),
+        os: os_release(&read_trimmed("/etc/os-release")),
+        kernel: read_trimmed("/proc/sys/kernel/osrelease"),
         arch: arch.to_owned(),
         cpu_model: cpu_model(&cpuinfo).unwrap_or_else(|| "unknown".to_owned()),
         cpus,
         virtualisation,
         memory_bytes: memory::total_bytes(),
-        disk: device::under(data),
+        disk: device::describe_device(data),
         cgroup: cgroup(),
         settings: settings(),
         tools: tools::found(),
@@ -49,8 +49,11 @@ fn cpu_model(cpuinfo: &str) -> Option<String> {
 
 /// The product that firmware names, else `vm` where the CPU says that it has a hypervisor.
 fn virtualisation(cpuinfo: &str) -> Option<String> {
-    let firmware =
-        format!("{} {}", read("/sys/class/dmi/id/sys_vendor"), read("/sys/class/dmi/id/product_name"));
+    let firmware = format!(
+        "{} {}",
+        read_trimmed("/sys/class/dmi/id/sys_vendor"),
+        read_trimmed("/sys/class/dmi/id/product_name")
+    );
     let known = ["KVM", "QEMU", "VMware", "VirtualBox", "Xen", "Amazon EC2", "Google", "Microsoft", "Bochs"];
     if let Some(name) = known.iter().find(|name| firmware.contains(**name)) {
         return Some(name.to_lowercase());
@@ -97,7 +100,7 @@ const SETTINGS: [&str; 16] = [
 ];
 
 fn settings() -> BTreeMap<String, String> {
-    let given = SETTINGS.iter().map(|path| (path, read(path))).filter(|(_, value)| !value.is_empty());
+    let given = SETTINGS.iter().map(|path| (path, read_trimmed(path))).filter(|(_, value)| !value.is_empty());
     given
         .map(|(path, value)| {
             let name = path.trim_start_matches("/proc/sys/").trim_start_matches("/sys/").replace('/', ".");
@@ -158,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_host_is_described_without_its_name() {
-        let name = read("/proc/sys/kernel/hostname");
+        let name = read_trimmed("/proc/sys/kernel/hostname");
         let all = BTreeMap::from([
             ("hostname".to_owned(), name.clone()),
             ("datadir".to_owned(), "/home/someone/data".to_owned()),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toll_model::plan::{HostFacts, Required};
 use toll_record::HeldIn;
-use toll_sys::program::{no_program, no_variable};
+use toll_sys::program::{missing_program_error, missing_variable_error};
 use toll_sys::{clock, cpu, sysctl};
 
 /// The facts that need no arm. What arms require is looked for by [`missing`], once they are resolved.
@@ -25,9 +25,9 @@ pub fn missing(required: BTreeSet<Required>) -> BTreeMap<Required, String> {
 
 fn why_missing(required: &Required) -> Option<String> {
     match required {
-        Required::Program(name) => no_program(name),
-        Required::File(path) => (!Path::new(path).exists()).then(|| no_program(path)).flatten(),
-        Required::Variable(name) => std::env::var_os(name).is_none().then(|| no_variable(name)),
+        Required::Program(name) => missing_program_error(name),
+        Required::File(path) => (!Path::new(path).exists()).then(|| missing_program_error(path)).flatten(),
+        Required::Variable(name) => std::env::var_os(name).is_none().then(|| missing_variable_error(name)),
         Required::Setting(name) => {
             let is_there = sysctl::path(name).is_some_and(|path| path.exists());
             (!is_there).then(|| format!("this kernel has no setting {name}"))

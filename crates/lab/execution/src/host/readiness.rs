@@ -87,7 +87,7 @@ fn missing(need: &Need, tools: &[Tool]) -> Option<Missing> {
             let first = names.first()?;
             (!names.iter().any(|name| there(name))).then(|| program(first, &names.join(" or ")))
         }
-        Cap(capability) => (!capability.held())
+        Cap(capability) => (!capability.is_effective())
             .then(|| Missing { what: capability.name().to_owned(), remedy: "run as root (sudo)".to_owned() }),
         File(path, remedy) => (!Path::new(path).exists())
             .then(|| Missing { what: (*path).to_owned(), remedy: (*remedy).to_owned() }),

@@ -3,8 +3,8 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use toll_record::Tool;
-use toll_sys::child;
-use toll_sys::program::on_path;
+use toll_sys::child_process;
+use toll_sys::program::find_program;
 
 /// A program, or a library that it links, with its version command and its Debian package.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +58,8 @@ pub fn found() -> Vec<Tool> {
 /// Programs differ in whether they print to stdout or stderr, and in their exit codes.
 fn version(tool: &Known) -> Option<String> {
     const LIMIT: Duration = Duration::from_secs(5);
-    let path = on_path(tool.program)?;
-    let mut command = child::command(path);
+    let path = find_program(tool.program)?;
+    let mut command = child_process::clean_env_command(path);
     command.args(tool.ask).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().ok()?;
     let begun = Instant::now();

@@ -5,7 +5,7 @@ use anyhow::bail;
 use toll_model::plan::choice::{Choice, LONG_ROUNDS, Question, TooShort};
 use toll_model::plan::{self, LONGEST_CHOSEN_S, Times};
 use toll_record::Plan;
-use toll_sys::counted::counted;
+use toll_sys::count_format::format_count;
 
 /// Share of a round lost to one arm that is worth reporting, percent.
 const WORTH_SAYING_PCT: f64 = 10.0;
@@ -29,7 +29,7 @@ pub fn chosen(
     let time_s = match (left_s, times.find_pct) {
         (Some(left_s), None) => left_s,
         (Some(left_s), Some(find)) => {
-            question.time_to_find(toll_stats::log_of_toll(find), left_s).unwrap_or(left_s)
+            question.time_to_find(toll_stats::pct_to_log_ratio(find), left_s).unwrap_or(left_s)
         }
         (None, find) => time_to_find(&question, find.unwrap_or(plan.margin_pct), spent_s, progress)?,
     };
@@ -40,7 +40,7 @@ pub fn chosen(
             progress.say(&format!(
                 "{} is too little for {} here: an interval takes {}, and that is how long it will be",
                 lasting(time_s + spent_s),
-                counted(question.slots.len() as u64, "arm"),
+                format_count(question.slots.len() as u64, "arm"),
                 lasting(least.takes_s + spent_s),
             ));
             question.within(least.takes_s).map_err(|least| too_short(plan, times, &least, spent_s))?
@@ -79,8 +79,8 @@ fn too_short(plan: &Plan, times: &Times, least: &TooShort, spent_s: f64) -> anyh
         "{} is too little for {}: an interval needs {}, which take {} beside a pilot of {}; use --time {} or more, \
          or price fewer arms",
         lasting(times.time_s.unwrap_or(0.0)),
-        counted(arms as u64, "arm"),
-        counted(least.rounds.into(), "round"),
+        format_count(arms as u64, "arm"),
+        format_count(least.rounds.into(), "round"),
         lasting(least.takes_s),
         lasting(spent_s),
         if needed_s > 120.0 {
@@ -92,7 +92,7 @@ fn too_short(plan: &Plan, times: &Times, least: &TooShort, spent_s: f64) -> anyh
 }
 
 fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &dyn Progress) -> anyhow::Result<f64> {
-    let effect = toll_stats::log_of_toll(pct);
+    let effect = toll_stats::pct_to_log_ratio(pct);
     if let Some(time_s) = question.time_to_find(effect, LONGEST_CHOSEN_S - spent_s) {
         progress.say(&format!("effects of {pct}% take {} here", lasting(time_s + spent_s)));
         return Ok(time_s);
@@ -115,7 +115,7 @@ fn time_to_find(question: &Question, pct: f64, spent_s: f64, progress: &dyn Prog
 pub fn tell_given(plan: &Plan, progress: &dyn Progress) {
     let need = toll_stats::rounds_for_interval(plan.alpha);
     let text = if (plan.rounds as usize) < need {
-        let rounds = counted(plan.rounds.into(), "round");
+        let rounds = format_count(plan.rounds.into(), "round");
         let are = if plan.rounds == 1 { "is" } else { "are" };
         format!(
             "{rounds} {are} too few for an interval, {need} are the fewest: tolls will be given without one"
@@ -143,9 +143,9 @@ fn told(
 ) -> String {
     let mut text = format!(
         "{} in {}: {}",
-        counted(question.slots.len() as u64, "arm"),
+        format_count(question.slots.len() as u64, "arm"),
         lasting(all_s),
-        counted(choice.rounds.into(), "round"),
+        format_count(choice.rounds.into(), "round"),
     );
     text += &if question.timed() {
         format!(" of {} s windows", choice.window_s)
@@ -160,7 +160,7 @@ fn told(
             plan::long_titles(plan).join(", ")
         );
     }
-    match choice.finds.map(toll_stats::toll_pct) {
+    match choice.finds.map(toll_stats::log_ratio_to_pct) {
         Some(finds) => {
             text +=
                 &format!("; effects of {finds:.1}% and more on {} are found in 8 runs of 10", plan.primary);
@@ -168,7 +168,7 @@ fn told(
             let next = ROUND_EFFECTS_PCT.into_iter().find(|pct| *pct < 0.95 * finds);
             if let Some(pct) = asked.or(next.filter(|_| times.find_pct.is_none())) {
                 let free = Question { rounds: None, ..question.clone() };
-                text += &match free.time_to_find(toll_stats::log_of_toll(pct), LONGEST_NAMED_S) {
+                text += &match free.time_to_find(toll_stats::pct_to_log_ratio(pct), LONGEST_NAMED_S) {
                     Some(time_s) => format!("; {pct}% would take {}", lasting(time_s + spent_s)),
                     None => format!("; {pct}% is out of reach"),
                 };

@@ -21,13 +21,13 @@ use toll_journal::{Journal, Undo};
 use toll_model::plan::{self, Settled, Wishes};
 use toll_model::scenario::Scenario;
 use toll_net::pcap::profile::json::Document;
-use toll_record::{CAPTURES, Plan, RunDir, RunResult, RunWriter, Setup};
+use toll_record::{CAPTURES_FILE, Plan, RunDir, RunResult, RunWriter, Setup};
 use toll_server::lock::HostLock;
-use toll_sys::cancel::Cancel;
-use toll_sys::{private, secrets};
+use toll_sys::cancel::CancelToken;
+use toll_sys::{private_file, redact};
 
 /// Files that are written before the first trial, and removed if there is none.
-const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES];
+const PLANNED: [&str; 3] = ["plan.json", "host.json", CAPTURES_FILE];
 
 /// Request for a run.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub enum What {
 #[derive(Clone, Copy)]
 struct Caller<'a> {
     progress: &'a dyn Progress,
-    cancel: &'a Cancel,
+    cancel: &'a CancelToken,
 }
 
 /// The source of the run after everything is resolved that needs no server.
@@ -113,21 +113,21 @@ pub struct Finished {
 ///
 /// # Errors
 /// The run cannot begin, or the host or server could not be restored.
-pub fn run(asked: Asked, progress: &dyn Progress, cancel: &Cancel) -> anyhow::Result<Finished> {
+pub fn run(asked: Asked, progress: &dyn Progress, cancel: &CancelToken) -> anyhow::Result<Finished> {
     let mut work = Work::of(&asked.what)?;
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
     let run_id = name::run_id(&dir);
     let _alone = HostLock::take(&run_id)?;
     make_dir(&dir, asked.readers)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
-    private::dir(&dir.join("artefacts"))?;
+    private_file::create_dir(&dir.join("artefacts"))?;
     let writer = RunWriter::create(&dir)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
-    std::fs::write(dir.join("scenario.toml"), secrets::hide(&asked.text))
+    std::fs::write(dir.join("scenario.toml"), redact::redact_text(&asked.text))
         .context("cannot write scenario.toml")?;
     let journal = Journal::begin(&run_id).context("nothing was changed")?;
     for name in PLANNED {
-        let path = std::path::absolute(toll_record::unfinished(&dir, name))?;
+        let path = std::path::absolute(toll_record::temporary_path(&dir, name))?;
         journal.record(Undo::Path { path })?;
     }
     let conducted = conduct(&asked, &mut work, &dir, writer, journal, Caller { progress, cancel });
@@ -184,7 +184,7 @@ fn conduct(
         writer.write_json("host.json", &host).context("cannot write host.json")?;
         if !stage.rig.captures.is_empty() {
             let document = Document { profiles: std::mem::take(&mut stage.rig.captures) };
-            writer.write_captures(&document).with_context(|| format!("cannot write {CAPTURES}"))?;
+            writer.write_captures(&document).with_context(|| format!("cannot write {CAPTURES_FILE}"))?;
         }
         for line in &stage.rig.told {
             tracing::info!("{line}");

@@ -18,8 +18,8 @@ use toll_model::plan::noise::Outcome;
 use toll_model::plan::{self, Facts, Settled, Times, Wishes};
 use toll_model::scenario::Ends;
 use toll_record::{Plan, RunDir};
-use toll_sys::cancel::Cancel;
-use toll_sys::counted::counted;
+use toll_sys::cancel::CancelToken;
+use toll_sys::count_format::format_count;
 
 pub(super) fn trials(
     asked: &Asked,
@@ -145,7 +145,7 @@ fn piloted(
     mut plan: Plan,
     settled: &Settled,
     env: &mut HostEnv<'_>,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> anyhow::Result<Plan> {
     let times = &settled.times;
     let (baseline_s, arms_s) = match times.is_open() {
@@ -214,7 +214,7 @@ fn settle_lengths(
         plan::apply(plan, &choice, times.rounds.is_none().then_some(time_s));
     } else {
         let finds = plan::question(plan, times).finds(plan.window_s, plan.rounds);
-        plan.planned_mde_pct = finds.map(toll_stats::toll_pct);
+        plan.planned_mde_pct = finds.map(toll_stats::log_ratio_to_pct);
         foretell::tell_given(plan, progress);
     }
     if let Some(pilot) = &mut plan.pilot {
@@ -272,7 +272,7 @@ fn say_what(plan: &Plan, lengths: &str, dir: &Path) {
         "{} ({}): {}, {lengths}; seed {}; {}",
         plan.scenario,
         plan.profile,
-        counted(arms, "arm"),
+        format_count(arms, "arm"),
         plan.seed,
         dir.display()
     );
@@ -282,7 +282,7 @@ fn say_what(plan: &Plan, lengths: &str, dir: &Path) {
 fn lengths(plan: &Plan, may_end: bool) -> String {
     format!(
         "{} of {} s windows{}, {} {}",
-        counted(plan.rounds.into(), "round"),
+        format_count(plan.rounds.into(), "round"),
         plan.window_s,
         if may_end { " or until done" } else { "" },
         if may_end { "at most" } else { "about" },

@@ -25,15 +25,15 @@ use toll_mysql::Target;
 use toll_record::Setup;
 use toll_server::Sandbox;
 use toll_server::lock::ServerLock;
-use toll_sys::cancel::Cancel;
-use toll_sys::private;
+use toll_sys::cancel::CancelToken;
+use toll_sys::private_file;
 
 /// The test setup.
 #[derive(Debug)]
 pub struct Stage {
     pub journal: Journal,
     /// Ends whatever is waited for here.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
     /// The requested setup, which also assigns arms to servers.
     pub setup: Setup,
     /// The servers that arms are measured on. Empty if there is no server.
@@ -74,13 +74,13 @@ pub struct Standing {
 impl Stage {
     /// The server that an arm is measured on. `None` if there is no server.
     pub fn standing(&mut self, arm: &str) -> Option<&mut Standing> {
-        let number = self.setup.server_of(arm);
+        let number = self.setup.server_index(arm);
         self.servers.iter_mut().find(|standing| standing.number == number)
     }
 
     /// As [`Stage::standing`], read-only.
     pub fn server_of(&self, arm: &str) -> Option<&Standing> {
-        let number = self.setup.server_of(arm);
+        let number = self.setup.server_index(arm);
         self.servers.iter().find(|standing| standing.number == number)
     }
 
@@ -105,7 +105,7 @@ impl Stage {
 
     /// Context for an arm's treatment.
     pub fn bench(&mut self, arm: &str) -> Bench<'_> {
-        let number = self.setup.server_of(arm);
+        let number = self.setup.server_index(arm);
         let (admin, logs) = match self.servers.iter_mut().find(|standing| standing.number == number) {
             Some(standing) => (Some(&mut standing.admin), standing.logs.as_ref()),
             None => (None, None),
@@ -131,6 +131,6 @@ fn client_defaults(work_dir: &Path, number: usize, target: &Target) -> anyhow::R
     let password = target.password.expose().replace('\\', "\\\\").replace('"', "\\\"");
     let text = format!("[client]\nuser=\"{}\"\npassword=\"{password}\"\n", target.user);
     let path = work_dir.join(if number == 0 { "client.cnf".into() } else { format!("client-{number}.cnf") });
-    private::write(&path, &text)?;
+    private_file::write(&path, &text)?;
     Ok(path.display().to_string())
 }

@@ -13,8 +13,8 @@ use toll_model::plan::Facts;
 use toll_mysql::Target;
 use toll_record::{HeldIn, Host, Setup};
 use toll_server::Agreed;
-use toll_sys::cancel::Cancel;
-use toll_sys::{cgroup, private};
+use toll_sys::cancel::CancelToken;
+use toll_sys::{cgroup, private_file};
 
 /// Choice of the server for a run.
 #[derive(Debug, Clone)]
@@ -50,12 +50,12 @@ pub fn open(
     dir: &Path,
     journal: Journal,
     loading: &dyn Loading,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> anyhow::Result<Opened> {
     let dir = std::path::absolute(dir).context("cannot tell where the run directory is")?;
     let work_dir = dir.join("private");
     journal.record(Undo::Path { path: work_dir.clone() })?;
-    private::dir(&work_dir)?;
+    private_file::create_dir(&work_dir)?;
     let limited =
         setup.limits.as_ref().map(|limits| limits::make(limits, &journal)).transpose()?.unwrap_or_default();
     let mut stage = Stage {
@@ -123,7 +123,8 @@ pub fn close(stage: Stage) -> anyhow::Result<()> {
 
 /// Creates the run's control group. `None` if impossible: process groups and marks are then the fallback.
 fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
-    let Some(path) = cgroup::base().map(|base| base.join(format!("toll-{}", journal.run_id()))) else {
+    let Some(path) = cgroup::find_parent_group().map(|base| base.join(format!("toll-{}", journal.run_id())))
+    else {
         return Ok(None);
     };
     let undo = journal.record(Undo::Cgroup { path: path.clone() })?;

@@ -16,7 +16,7 @@ use toll_mysql::{Address, Target};
 use toll_record::DataSetup;
 use toll_server::lock::ServerLock;
 use toll_server::{Agreed, External};
-use toll_sys::places;
+use toll_sys::paths;
 
 pub fn open(
     target: &Target,
@@ -35,7 +35,8 @@ pub fn open(
         None => without_data(&server, agreed)?,
     };
     let local = server.local();
-    let here = |path: PathBuf| local.map_or(path.clone(), |local| local.here(&path)).display().to_string();
+    let here =
+        |path: PathBuf| local.map_or(path.clone(), |local| local.to_host_path(&path)).display().to_string();
     let socket = here(server.socket());
     let logs = LogPlace::of(local, &server.datadir());
     let mut fill = stage.fill.clone();
@@ -43,7 +44,7 @@ pub fn open(
         ("port", server.port().unwrap_or(0).to_string()),
         ("socket", socket.clone()),
         ("datadir", here(server.datadir())),
-        ("server_bin", local.map_or_else(String::new, |local| local.binary().display().to_string())),
+        ("server_bin", local.map_or_else(String::new, |local| local.program_path().display().to_string())),
         ("schema", within.db.clone().unwrap_or_default()),
         ("client_defaults", client_defaults(&stage.work_dir, 0, &within)?),
     ] {
@@ -80,7 +81,7 @@ fn endpoints(server: &External, within: Target) -> Endpoints {
     let (tcp, unix) = match (&within.address, server.local()) {
         (Address::Tcp { .. }, None) => (Some(within.clone()), None),
         (Address::Tcp { .. }, Some(local)) => {
-            let socket = local.here(&server.socket());
+            let socket = local.to_host_path(&server.socket());
             let unix = if socket.exists() { over(Address::Unix(socket)) } else { None };
             (Some(within.clone()), unix)
         }
@@ -94,7 +95,7 @@ fn endpoints(server: &External, within: Target) -> Endpoints {
 
 /// Refuses a server with changes of a killed run: they would be mistaken for the server's own settings.
 fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
-    for waiting in toll_journal::waiting(&places::journal_dir()?) {
+    for waiting in toll_journal::waiting(&paths::journal_dir()?) {
         if waiting
             .changes
             .iter()

@@ -5,10 +5,10 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use toll_mysql::Target;
 use toll_server::find_local;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::process::ProcessId;
-use toll_sys::server_process::Local;
+use toll_sys::server_process::ServerProcess;
 
 /// The server process of a run.
 #[derive(Debug)]
@@ -32,7 +32,11 @@ impl Watched {
         Self { process: Some(process), again: None, started_s: None }
     }
 
-    pub fn external(local: Option<Local>, target: Target, variables: BTreeMap<String, String>) -> Self {
+    pub fn external(
+        local: Option<ServerProcess>,
+        target: Target,
+        variables: BTreeMap<String, String>,
+    ) -> Self {
         Self { process: local.map(|local| local.process), again: Some((target, variables)), started_s: None }
     }
 
@@ -44,19 +48,19 @@ impl Watched {
     ///
     /// # Errors
     /// The server does not come back in time.
-    pub fn restarted(&mut self, admin: &mut Admin, cancel: &Cancel) -> anyhow::Result<bool> {
+    pub fn restarted(&mut self, admin: &mut Admin, cancel: &CancelToken) -> anyhow::Result<bool> {
         let uptime_s = self.wait_for_answer(admin, cancel)?;
         let started_s = clock::mono_us() as f64 / 1e6 - uptime_s as f64;
         let before = self.started_s.replace(started_s);
         let restarted = before.is_some_and(|before| started_s > before + SAME_START_S)
-            || self.process.is_some_and(|process| !process.alive());
+            || self.process.is_some_and(|process| !process.is_alive());
         if restarted && let Some((target, variables)) = &self.again {
             self.process = find_local(target, variables).map(|local| local.process);
         }
         Ok(restarted)
     }
 
-    fn wait_for_answer(&self, admin: &mut Admin, cancel: &Cancel) -> anyhow::Result<u64> {
+    fn wait_for_answer(&self, admin: &mut Admin, cancel: &CancelToken) -> anyhow::Result<u64> {
         const UPTIME: &str = "SHOW GLOBAL STATUS LIKE 'Uptime'";
         let asked_us = clock::mono_us();
         let mut told = false;

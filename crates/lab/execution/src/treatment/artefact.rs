@@ -10,8 +10,8 @@ use nix::unistd::{Gid, Uid, fchown, geteuid};
 use std::path::{Path, PathBuf};
 use toll_journal::{Journal, Undo, UndoId};
 use toll_model::artefacts::Shape;
-use toll_sys::private;
-use toll_sys::server_process::Local;
+use toll_sys::private_file;
+use toll_sys::server_process::ServerProcess;
 
 /// A directory that the server may write to.
 #[derive(Debug, Clone)]
@@ -44,7 +44,7 @@ impl LogPlace {
     }
 
     /// The data directory of an existing server. The error explains why arms with logs cannot run.
-    pub fn of(local: Option<Local>, datadir: &Path) -> Result<Self, String> {
+    pub fn of(local: Option<ServerProcess>, datadir: &Path) -> Result<Self, String> {
         let local = local.ok_or(
             "the server writes its log on its own host, where toll does not run or may not look: run toll \
              there, as root",
@@ -57,7 +57,7 @@ impl LogPlace {
             ));
         }
         let owner = Some((Uid::from_raw(local.uid), Gid::from_raw(local.gid)));
-        Ok(Self { here: local.here(datadir), there: datadir.to_owned(), owner })
+        Ok(Self { here: local.to_host_path(datadir), there: datadir.to_owned(), owner })
     }
 
     /// Creates the file `name`, empty.
@@ -65,7 +65,7 @@ impl LogPlace {
         let (here, there) = (self.here.join(name), self.there.join(name));
         let undo = journal.record(Undo::Path { path: here.clone() })?;
         // Never opens what somebody else has put there.
-        let made = private::create(&here).context("cannot make it").and_then(|file| match self.owner {
+        let made = private_file::create(&here).context("cannot make it").and_then(|file| match self.owner {
             Some((uid, gid)) => fchown(&file, Some(uid), Some(gid)).context("cannot give it to the server"),
             None => Ok(()),
         });
@@ -94,7 +94,7 @@ impl ArtefactFile {
     fn make_place(&self) -> anyhow::Result<()> {
         let Some(own) = &self.own else { return Ok(()) };
         let place = if self.shape == Shape::Directory { &self.here } else { own };
-        private::dir(place)
+        private_file::create_dir(place)
     }
 
     /// Removes what is there before another run of its tool; its bytes still count. A server's log stays.
@@ -139,7 +139,7 @@ impl ArtefactFile {
     pub fn keep(&self, dir: &Path, name: &str, journal: &Journal) -> anyhow::Result<Option<String>> {
         let Some(own) = &self.own else {
             let kept = dir.join(name);
-            let mut target = private::create(&kept)?;
+            let mut target = private_file::create(&kept)?;
             let mut source = std::fs::File::open(&self.here)?;
             std::io::copy(&mut source, &mut target)
                 .with_context(|| format!("cannot keep {}", kept.display()))?;

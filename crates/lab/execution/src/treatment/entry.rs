@@ -4,7 +4,7 @@ use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use toll_sys::child;
+use toll_sys::child_process;
 
 /// Command line of `toll enter` before it has become the program.
 const ENTERING: &[u8] = b"/proc/self/exe\0enter\0";
@@ -14,12 +14,12 @@ const ENTERS_WITHIN: Duration = Duration::from_secs(10);
 /// Command for the program, alone or (`toll enter`) inside these groups.
 pub fn command(groups: &[PathBuf], program: &Path, words: &[String]) -> Command {
     if groups.is_empty() {
-        let mut command = child::command(program);
+        let mut command = child_process::clean_env_command(program);
         command.args(words);
         return command;
     }
     // Itself, even if its file was replaced meanwhile.
-    let mut command = child::command("/proc/self/exe");
+    let mut command = child_process::clean_env_command("/proc/self/exe");
     command.arg("enter").args(groups).arg("--").arg(program).args(words);
     command
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use toll_journal::{Journal, Undo, UndoId};
-use toll_sys::{places, sysctl};
+use toll_sys::{paths, sysctl};
 
 /// Error: kernel settings stay changed, so that nothing can be measured on this host.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -21,7 +21,7 @@ impl Kernel {
     /// # Errors
     /// The kernel has no such setting or refuses its value, or a killed run has left settings changed.
     pub fn switch_on(settings: &[(String, String)], journal: &Journal) -> anyhow::Result<Self> {
-        for waiting in toll_journal::waiting(&places::journal_dir()?) {
+        for waiting in toll_journal::waiting(&paths::journal_dir()?) {
             let is_changed = waiting.changes.iter().any(|change| matches!(change, Undo::Sysctl { .. }));
             // What holds now is not the host's own.
             ensure!(
@@ -30,7 +30,7 @@ impl Kernel {
                 waiting.run_id
             );
         }
-        let back = settings.iter().rev().map(|(name, _)| sysctl::way_back(name));
+        let back = settings.iter().rev().map(|(name, _)| sysctl::snapshot(name));
         let settings_before = back.collect::<anyhow::Result<Vec<_>>>()?;
         let kernel = Self { undo: journal.record(Undo::Sysctl { settings: settings_before })? };
         for (name, value) in settings {

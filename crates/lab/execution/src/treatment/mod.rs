@@ -31,7 +31,7 @@ use toll_journal::Journal;
 use toll_model::artefacts::{self, Shape, Writer};
 use toll_model::fill::Fill;
 use toll_record::{Arm, OutputSample, PacketCounts, ProcessEnd};
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 
 /// Directory in memory (tmpfs, on every Linux with POSIX shared memory).
 const MEMORY: &str = "/dev/shm";
@@ -41,7 +41,7 @@ pub struct Bench<'a> {
     /// Absent if there is no server.
     pub admin: Option<&'a mut Admin>,
     pub journal: &'a Journal,
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelToken,
     pub far_end: Option<&'a FarEnd>,
     /// Directory in which the server may write a log.
     pub logs: Option<&'a LogPlace>,

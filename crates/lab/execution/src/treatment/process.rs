@@ -16,10 +16,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_record::{PacketCounts, ProcessEnd};
-use toll_sys::cancel::Cancel;
-use toll_sys::process::{self, MARKER};
-use toll_sys::program::on_path;
-use toll_sys::{cgroup, clock, secrets};
+use toll_sys::cancel::CancelToken;
+use toll_sys::process::{self, RUN_ID_VARIABLE};
+use toll_sys::program::find_program;
+use toll_sys::{cgroup, clock, redact};
 
 /// One or more processes joined by pipes, in a process group of their own.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Group {
     stdout: Option<PathBuf>,
     stop: Signal,
     undo: Option<UndoId>,
-    cancel: Cancel,
+    cancel: CancelToken,
     begun_us: u64,
     /// Time at which its last process was found to have ended, microseconds.
     ended_us: Option<u64>,
@@ -41,7 +41,7 @@ pub struct Group {
     output: Output,
     looked: Option<Instant>,
     /// Counters of its control group, once it has ended.
-    figures: cgroup::Figures,
+    figures: cgroup::ResourceUsage,
     /// Control group, if one can be made; else the process group is all there is.
     cgroup: Option<PathBuf>,
     /// All groups that a process enters: this one and the limiting ones.
@@ -129,11 +129,11 @@ impl Group {
             usage: Usage::default(),
             output: Output::default(),
             looked: None,
-            figures: cgroup::Figures::default(),
+            figures: cgroup::ResourceUsage::default(),
             enters: Vec::new(),
             cgroup: bench.cgroup.map(|run| entry::make_cgroup(run, stem)).transpose()?,
             ended_cpu_us: 0,
-            secrets: stages.iter().flat_map(|words| secrets::found(words)).collect(),
+            secrets: stages.iter().flat_map(|words| redact::find_secrets(words)).collect(),
         };
         // What runs at the far end would not take of this host's.
         let limits = if place == Place::Here { bench.limits } else { &[] };
@@ -163,7 +163,7 @@ impl Group {
                     group.undo = Some(undo);
                     return Ok(child);
                 }
-                command.env(MARKER, bench.journal.run_id()).process_group(group.pgid);
+                command.env(RUN_ID_VARIABLE, bench.journal.run_id()).process_group(group.pgid);
                 Ok(command.spawn()?)
             });
             // What runs of it already must not outlive one that cannot be started.
@@ -192,7 +192,7 @@ impl Group {
     /// A stage's command, marked so that it and all its children can be found again.
     fn command(&self, words: &[String]) -> anyhow::Result<Command> {
         let name = &words[0];
-        let program = if name.contains('/') { Some(PathBuf::from(name)) } else { on_path(name) };
+        let program = if name.contains('/') { Some(PathBuf::from(name)) } else { find_program(name) };
         let program =
             program.with_context(|| format!("{name} is not there: `toll doctor` says how to get it"))?;
         Ok(entry::command(&self.enters, &program, &words[1..]))
@@ -259,7 +259,7 @@ impl Group {
         self.looked = Some(Instant::now());
         let members = match &self.cgroup {
             Some(cgroup) => cgroup::members(cgroup),
-            None if self.pgid != 0 => process::members(self.pgid),
+            None if self.pgid != 0 => process::list_group_pids(self.pgid),
             None => Vec::new(),
         };
         self.usage.look(&members);
@@ -286,9 +286,9 @@ impl Group {
             read_bytes: self.figures.read_bytes.or(self.usage.read_bytes()),
             written_bytes: self.figures.written_bytes.or(self.usage.written_bytes()),
             output_bytes: self.output.bytes(),
-            waited_cpu_us: self.figures.waited_cpu_us,
-            waited_io_us: self.figures.waited_io_us,
-            waited_memory_us: self.figures.waited_memory_us,
+            waited_cpu_us: self.figures.cpu_pressure_us,
+            waited_io_us: self.figures.io_pressure_us,
+            waited_memory_us: self.figures.memory_pressure_us,
             sent: None,
             packets: None,
         }
@@ -419,7 +419,7 @@ impl Group {
         report.waited = begun.elapsed();
         let used_us = self.cpu_us();
         if let Some(cgroup) = self.cgroup.take() {
-            self.figures = cgroup::figures(&cgroup);
+            self.figures = cgroup::read_resource_usage(&cgroup);
             self.ended_cpu_us = used_us;
             match cgroup::remove(&cgroup) {
                 Ok(strays) => report.strays = if ended { strays.unwrap_or(0) } else { 0 },
@@ -441,11 +441,11 @@ impl Group {
         let begun = Instant::now();
         loop {
             let ours_ended = (0..self.children.len()).all(|i| self.status_of(i).is_some());
-            if ours_ended && process::members(self.pgid).is_empty() {
+            if ours_ended && process::list_group_pids(self.pgid).is_empty() {
                 return true;
             }
             let waited = begun.elapsed();
-            let closing = waited < CLOSING_PATIENCE && process::waits_in_kernel(self.pgid);
+            let closing = waited < CLOSING_PATIENCE && process::is_uninterruptible(self.pgid);
             if waited > patience && !closing {
                 return false;
             }
@@ -459,7 +459,7 @@ impl Group {
         if lines.is_empty() {
             return "(nothing)".into();
         }
-        let mut tail = secrets::hide(&lines.into_iter().rev().collect::<Vec<_>>().join(" / "));
+        let mut tail = redact::redact_text(&lines.into_iter().rev().collect::<Vec<_>>().join(" / "));
         for secret in &self.secrets {
             tail = tail.replace(secret.as_str(), "***");
         }

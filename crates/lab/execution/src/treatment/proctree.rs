@@ -17,7 +17,11 @@ pub fn cpu_of_process_us(pid: u32) -> u64 {
 
 /// CPU time of all living processes of a process group, microseconds.
 pub fn cpu_of_group_us(pgid: i32) -> u64 {
-    process::members(pgid).into_iter().filter_map(|pid| u32::try_from(pid).ok()).map(cpu_of_process_us).sum()
+    process::list_group_pids(pgid)
+        .into_iter()
+        .filter_map(|pid| u32::try_from(pid).ok())
+        .map(cpu_of_process_us)
+        .sum()
 }
 
 /// A process and all that descend from it, leaves last.

@@ -10,7 +10,7 @@ use toll_journal::{Journal, ServerRef, Undo, UndoId, quoted_name};
 use toll_model::fill::Fill;
 use toll_mysql::{Connection, Error, Target};
 use toll_record::{Arm, RowUpdate};
-use toll_sys::slow::WarnIfSlow;
+use toll_sys::slow_warning::SlowWarning;
 
 /// toll's own session with the server, for settings and counters. Reconnects if the session was lost.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Admin {
                 // Closed by the server or a restart; one that hangs would not answer another session either.
                 match kept.ping() {
                     Ok(()) => kept,
-                    Err(error) if error.is_silence() => return Err(error.into()),
+                    Err(error) if error.is_timeout() => return Err(error.into()),
                     Err(_) => self.connect()?,
                 }
             }
@@ -73,7 +73,7 @@ impl Admin {
         };
         connection.set_read_timeout(Some(ANSWER_WITHIN))?;
         let done = work(&mut connection);
-        if !matches!(done, Err(Error::Lost { .. })) {
+        if !matches!(done, Err(Error::ConnectionLost { .. })) {
             self.connection = Some(connection);
         }
         Ok(done?)
@@ -220,7 +220,7 @@ impl Admin {
 
     /// Restores the old values. Continues after a failure and returns the first.
     pub fn switch_off(&mut self, switched: Switched, journal: &Journal) -> Result<(), NotPutBack> {
-        let _slow = WarnIfSlow::after(
+        let _slow = SlowWarning::start(
             SILENCE,
             format!(
                 "the server at {} does not answer; waiting; `toll clean` puts its settings right \

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use toll_journal::{Journal, UndoId};
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::Workload;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 use toll_sys::process::escalate;
 
 /// Transports that arms can name wherever there is a server. Rig steps add others.
@@ -71,7 +71,7 @@ impl Endpoints {
 pub struct Ground<'a> {
     pub journal: &'a Journal,
     pub recorder: &'a Recorder,
-    pub cancel: &'a Cancel,
+    pub cancel: &'a CancelToken,
     /// Directory of the driver's output and settings.
     pub dir: PathBuf,
     pub seed: u64,

@@ -12,7 +12,7 @@ use std::process::Command;
 use toll_load::mix::Profile;
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::{Bin, Workload};
-use toll_sys::{child, clock, private};
+use toll_sys::{child_process, clock, private_file};
 
 const SCRIPT: &str = include_str!("bins.lua");
 
@@ -39,7 +39,7 @@ pub fn command(
     std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
     let settings = ground.dir.join("sysbench.conf");
     write_settings(workload, target, ground.seed, &settings)?;
-    let mut command = child::command("sysbench");
+    let mut command = child_process::clean_env_command("sysbench");
     command
         .arg(format!("--config-file={}", settings.display()))
         .arg(&script)
@@ -107,5 +107,5 @@ fn write_settings(
     if let Some(rate) = workload.rate_per_s {
         writeln!(text, "rate={}", rate.round() as u64)?;
     }
-    private::write(path, &text)
+    private_file::write(path, &text)
 }

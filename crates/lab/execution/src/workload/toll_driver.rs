@@ -7,7 +7,7 @@ use std::process::Command;
 use toll_load::bins::BinLine;
 use toll_mysql::{Address, Compression, Target, Tls};
 use toll_record::Workload;
-use toll_sys::child;
+use toll_sys::child_process;
 
 /// Width of its bins, microseconds.
 const BEAT_US: u64 = 100_000;
@@ -18,7 +18,7 @@ pub fn command(
     ground: &Ground<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
     let program = std::env::current_exe().context("cannot find the toll binary itself")?;
-    let mut command = child::command(program);
+    let mut command = child_process::clean_env_command(program);
     command.arg("load").arg(&workload.profile).args(["--time", "0"]);
     command.args(["--bins", &format!("{}ms", BEAT_US / 1000)]);
     match &target.address {

@@ -1,6 +1,6 @@
 //! Command line that repeats a run.
 
-use toll_sys::secrets;
+use toll_sys::redact;
 
 /// The command's words with the run's seed. The directory is left out, because it exists by then.
 ///
@@ -22,7 +22,7 @@ pub fn again(command: &[String], seed: u64) -> Vec<String> {
     }
     words.extend(["--seed".to_owned(), seed.to_string()]);
     words.extend_from_slice(theirs);
-    secrets::hide_words(&words)
+    redact::redact_words(&words)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::fill::{Definitions, Fill};
 use crate::scenario::{self, Ends, Until};
 use std::collections::BTreeMap;
 use toll_record::{Arm, Counted, Meter, Needs, Process, Setting, Treatment, Window, Workload};
-use toll_sys::secrets;
+use toll_sys::redact;
 use toll_sys::units::Percent;
 
 /// The arm with all defaults of the scenario and the profile filled in.
@@ -186,7 +186,7 @@ pub fn shown(arm: &Arm, fill: &Fill) -> String {
     let mut texts: Vec<String> = Vec::new();
     let settings: Vec<String> = (treatment.settings.iter())
         .map(|setting| format!("{}={}", setting.name, put_in(&setting.value)))
-        .chain(treatment.on.iter().map(|sql| secrets::hide(sql)))
+        .chain(treatment.on.iter().map(|sql| redact::redact_text(sql)))
         .collect();
     if !settings.is_empty() {
         texts.push(format!("SET GLOBAL {}", settings.join(", ")));
@@ -199,7 +199,7 @@ pub fn shown(arm: &Arm, fill: &Fill) -> String {
     for process in &treatment.processes {
         let stages = process.stages.iter().map(|words| {
             let words: Vec<String> = words.iter().map(|word| put_in(word)).collect();
-            shell_words::join(secrets::hide_words(&words))
+            shell_words::join(redact::redact_words(&words))
         });
         let mut text = stages.collect::<Vec<_>>().join(" | ");
         if let Some(stdout) = &process.stdout {

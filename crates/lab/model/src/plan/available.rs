@@ -78,7 +78,7 @@ pub fn unavailable(arm: &Arm, facts: &Facts) -> Option<String> {
     if arm.needs.root && !facts.host.is_root {
         return Some("needs root: run toll with sudo".into());
     }
-    match facts.servers.get(facts.setup.server_of(&arm.name)) {
+    match facts.servers.get(facts.setup.server_index(&arm.name)) {
         None => None,
         Some(Err(why)) => Some(format!("the server that it needs for itself does not start: {why}")),
         Some(Ok(server)) => unavailable_on(arm, server),

@@ -126,7 +126,7 @@ impl Question {
                 share * noise::variance(noise, window_s, apart as f64 * slot_s)
             })
             .sum();
-        toll_stats::minimal_detectable_effect(variance.sqrt(), rounds, self.alpha, self.treatments, POWER)
+        toll_stats::minimum_detectable_effect(variance.sqrt(), rounds, self.alpha, self.treatments, POWER)
     }
 
     /// Fewest rounds that give an interval. Joint verdicts need no more than a single one.
@@ -260,7 +260,7 @@ pub fn spread(seed: u64, long: u32, all: u32) -> Vec<u32> {
     /// Random stream that nothing else uses.
     const STREAM: u64 = 101;
     const EARLY: f64 = 0.9;
-    let mut draws = toll_stats::Draws::new(seed, STREAM);
+    let mut draws = toll_stats::SeededRng::new(seed, STREAM);
     let span = (f64::from(all) * EARLY).floor().max(f64::from(long));
     (0..long)
         .map(|i| {

@@ -40,13 +40,13 @@ fn slots(plan: &Plan) -> Vec<Slot> {
 
 /// Expected seconds of this round of a plan.
 pub fn expected_round_s(plan: &Plan, round: u32) -> f64 {
-    round_s(&slots(plan), plan.gap_s, plan.jitter, plan.window_of(round), plan.counts(round))
+    round_s(&slots(plan), plan.gap_s, plan.jitter, plan.round_window_s(round), plan.counts_queries(round))
 }
 
 /// Expected seconds of all trials of a plan, at most the time given.
 pub fn expected_s(plan: &Plan) -> f64 {
     let [short, long] = [false, true].map(|is_long| {
-        let round = (0..plan.order.len() as u32).find(|round| plan.is_long(*round) == is_long);
+        let round = (0..plan.order.len() as u32).find(|round| plan.is_long_round(*round) == is_long);
         round.map_or(0.0, |round| expected_round_s(plan, round))
     });
     let longs = plan.long.as_ref().map_or(0, |long| long.rounds.len());
@@ -56,7 +56,7 @@ pub fn expected_s(plan: &Plan) -> f64 {
 
 /// The bin outcome whose noise equals the primary outcome's noise. `None` if there is none.
 pub fn noise_tells(plan: &Plan) -> Option<super::noise::Outcome> {
-    let primary = catalogue::definition(&plan.outcomes, &plan.primary)?;
+    let primary = catalogue::find_definition(&plan.outcomes, &plan.primary)?;
     match (primary.compare, &primary.source) {
         (Compare::LogRatio, Source::Latency) => Some(super::noise::Outcome::Latency),
         (Compare::LogRatio, Source::Load { .. }) => Some(super::noise::Outcome::Count),
@@ -100,7 +100,7 @@ fn bin_s(plan: &Plan) -> f64 {
 /// Outcomes of table and page that at least one arm can have.
 fn shown(plan: &Plan) -> impl Iterator<Item = &Definition> {
     let names = plan.columns.iter().chain(&plan.panels);
-    names.filter_map(|name| catalogue::definition(&plan.outcomes, name))
+    names.filter_map(|name| catalogue::find_definition(&plan.outcomes, name))
 }
 
 /// Titles of the shown outcomes that need long windows.
@@ -150,7 +150,7 @@ pub fn apply(plan: &mut Plan, choice: &Choice, time_s: Option<f64>) {
     plan.long =
         choice.long.map(|long| Long { window_s: long.window_s, rounds: spread(plan.seed, long.rounds, all) });
     plan.order = super::order(plan, plan.rounds);
-    plan.planned_mde_pct = choice.finds.map(toll_stats::toll_pct);
+    plan.planned_mde_pct = choice.finds.map(toll_stats::log_ratio_to_pct);
 }
 
 /// Seconds of the pilot within the given time: first the baseline alone, then all arms.

@@ -5,19 +5,19 @@
 use anyhow::bail;
 use std::collections::BTreeMap;
 use toll_record::Plan;
-use toll_sys::secrets;
+use toll_sys::redact;
 
 /// The plan with `***` in the place of every secret.
 pub fn hidden(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for arm in &mut plan.arms {
-        arm.title = secrets::hide(&arm.title);
+        arm.title = redact::redact_text(&arm.title);
         let treatment = &mut arm.treatment;
         for stages in treatment.processes.iter_mut().map(|process| &mut process.stages) {
-            stages.iter_mut().for_each(|words| *words = secrets::hide_words(words));
+            stages.iter_mut().for_each(|words| *words = redact::redact_words(words));
         }
         for sql in treatment.on.iter_mut().chain(&mut treatment.off) {
-            *sql = secrets::hide(sql);
+            *sql = redact::redact_text(sql);
         }
         hide_options(&mut arm.server_options);
     }

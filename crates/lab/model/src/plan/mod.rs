@@ -295,7 +295,7 @@ impl Settled {
 fn order(plan: &Plan, rounds: u32) -> Vec<Vec<String>> {
     let runnable: Vec<&String> =
         plan.arms.iter().filter(|a| a.unavailable.is_none()).map(|a| &a.name).collect();
-    toll_stats::rounds(plan.seed, runnable.len(), rounds as usize)
+    toll_stats::draw_orders(plan.seed, runnable.len(), rounds as usize)
         .into_iter()
         .map(|round| round.into_iter().map(|i| runnable[i].clone()).collect())
         .collect()

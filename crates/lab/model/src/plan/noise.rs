@@ -205,23 +205,23 @@ mod tests {
     use super::*;
 
     /// Normal draws, by the sum of twelve uniform ones.
-    fn normal(draws: &mut toll_stats::Draws) -> f64 {
-        (0..12).map(|_| draws.fraction()).sum::<f64>() - 6.0
+    fn normal(draws: &mut toll_stats::SeededRng) -> f64 {
+        (0..12).map(|_| draws.next_fraction()).sum::<f64>() - 6.0
     }
 
     fn white(seed: u64, bins: usize, sd: f64) -> Series {
-        let mut draws = toll_stats::Draws::new(seed, 1);
+        let mut draws = toll_stats::SeededRng::new(seed, 1);
         Series { width_s: 0.1, ln: (0..bins).map(|_| Some(sd * normal(&mut draws))).collect() }
     }
 
     /// Octaves of equal variance, each held for twice as long as the one before: about 1/f.
     fn pink(seed: u64, bins: usize, sd: f64) -> Series {
-        let mut draws = toll_stats::Draws::new(seed, 2);
+        let mut draws = toll_stats::SeededRng::new(seed, 2);
         let mut octaves = [0.0; 14];
         let ln = (0..bins).map(|i| {
             for (octave, value) in octaves.iter_mut().enumerate() {
                 // At random moments, so that no octave keeps step with windows.
-                if i == 0 || draws.fraction() < 0.5_f64.powi(octave as i32) {
+                if i == 0 || draws.next_fraction() < 0.5_f64.powi(octave as i32) {
                     *value = sd * normal(&mut draws);
                 }
             }

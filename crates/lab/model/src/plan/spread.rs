@@ -3,8 +3,8 @@
 use super::{expected_s, likely_rounds};
 use anyhow::ensure;
 use toll_record::{Plan, Spread};
-use toll_sys::counted::counted;
-use toll_sys::figures::duration_s;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format::format_duration_s;
 
 /// Most parts. More would have too few rounds each, or too little time between them.
 const MOST_PARTS: u32 = 6;
@@ -21,8 +21,8 @@ pub fn check(over_s: f64, takes_s: f64) -> anyhow::Result<()> {
     ensure!(
         over_s > takes_s,
         "--spread over {} leaves no pause in a run that takes {}: spread it over hours",
-        duration_s(over_s),
-        duration_s(takes_s)
+        format_duration_s(over_s),
+        format_duration_s(takes_s)
     );
     Ok(())
 }
@@ -39,7 +39,7 @@ pub fn spread(plan: &mut Plan, over_s: f64) -> anyhow::Result<()> {
         "--spread needs {} rounds at least, {FEWEST_PARTS} parts of {FEWEST_ROUNDS}, and this run has {}: give it more \
          --time",
         FEWEST_PARTS * FEWEST_ROUNDS,
-        counted(rounds.into(), "round")
+        format_count(rounds.into(), "round")
     );
     check(over_s, expected_s(plan))?;
     // Spare rounds, if there is time for any, belong to the last part.

@@ -8,8 +8,8 @@ use crate::rig;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 use toll_record::Definition;
-use toll_record::catalogue::{definition, names};
-use toll_sys::units::{LONGEST_S, Percent, Seconds};
+use toll_record::catalogue::{find_definition, list_names};
+use toll_sys::units::{MAX_DURATION_S, Percent, Seconds};
 
 /// Server flavours for which definitions and options can differ.
 pub(super) const FLAVOURS: [&str; 3] = ["mariadb", "mysql", "percona"];
@@ -93,11 +93,11 @@ impl Scenario {
     fn check_outcomes(&self) -> anyhow::Result<()> {
         let all = self.definitions();
         let judged = |key: &str, name: &str| -> anyhow::Result<&Definition> {
-            let Some(outcome) = definition(&all, name) else {
-                bail!("{key} = {name:?} is no outcome: choose one of {}", names(&all));
+            let Some(outcome) = find_definition(&all, name) else {
+                bail!("{key} = {name:?} is no outcome: choose one of {}", list_names(&all));
             };
             ensure!(
-                !outcome.compare.is_own(),
+                !outcome.compare.needs_no_baseline(),
                 "{key} = {name:?} is compared with nothing, and no verdict can be drawn from it: choose another"
             );
             Ok(outcome)
@@ -112,7 +112,7 @@ impl Scenario {
             let driver = arm.workload.driver.as_ref().or(self.workload.driver.as_ref());
             let has_load = driver.is_none_or(|driver| driver != "none") && self.subject == Subject::Server;
             ensure!(
-                outcome.can_be_known(has_load, arm.counts_statements()),
+                outcome.is_available(has_load, arm.counts_statements()),
                 "{}: no load runs beside it, and it has no {}: say what it is `judged_by`",
                 place(),
                 arm.judged_by.as_ref().unwrap_or(&self.primary)
@@ -121,9 +121,9 @@ impl Scenario {
         for (key, shown) in [("columns", &self.columns), ("panels", &self.panels)] {
             for name in shown.iter().flatten() {
                 ensure!(
-                    definition(&all, name).is_some(),
+                    find_definition(&all, name).is_some(),
                     "{key}: {name:?} is no outcome: choose of {}",
-                    names(&all)
+                    list_names(&all)
                 );
             }
         }
@@ -307,7 +307,7 @@ impl Profile {
         ];
         for (name, length) in lengths.into_iter().filter_map(|(name, length)| Some((name, length?))) {
             ensure!(
-                (0.0..=LONGEST_S).contains(&length.0),
+                (0.0..=MAX_DURATION_S).contains(&length.0),
                 "{name} = {} s: it must be a day at most",
                 length.0
             );

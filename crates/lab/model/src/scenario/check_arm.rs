@@ -8,7 +8,7 @@ use crate::rig::link_bits_per_s;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeMap;
 use toll_record::{ArtefactKind, Meter, Role, RowUpdate};
-use toll_sys::units::{LONGEST_S, Percent};
+use toll_sys::units::{MAX_DURATION_S, Percent};
 
 /// Most copies of a process: each is a process, with only a small share of the host.
 const MOST_COPIES: u32 = 1_000;
@@ -98,7 +98,7 @@ impl Arm {
                 [("after", member.after), ("stagger", member.stagger), ("drain", member.drain)]
             {
                 ensure!(
-                    (0.0..=LONGEST_S).contains(&length.0),
+                    (0.0..=MAX_DURATION_S).contains(&length.0),
                     "{name} = {} s: it must be a day at most",
                     length.0
                 );
@@ -150,7 +150,7 @@ impl Arm {
         let members = self.members();
         if let Some(at_most) = self.at_most {
             ensure!(
-                at_most.0 > 0.0 && at_most.0 <= LONGEST_S,
+                at_most.0 > 0.0 && at_most.0 <= MAX_DURATION_S,
                 "at_most = {} s must be above 0, and a day at most",
                 at_most.0
             );

@@ -4,7 +4,7 @@ use super::{Arm, Scenario};
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
 use toll_record::Charted;
-use toll_record::catalogue::{definition, names};
+use toll_record::catalogue::{find_definition, list_names};
 
 impl Scenario {
     pub(super) fn check_charts(&self) -> anyhow::Result<()> {
@@ -30,8 +30,8 @@ impl Scenario {
         let mut units = BTreeSet::new();
         let mut seen = BTreeSet::new();
         for name in &chart.outcomes {
-            let Some(outcome) = definition(&all, name) else {
-                bail!("{name:?} is no outcome: choose one of {}", names(&all));
+            let Some(outcome) = find_definition(&all, name) else {
+                bail!("{name:?} is no outcome: choose one of {}", list_names(&all));
             };
             ensure!(seen.insert(name), "`outcomes` names {name} twice");
             units.insert(outcome.unit.clone());
@@ -52,7 +52,7 @@ impl Scenario {
         ensure!(distinct.len() == keys.len(), "`x`, `lines` and `panels` name a key twice");
         let mut taken: Vec<(Vec<&str>, &Arm)> = Vec::new();
         for arm in &self.arms {
-            let Some(place) = chart.place(&arm.varied) else { continue };
+            let Some(place) = chart.key_values(&arm.varied) else { continue };
             if let Some((_, other)) = taken.iter().find(|(known, _)| *known == place) {
                 bail!(
                     "the arms {} and {} stand at one place of it: tell them apart by a key",

@@ -3,7 +3,7 @@
 use super::Scenario;
 use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
-use toll_record::catalogue::{definition, names};
+use toll_record::catalogue::{find_definition, list_names};
 use toll_record::{Compare, Contrast, Definition, Limit, Pareto};
 
 impl Scenario {
@@ -50,8 +50,8 @@ impl Scenario {
 }
 
 fn known<'a>(name: &str, outcomes: &'a [Definition]) -> anyhow::Result<&'a Definition> {
-    let Some(outcome) = definition(outcomes, name) else {
-        bail!("{name:?} is no outcome: choose one of {}", names(outcomes));
+    let Some(outcome) = find_definition(outcomes, name) else {
+        bail!("{name:?} is no outcome: choose one of {}", list_names(outcomes));
     };
     Ok(outcome)
 }
@@ -91,7 +91,7 @@ fn check_pareto(pareto: &Pareto, outcomes: &[Definition]) -> anyhow::Result<()> 
     );
     for (name, limit) in &pareto.limit {
         ensure!(
-            !known(name, outcomes)?.compare.is_own(),
+            !known(name, outcomes)?.compare.needs_no_baseline(),
             "limit: {name} is compared with nothing: it has no toll that could be limited"
         );
         ensure!(limit.is_finite() && *limit >= 0.0, "limit: {name} = {limit} must be 0 or above");

@@ -8,7 +8,7 @@ use toll_analysis as analyse;
 use toll_net::pcap::profile::json::{Document, document};
 use toll_net::pcap::profile::{Input, Profiled};
 use toll_record::{Artefact, Host, Plan, RunDir, RunResult, RunWriter, Stage, Tool, TrialLine};
-use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
+use toll_wire::packet_builder::{self, AddressPair, ETHERTYPE_V4, IpHeader, TcpHeader};
 use toll_wire::pcap::{Frame, Link};
 
 /// Data sets. Each loses a multiple of the previous one's packets.
@@ -48,9 +48,9 @@ pub fn write(root: &Path, platform: &Platform) -> anyhow::Result<(RunDir, RunRes
                 if step == "stopped" {
                     line.stages = stages(share(name, round, platform));
                 }
-                run.trial(&line)?;
+                run.write_trial(&line)?;
             }
-            run.artefact(&artefact(trial, round, name, platform)?)?;
+            run.write_artefact(&artefact(trial, round, name, platform)?)?;
             now_us += 2 * WINDOW_US;
             trial += 1;
         }
@@ -175,21 +175,25 @@ pub fn capture(name: &str, tcp: u64) -> Profiled {
             wire_len,
             bytes: &bytes,
         };
-        profiled.profile.frame(&frame);
+        profiled.profile.add_frame(&frame);
     }
     profiled
 }
 
 fn frame(is_tcp: bool, length: usize) -> Vec<u8> {
     let mut frame = Vec::new();
-    packet::ethernet(&mut frame, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], None, ETHERTYPE_V4);
+    packet_builder::append_ethernet(&mut frame, [2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], None, ETHERTYPE_V4);
     let address = |last: u8, port: u16| std::net::SocketAddr::from(([192, 0, 2, last], port));
-    let ip = Ip { ends: Ends { source: address(1, 40_000), destination: address(2, 80) }, ttl: 64, id: 0 };
+    let ip = IpHeader {
+        addresses: AddressPair { source: address(1, 40_000), destination: address(2, 80) },
+        ttl: 64,
+        id: 0,
+    };
     if is_tcp {
-        let head = Tcp { seq: 1, ack: 1, flags: 0x10, window: 1_000, options: &[] };
-        packet::tcp(&mut frame, &ip, &head, &vec![0; length]);
+        let head = TcpHeader { seq: 1, ack: 1, flags: 0x10, window: 1_000, options: &[] };
+        packet_builder::append_tcp(&mut frame, &ip, &head, &vec![0; length]);
     } else {
-        packet::udp(&mut frame, &ip, &vec![0; length]);
+        packet_builder::append_udp(&mut frame, &ip, &vec![0; length]);
     }
     frame
 }

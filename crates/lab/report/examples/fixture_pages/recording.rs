@@ -103,19 +103,19 @@ impl Making {
             stages: Vec::new(),
             note,
         };
-        self.run.trial(&line(Step::Start, self.now_us, None, None))?;
+        self.run.write_trial(&line(Step::Start, self.now_us, None, None))?;
         self.stretch(made, shape.settle_s, trial, shape)?;
-        self.run.trial(&line(Step::WindowBegin, self.now_us, Some(Cpu::default()), None))?;
+        self.run.write_trial(&line(Step::WindowBegin, self.now_us, Some(Cpu::default()), None))?;
         let (events, latency_us_sum) = self.stretch(made, shape.window_s, trial, shape)?;
         if self.dies_us.is_some_and(|dies| self.now_us >= dies) {
             return Ok(false);
         }
-        self.run.trial(&line(Step::WindowEnd, self.now_us, Some(Cpu::default()), None))?;
+        self.run.write_trial(&line(Step::WindowEnd, self.now_us, Some(Cpu::default()), None))?;
         self.recorded.latency_us[at].push(latency_us_sum as f64 / events.max(1) as f64);
         let note = (made.arm.name == "L" && round == 1).then(|| {
             shape.hostile.map_or("killed after TERM was ignored for 2 s", |hostile| hostile).to_owned()
         });
-        self.run.trial(&line(Step::Stopped, self.now_us + 20_000, None, note))?;
+        self.run.write_trial(&line(Step::Stopped, self.now_us + 20_000, None, note))?;
         if let Some(kind) = made.arm.artefact {
             let executed = events * 16;
             let found = made.caught.map(|share| QueryCount {
@@ -149,7 +149,7 @@ impl Making {
                 executed,
                 note: None,
             };
-            self.run.artefact(&artefact)?;
+            self.run.write_artefact(&artefact)?;
             self.recorded.artefacts.push(artefact);
         }
         self.stretch(
@@ -188,7 +188,7 @@ impl Making {
             let sum = (events as f64 * latency_us) as u64;
             events_sum += events;
             latency_sum += sum;
-            self.run.sample(&Sample::Bin(Bin {
+            self.run.write_sample(&Sample::Bin(Bin {
                 mono_us: self.now_us,
                 width_us: BIN_US,
                 statements: events * 16,
@@ -205,7 +205,7 @@ impl Making {
                 },
             }))?;
             self.dirty = (self.dirty + made.bytes_per_s / 10.0) * if stalled { 0.5 } else { 0.985 };
-            self.run.sample(&Sample::Pressure(PressureSample {
+            self.run.write_sample(&Sample::Pressure(PressureSample {
                 mono_us: self.now_us,
                 psi_cpu_pct: Some(62.0 + 20.0 * self.rng.random::<f64>()),
                 psi_io_pct: Some(if stalled { 91.0 } else { 2.0 * self.rng.random::<f64>() }),
@@ -239,7 +239,7 @@ impl Making {
     fn second(&mut self, made: &Made, latency_us: f64) -> anyhow::Result<()> {
         let mono_us = self.now_us;
         let mut noise = |base: f64| base * (0.9 + 0.2 * self.rng.random::<f64>());
-        self.run.sample(&Sample::Second(Second {
+        self.run.write_sample(&Sample::Second(Second {
             mono_us,
             width_us: 1_000_000,
             events: (8e6 / latency_us) as u64,
@@ -250,7 +250,7 @@ impl Making {
             latency_us_p99: Some(noise(latency_us * 2.6) as u64),
             latency_us_max: Some(noise(latency_us * 5.0) as u64),
         }))?;
-        self.run.sample(&Sample::Host(HostSample {
+        self.run.write_sample(&Sample::Host(HostSample {
             mono_us,
             cpu_user_pct: noise(68.0),
             cpu_system_pct: noise(22.0 + 6.0 * made.cost),
@@ -277,7 +277,7 @@ impl Making {
         let values =
             [("Threads_running", noise(8.0)), ("Questions", noise(24e3)), ("Innodb_rows_read", noise(1.1e6))];
         let values = values.into_iter().map(|(name, v)| (name.to_owned(), v)).collect();
-        self.run.sample(&Sample::Server(ServerSample { mono_us, server: 0, values }))?;
+        self.run.write_sample(&Sample::Server(ServerSample { mono_us, server: 0, values }))?;
         self.run.flush()?;
         Ok(())
     }

@@ -6,8 +6,8 @@ use serde::Serialize;
 use toll_net::pcap::profile::json::{Document, Lists, One, TopLength, pct};
 use toll_net::pcap::profile::scaled;
 use toll_record::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, RunDir};
-use toll_sys::figures::grouped;
-use toll_wire::profile::BIN;
+use toll_sys::number_format::format_grouped;
+use toll_wire::profile::BIN_WIDTH;
 
 /// Most points of a line. More cannot be told apart.
 const POINTS: usize = 500;
@@ -71,14 +71,14 @@ fn facts(one: &One) -> Vec<String> {
     let rate = one.bits_per_s.map_or_else(String::new, |bits| format!(", {}b/s", scaled(bits)));
     let mut facts = vec![format!(
         "{} packets, {} bytes on the wire, {:.3} s{rate}; flows: {} TCP, {} UDP",
-        grouped(one.packets as f64),
-        grouped(one.bytes as f64),
+        format_grouped(one.packets as f64),
+        format_grouped(one.bytes as f64),
         one.duration_s,
-        grouped(one.flows.tcp as f64),
-        grouped(one.flows.udp as f64)
+        format_grouped(one.flows.tcp as f64),
+        format_grouped(one.flows.udp as f64)
     )];
     if one.longer_packets > 0 {
-        facts.push(format!("{} packets too long to be drawn", grouped(one.longer_packets as f64)));
+        facts.push(format!("{} packets too long to be drawn", format_grouped(one.longer_packets as f64)));
     }
     facts.extend(one.ledger.damage.iter().map(|damage| format!("Damaged: {damage}")));
     facts
@@ -126,7 +126,7 @@ fn lengths(one: &One) -> Option<Chart> {
             let bin = one.length_bins.iter().find(|bin| bin.from == from);
             bin.map_or(0, |bin| [bin.tcp, bin.udp, bin.other][kind])
         };
-        (0..=last).step_by(BIN).map(|from| (from as f64, packets(from) as f64, None, None)).collect()
+        (0..=last).step_by(BIN_WIDTH).map(|from| (from as f64, packets(from) as f64, None, None)).collect()
     };
     let all = kinds(one).into_iter().enumerate().filter(|(_, (_, packets))| *packets > 0);
     Some(Chart {
@@ -134,7 +134,7 @@ fn lengths(one: &One) -> Option<Chart> {
         title: format!("Packets by length: {}", name(one)),
         kind: ChartKind::Histogram,
         x: Axis {
-            label: format!("length on the wire, in bins of {BIN}"),
+            label: format!("length on the wire, in bins of {BIN_WIDTH}"),
             unit: "bytes".into(),
             ..Axis::default()
         },
@@ -214,7 +214,7 @@ mod tests {
         for (at, &wire_len) in (1..).zip(lengths) {
             let bytes = [0; 60];
             let frame = Frame { time_ns: at * 1_000_000, link: Link::Ethernet, wire_len, bytes: &bytes };
-            profiled.profile.frame(&frame);
+            profiled.profile.add_frame(&frame);
         }
         document(&[profiled])
     }

@@ -148,9 +148,9 @@ fn of(runs: &[RunDir]) -> Page {
 fn a_run_that_died_half_way_names_what_it_lacks() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = a_run(&dir.path().join("run-1"));
-    writer.trial(&a_step(0, Step::Start, 5_000_000)).unwrap();
-    writer.trial(&a_step(0, Step::WindowBegin, 6_000_000)).unwrap();
-    writer.sample(&a_bin(6_100_000, 50)).unwrap();
+    writer.write_trial(&a_step(0, Step::Start, 5_000_000)).unwrap();
+    writer.write_trial(&a_step(0, Step::WindowBegin, 6_000_000)).unwrap();
+    writer.write_sample(&a_bin(6_100_000, 50)).unwrap();
     writer.flush().unwrap();
     let page = page_of(&dir.path().join("run-1"));
     let run = &page["runs"][0];
@@ -181,7 +181,7 @@ fn a_bin_in_which_nothing_completed_has_no_latency() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = a_run(&dir.path().join("run-1"));
     for (i, events) in [40, 0, 0, 60].into_iter().enumerate() {
-        writer.sample(&a_bin(1_000_000 + 100_000 * i as u64, events)).unwrap();
+        writer.write_sample(&a_bin(1_000_000 + 100_000 * i as u64, events)).unwrap();
     }
     writer.flush().unwrap();
     let page = page_of(&dir.path().join("run-1"));

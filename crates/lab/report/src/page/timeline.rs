@@ -395,7 +395,7 @@ fn spans(trials: &[TrialLine], begin: u64) -> Vec<Span> {
                 span.stop_ms = Some(ms);
             }
         }
-        span.notes.extend(line.note.as_deref().map(toll_sys::secrets::hide));
+        span.notes.extend(line.note.as_deref().map(toll_sys::redact::redact_text));
     }
     spans
 }

@@ -8,8 +8,8 @@ use toll_backup::archive::prune::Pruned;
 use toll_backup::archive::{Manifest, Totals};
 use toll_backup::{Restored, Stage, Taken, Verified};
 use toll_store::Error;
-use toll_sys::counted::counted;
-use toll_sys::figures::{duration_s, grouped, megabytes};
+use toll_sys::count_format::format_count;
+use toll_sys::number_format::{format_duration_s, format_grouped, format_megabytes};
 
 /// A taken backup as JSON.
 pub fn json(taken: &Taken) -> Result<String> {
@@ -42,16 +42,16 @@ pub fn text(taken: &Taken) {
         source.flavour.name(),
         source.version,
         source.address,
-        counted(taken.tables, "table"),
-        grouped(taken.rows as f64),
+        format_count(taken.tables, "table"),
+        format_grouped(taken.rows as f64),
         mb(taken.bytes),
         time(cost.total_s)
     );
     if let Some(totals) = &taken.stored {
         show!(
             "  store: {} of {} pieces are new, {} MB of {} MB",
-            grouped(totals.new_pieces as f64),
-            grouped(totals.pieces as f64),
+            format_grouped(totals.new_pieces as f64),
+            format_grouped(totals.pieces as f64),
             mb(totals.new_stored_bytes),
             mb(totals.stored_bytes)
         );
@@ -78,7 +78,7 @@ pub fn text(taken: &Taken) {
         pruned(removed, false);
     }
     if taken.retries > 0 {
-        show!("  the store had to be asked again {}", counted(taken.retries, "time"));
+        show!("  the store had to be asked again {}", format_count(taken.retries, "time"));
     }
     if let Some(promise) = &taken.promise {
         tell!("{}", promise.told());
@@ -101,11 +101,11 @@ fn stage(name: &str, stage: Option<&Stage>) {
 }
 
 fn mb(bytes: u64) -> String {
-    megabytes(bytes as f64)
+    format_megabytes(bytes as f64)
 }
 
 fn time(s: f64) -> String {
-    if s < 60.0 { format!("{s:.2} s") } else { duration_s(s) }
+    if s < 60.0 { format!("{s:.2} s") } else { format_duration_s(s) }
 }
 
 /// A backup in a list.
@@ -154,7 +154,7 @@ pub fn list(lines: &[Line]) {
                 line.id,
                 line.server.as_deref().unwrap_or_default(),
                 line.schemas.as_deref().unwrap_or_default().join(", "),
-                grouped(totals.rows as f64),
+                format_grouped(totals.rows as f64),
                 mb(totals.bytes),
                 mb(totals.stored_bytes),
                 mb(totals.new_stored_bytes)
@@ -168,8 +168,8 @@ pub fn verified(verified: &Verified) {
     show!(
         "{}: {} and {} rows ({} MB) restored to {} in {}",
         verified.backup,
-        counted(verified.tables, "table"),
-        grouped(verified.rows as f64),
+        format_count(verified.tables, "table"),
+        format_grouped(verified.rows as f64),
         mb(verified.bytes),
         verified.server,
         time(verified.restore_s)
@@ -194,7 +194,7 @@ pub fn restored(restored: &Restored) {
     tell!(
         "{}: {} rows, {} MB, {} restored in {}",
         restored.backup,
-        grouped(restored.rows as f64),
+        format_grouped(restored.rows as f64),
         mb(restored.bytes),
         restored.schemas.join(", "),
         time(restored.time_s)
@@ -205,11 +205,11 @@ pub fn pruned(pruned: &Pruned, dry_run: bool) {
     let verb = if dry_run { "would remove" } else { "removed" };
     show!(
         "  {verb} {} and {} ({} MB); {} and {} ({} MB) are left",
-        counted(pruned.backups.len() as u64, "backup"),
-        counted(pruned.pieces, "piece"),
+        format_count(pruned.backups.len() as u64, "backup"),
+        format_count(pruned.pieces, "piece"),
         mb(pruned.bytes),
-        counted(pruned.backups_left, "backup"),
-        counted(pruned.pieces_left, "piece"),
+        format_count(pruned.backups_left, "backup"),
+        format_count(pruned.pieces_left, "piece"),
         mb(pruned.bytes_left)
     );
 }

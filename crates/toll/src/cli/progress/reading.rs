@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use toll_input::{Progress, ProgressDisplay, bytes_of, magnitude};
+use toll_input::{Progress, ProgressDisplay, format_magnitude, total_file_bytes};
 
 /// What is over sooner shows nothing.
 const SHORT: Duration = Duration::from_secs(1);
@@ -15,9 +15,9 @@ const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// A bar on a terminal, a line now and then elsewhere, both on standard error.
 pub fn over(files: &[PathBuf]) -> Progress {
-    let whole = bytes_of(files);
+    let whole = total_file_bytes(files);
     let bar = std::io::stderr().is_terminal().then(|| bar(whole));
-    Progress::shown_by(Box::new(Reading { begun: Instant::now(), whole, shown: AtomicU64::new(0), bar }))
+    Progress::with_display(Box::new(Reading { begun: Instant::now(), whole, shown: AtomicU64::new(0), bar }))
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ fn line(done: u64, whole: u64, since_begin: Duration) -> String {
     let share = done as f64 / whole.max(1) as f64;
     // A file may grow while it is read.
     let left = since_begin.mul_f64((1.0 / share - 1.0).clamp(0.0, 1e6)).as_secs();
-    let whole = magnitude(whole as f64, 1024.0);
+    let whole = format_magnitude(whole as f64, 1024.0);
     format!("{:.0}% of {whole} read, {}:{:02} left", share * 100.0, left / 60, left % 60)
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 use toll_agent::capture::decoded::Digesting;
 use toll_agent::capture::output::Output;
 use toll_agent::capture::printing::How;
-use toll_wire::event::Share;
-use toll_wire::queries::Head;
+use toll_wire::event::SampleShare;
+use toll_wire::queries::BlockHeader;
 
 #[test]
 fn query_events_of_a_synthetic_capture_say_what_its_packets_say() {
@@ -81,8 +81,8 @@ fn a_file_that_was_cut_or_damaged_is_digested_and_says_so() {
     assert!(report.contains("#   open "), "{report}");
     // A byte of the fourth block is another.
     let mut damaged = events.clone();
-    let behind = |at: usize| at + Head::LEN + Head::read(&events[at..]).unwrap().packed;
-    damaged[behind(behind(behind(0))) + Head::LEN + 20] ^= 0x40;
+    let behind = |at: usize| at + BlockHeader::LEN + BlockHeader::read(&events[at..]).unwrap().compressed_len;
+    damaged[behind(behind(behind(0))) + BlockHeader::LEN + 20] ^= 0x40;
     std::fs::write(&file, &damaged).unwrap();
     let digest = printed::digest(&file, 3306);
     let (there, queries) = (digest["totals"]["commands"].as_u64().unwrap(), &digest["ledger"]["queries"]);
@@ -102,7 +102,7 @@ fn a_share_of_the_connections_is_told_with_totals_that_it_stands_for() {
     let (events, _) = encoded(&bytes, 3306, |time_ns, queries| {
         at += 1;
         if at == frames / 2 {
-            queries.share(&Share { time_ns, kept: 0.5, asked: None });
+            queries.share(&SampleShare { time_ns, fraction: 0.5, requests: None });
         }
     });
     let file = dir.path().join("queries");

@@ -6,7 +6,7 @@ use super::own::{done, has, made, pcap as toll, printed, profile, text};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use toll_testkit::wire::Captured;
-use toll_wire::pcap::{Format, Frame, Interface, Reader, Records, Step, write};
+use toll_wire::pcap::{Format, Frame, Interface, ParseStep, Reader, RecordParser, write};
 
 /// Time, wire length and bytes of every packet, in the file's order.
 fn packets(path: &Path) -> Vec<(u64, u32, Vec<u8>)> {
@@ -15,7 +15,7 @@ fn packets(path: &Path) -> Vec<(u64, u32, Vec<u8>)> {
     let mut reader = Reader::new(Format::detect(&bytes).unwrap());
     let mut each = |frame: &Frame<'_>| seen.push((frame.time_ns, frame.wire_len, frame.bytes.to_vec()));
     reader.feed(&bytes, &mut each).unwrap();
-    assert_eq!(reader.unread_tail(), 0);
+    assert_eq!(reader.unread_tail_bytes(), 0);
     seen
 }
 
@@ -108,18 +108,18 @@ fn link_types_differ_in_a_pcapng_and_are_refused_in_a_pcap() {
 /// Interfaces of a capture as its packets name them, in order: link, snap length, name.
 fn interfaces(path: &Path) -> Vec<(u16, u32, Vec<u8>)> {
     let bytes = std::fs::read(path).unwrap();
-    let mut records = Records::new(Format::detect(&bytes).unwrap()).unwrap();
+    let mut records = RecordParser::new(Format::detect(&bytes).unwrap()).unwrap();
     let (mut rest, mut seen) = (bytes.as_slice(), Vec::new());
     while !rest.is_empty() {
-        let used = match records.step(rest).unwrap() {
-            Step::Frame { used, .. } => {
+        let used = match records.next_record(rest).unwrap() {
+            ParseStep::Frame { used, .. } => {
                 let Interface { link, snap_len, name, .. } = records.interface().unwrap();
                 seen.push((link, snap_len, name.to_vec()));
                 used
             }
-            Step::Skip { used } => used,
-            Step::SkipAhead { used } => used as usize,
-            Step::Incomplete(need) => panic!("{need} bytes are needed"),
+            ParseStep::Skip { used } => used,
+            ParseStep::SkipAhead { used } => used as usize,
+            ParseStep::Incomplete(need) => panic!("{need} bytes are needed"),
         };
         rest = &rest[used..];
     }
@@ -130,16 +130,16 @@ fn interfaces(path: &Path) -> Vec<(u16, u32, Vec<u8>)> {
 fn interfaces_keep_their_names_and_snap_lengths_and_cut_packets_their_true_length() {
     let dir = tempfile::tempdir().unwrap();
     let mut capture = Vec::new();
-    write::ng_section(&mut capture);
+    write::append_ng_section(&mut capture);
     for (name, snap_len) in [(&b"eth0"[..], 96), (b"eth1", 0)] {
-        write::ng_interface(&mut capture, &Interface { number: 0, link: 1, snap_len, name });
+        write::append_ng_interface(&mut capture, &Interface { number: 0, link: 1, snap_len, name });
     }
     let frame =
         |time_ns, bytes| Frame { time_ns, link: toll_wire::pcap::Link::Ethernet, wire_len: 1000, bytes };
     // Finer than a microsecond, and beyond what 32 bits of seconds hold.
     let late_ns = 5_000_000_000_123_456_789;
-    write::ng_packet(&mut capture, 1, &frame(1_700_000_000_123_456_789, &[1; 60]));
-    write::ng_packet(&mut capture, 0, &frame(late_ns, &[2; 20]));
+    write::append_ng_packet(&mut capture, 1, &frame(1_700_000_000_123_456_789, &[1; 60]));
+    write::append_ng_packet(&mut capture, 0, &frame(late_ns, &[2; 20]));
     let a = file(dir.path(), "a.pcapng", &capture);
     let b = file(dir.path(), "b", &pcap(Order::Little, 1000, Link::LinuxSll, &numbered(&[0], 0)));
     let out = dir.path().join("out.pcapng");
@@ -195,12 +195,12 @@ fn an_output_is_private_and_whole_and_never_an_input() {
 #[test]
 fn a_record_larger_than_a_piece_and_an_input_cut_short_are_merged() {
     let dir = tempfile::tempdir().unwrap();
-    let mut capture = write::pcap_header(1).to_vec();
+    let mut capture = write::encode_pcap_header(1).to_vec();
     let large = vec![7; 300_000];
     for (time_ns, bytes) in [(5_000_000_000, &large[..]), (6_000_000_000, &large[..10])] {
         let frame =
             Frame { time_ns, link: toll_wire::pcap::Link::Ethernet, wire_len: bytes.len() as u32, bytes };
-        write::pcap_record(&mut capture, &frame).unwrap();
+        write::append_pcap_record(&mut capture, &frame).unwrap();
     }
     let whole = file(dir.path(), "whole", &capture);
     let cut = file(dir.path(), "cut", &capture[..capture.len() - 1]);

@@ -5,7 +5,7 @@ use super::printed::events;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
-use toll_sys::program::on_path;
+use toll_sys::program::find_program;
 use toll_testkit::wire::Captured;
 
 /// Information in a timestamp format.
@@ -60,7 +60,7 @@ fn as_told(mut events: Vec<Value>, told: Told) -> Vec<Value> {
 }
 
 fn has_tcpdump() -> bool {
-    let found = on_path("tcpdump").is_some();
+    let found = find_program("tcpdump").is_some();
     if !found {
         toll_testkit::skip!("this test needs tcpdump");
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Child;
 use toll_agent::capture::chunks::Destination;
 use toll_agent::capture::stream::{Key, Stream};
-use toll_wire::streamed::{self, Chunk, End, Hello, Holds, LONGEST, LONGEST_CHUNK, Message};
+use toll_wire::stream_protocol::{self, Chunk, End, Hello, MAX_CHUNK, MAX_PAYLOAD, Message, StreamContent};
 
 #[test]
 fn strangers_are_refused_and_those_who_belong_go_on() {
@@ -71,10 +71,11 @@ impl Plain {
         let _ = tcp.write_all(&said.concat());
         let (mut got, mut answers, mut some) = (Vec::new(), Vec::new(), [0; 4_096]);
         while answers.len() < most {
-            while let Some(length) =
-                streamed::length(&got, LONGEST).unwrap().filter(|whole| *whole <= got.len())
+            while let Some(length) = stream_protocol::message_length(&got, MAX_PAYLOAD)
+                .unwrap()
+                .filter(|whole| *whole <= got.len())
             {
-                answers.push(format!("{:?}", streamed::parse(&got[..length]).unwrap()));
+                answers.push(format!("{:?}", stream_protocol::parse_message(&got[..length]).unwrap()));
                 got.drain(..length);
             }
             match tcp.read(&mut some) {
@@ -95,25 +96,25 @@ impl Drop for Plain {
 
 fn put(message: Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    message.put(&mut bytes);
+    message.encode_into(&mut bytes);
     bytes
 }
 
 fn hello(stream: u8, host: &str) -> Vec<u8> {
     let hello = Hello {
         stream: [stream; 16],
-        holds: Holds::Queries,
+        content: StreamContent::Queries,
         begun_ns: 1,
         first: 0,
         host,
-        opening: b"opening",
+        file_header: b"opening",
     };
     put(Message::Hello(hello))
 }
 
 fn chunk(number: u64, plain: usize, frame: &[u8]) -> Vec<u8> {
     let plain = plain as u32;
-    put(Message::Chunk(Chunk { number, items: 1, first_ns: 1, last_ns: 1, lost: 0, plain, frame }))
+    put(Message::Chunk(Chunk { number, items: 1, first_ns: 1, last_ns: 1, lost: 0, plain_len: plain, frame }))
 }
 
 #[test]
@@ -121,8 +122,8 @@ fn those_who_lie_in_messages_are_told_what_was_wrong_with_them() {
     let lab = toll_testkit::lab!();
     let receiver = Plain::start(&lab);
     let frame = zstd::bulk::compress(b"items", 1).unwrap();
-    let bomb = zstd::bulk::compress(&vec![0; LONGEST_CHUNK * 4], 1).unwrap();
-    let end = |chunks| put(Message::End(End { chunks, items: 0, lost: 0, closing: b"" }));
+    let bomb = zstd::bulk::compress(&vec![0; MAX_CHUNK * 4], 1).unwrap();
+    let end = |chunks| put(Message::End(End { chunks, items: 0, lost: 0, file_footer: b"" }));
     let mut another = hello(9, "h");
     another[9] = 7;
     let mut huge = chunk(0, 5, &frame);
@@ -135,8 +136,8 @@ fn those_who_lie_in_messages_are_told_what_was_wrong_with_them() {
         (vec![hello(1, "h"), hello(1, "h")], "does not speak as a sender does"),
         (vec![hello(2, "h"), chunk(1, 5, &frame)], "chunk 1 came where 0 was due"),
         (vec![hello(3, "h"), chunk(0, 4, &frame)], "no zstd frame of 4 bytes"),
-        (vec![hello(4, "h"), chunk(0, LONGEST_CHUNK, &bomb)], "no zstd frame of 8388608 bytes"),
-        (vec![hello(5, "h"), chunk(0, LONGEST_CHUNK + 1, &bomb)], "8388609 bytes where 8388608 are the most"),
+        (vec![hello(4, "h"), chunk(0, MAX_CHUNK, &bomb)], "no zstd frame of 8388608 bytes"),
+        (vec![hello(5, "h"), chunk(0, MAX_CHUNK + 1, &bomb)], "8388609 bytes where 8388608 are the most"),
         (vec![hello(6, "h"), huge], "4294967295 bytes where"),
         (vec![hello(7, "h"), end(1)], "the end was said after 0 chunks of 1"),
         (vec![hello(8, "h"), put(Message::Done)], "does not speak as a sender does"),

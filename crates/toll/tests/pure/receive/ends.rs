@@ -169,8 +169,8 @@ impl Synthetic {
     /// As [`Synthetic::pcapng`], with different packets for each `seed`.
     pub fn pcapng_of(seed: u64, chunks: usize, bytes: usize) -> Self {
         let mut opening = Vec::new();
-        write::ng_section(&mut opening);
-        write::ng_interface(&mut opening, &Interface { number: 0, link: 1, snap_len: 0, name: b"lo" });
+        write::append_ng_section(&mut opening);
+        write::append_ng_interface(&mut opening, &Interface { number: 0, link: 1, snap_len: 0, name: b"lo" });
         let chunk = |number: usize| {
             let mut chunk = Vec::new();
             let payload = noise(seed << 32 | number as u64, bytes);
@@ -180,7 +180,7 @@ impl Synthetic {
                 wire_len: bytes as u32,
                 bytes: &payload,
             };
-            write::ng_packet(&mut chunk, 0, &frame);
+            write::append_ng_packet(&mut chunk, 0, &frame);
             chunk
         };
         // An interface's statistics, without options.

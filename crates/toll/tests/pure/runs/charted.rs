@@ -115,7 +115,7 @@ fn panels_are_charts_of_their_own_over_the_same_places_and_outcomes_are_lines() 
     let names: Vec<&str> = tac.series.iter().map(|series| series.name.as_str()).collect();
     let head = |name: &str| {
         let outcome = run.definitions.iter().find(|outcome| outcome.name == name).unwrap();
-        outcome.head().to_owned()
+        outcome.column_title().to_owned()
     };
     let heads = ["latency_us_mean", "latency_us_p99"].map(head);
     assert_eq!(names, [heads[0].as_str(), heads[1].as_str(), "as asked"]);

@@ -8,7 +8,7 @@ use toll_analysis as analyse;
 use toll_record::{RunDir, RunResult};
 use toll_report::text::{Ink, text};
 use toll_report::{html, markdown};
-use toll_stats::Draws;
+use toll_stats::SeededRng;
 
 /// Files of a run, without those that the analysis writes.
 const FILES: [&str; 6] =
@@ -75,11 +75,11 @@ fn a_run_that_is_cut_short_anywhere_never_passes_for_whole() {
     let run = Run::new();
     let whole = run.with("host.json", Some(&run.files["host.json"])).unwrap();
     assert!(whole.complete && !owns_up(&whole), "{:#?}", whole.warnings);
-    let mut draws = Draws::new(11, 0);
+    let mut draws = SeededRng::new(11, 0);
     for file in FILES {
         let bytes = &run.files[file];
         for _ in 0..24 {
-            let keep = (draws.fraction() * bytes.len() as f64) as usize;
+            let keep = (draws.next_fraction() * bytes.len() as f64) as usize;
             let Ok(found) = run.with(file, Some(&bytes[..keep])) else { continue };
             // What lies behind the last window is in no figure but toll's own cost.
             let told = owns_up(&found) || same(&found, &whole);
@@ -95,14 +95,14 @@ fn a_run_that_is_cut_short_anywhere_never_passes_for_whole() {
 fn a_run_with_lines_lost_never_passes_for_whole() {
     let run = Run::new();
     let whole = run.with("host.json", Some(&run.files["host.json"])).unwrap();
-    let mut draws = Draws::new(12, 0);
+    let mut draws = SeededRng::new(12, 0);
     for file in ["trials.ndjson", "samples.ndjson.zst", "latency.hlog.zst", "artefacts.ndjson"] {
         let is_compressed = file.ends_with(".zst");
         let bytes = &run.files[file];
         let plain = if is_compressed { zstd::decode_all(bytes.as_slice()).unwrap() } else { bytes.clone() };
         let lines: Vec<&[u8]> = plain.split_inclusive(|&b| b == b'\n').collect();
         for _ in 0..12 {
-            let from = (draws.fraction() * lines.len() as f64) as usize;
+            let from = (draws.next_fraction() * lines.len() as f64) as usize;
             let content =
                 [lines[..from].concat(), lines[from + (lines.len() - from) / 2..].concat()].concat();
             let content =
@@ -123,13 +123,13 @@ fn a_run_with_lines_lost_never_passes_for_whole() {
 #[test]
 fn bytes_that_flip_end_in_an_error_or_a_report() {
     let run = Run::new();
-    let mut draws = Draws::new(13, 0);
+    let mut draws = SeededRng::new(13, 0);
     let (mut errors, mut reports) = (0, 0);
     for file in FILES {
         for _ in 0..60 {
             let mut bytes = run.files[file].clone();
-            let at = (draws.fraction() * bytes.len() as f64) as usize;
-            bytes[at] ^= 1 << (draws.fraction() * 8.0) as u8;
+            let at = (draws.next_fraction() * bytes.len() as f64) as usize;
+            bytes[at] ^= 1 << (draws.next_fraction() * 8.0) as u8;
             match run.with(file, Some(&bytes)) {
                 Ok(_) => reports += 1,
                 Err(_) => errors += 1,

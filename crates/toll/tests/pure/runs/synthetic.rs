@@ -10,7 +10,7 @@ use std::path::Path;
 use toll_analysis::Recorded;
 use toll_record::catalogue::CATALOGUE;
 use toll_record::*;
-use toll_stats::Draws;
+use toll_stats::SeededRng;
 
 const BIN_US: u64 = 100_000;
 const CPUS: f64 = 2.0;
@@ -119,7 +119,7 @@ impl Synthetic {
 
     pub fn plan(&self) -> Plan {
         let present: Vec<&SyntheticArm> = self.arms.iter().filter(|a| a.unavailable.is_none()).collect();
-        let order = toll_stats::rounds(self.seed, present.len(), self.rounds as usize);
+        let order = toll_stats::draw_orders(self.seed, present.len(), self.rounds as usize);
         let workload = Workload {
             driver: self.driver.into(),
             profile: "read-only".into(),
@@ -249,13 +249,13 @@ impl Synthetic {
         run.write_json("plan.json", &recorded.plan)?;
         run.write_json("host.json", &recorded.host)?;
         for line in &recorded.trials {
-            run.trial(line)?;
+            run.write_trial(line)?;
         }
         for line in &recorded.artefacts {
-            run.artefact(line)?;
+            run.write_artefact(line)?;
         }
         for w in &recorded.latencies {
-            run.latency(&w.arm, w.trial, w.begin_mono_us, w.duration_us, &w.histogram)?;
+            run.write_latency(&w.arm, w.trial, w.begin_mono_us, w.duration_us, &w.histogram)?;
         }
         let samples = (recorded.bins.into_iter().map(Sample::Bin))
             .chain(recorded.seconds.into_iter().map(Sample::Second))
@@ -264,7 +264,7 @@ impl Synthetic {
             .chain(recorded.servers.into_iter().map(Sample::Server))
             .chain(recorded.own.into_iter().map(Sample::Own));
         for sample in samples {
-            run.sample(&sample)?;
+            run.write_sample(&sample)?;
         }
         run.finish()
     }
@@ -273,7 +273,7 @@ impl Synthetic {
 /// State of the host, advanced bin by bin.
 struct Clockwork<'a> {
     of: &'a Synthetic,
-    draws: Draws,
+    draws: SeededRng,
     now_us: u64,
     /// Time at which the arm was switched on.
     on_us: u64,
@@ -291,8 +291,8 @@ struct Clockwork<'a> {
 
 impl<'a> Clockwork<'a> {
     fn new(of: &'a Synthetic) -> Self {
-        let mut draws = Draws::new(of.seed, 1_000);
-        let phase = draws.fraction() * std::f64::consts::TAU;
+        let mut draws = SeededRng::new(of.seed, 1_000);
+        let phase = draws.next_fraction() * std::f64::consts::TAU;
         Clockwork {
             of,
             draws,
@@ -316,7 +316,7 @@ impl<'a> Clockwork<'a> {
         self.on_us = self.now_us;
         let long = self.of.long.filter(|(every, _)| round % every == every - 1);
         let window_s = long.map_or(self.of.window_s, |(_, window_s)| window_s);
-        let jitter = (self.draws.fraction() * 0.2 * self.of.window_s * 10.0) as u64;
+        let jitter = (self.draws.next_fraction() * 0.2 * self.of.window_s * 10.0) as u64;
         self.bins((self.of.settle_s * 10.0) as u64 + jitter, arm, None);
         self.written = 0.0;
         self.step(trial, round, arm, Step::WindowBegin);
@@ -491,7 +491,7 @@ impl<'a> Clockwork<'a> {
     }
 
     fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.draws.fraction()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.draws.fraction()).cos()
+        let radius = (-2.0 * (1.0 - self.draws.next_fraction()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.draws.next_fraction()).cos()
     }
 }

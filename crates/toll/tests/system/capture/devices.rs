@@ -6,7 +6,7 @@
 use super::live::{Dir, Ended, Live, Packet, Segment, lacks, lacks_root, read, reads, said_to};
 use std::process::{Child, Command, Stdio};
 use toll_wire::frame::SYN;
-use toll_wire::packet::{self, Ends, Ip, Tcp};
+use toll_wire::packet_builder::{self, AddressPair, IpHeader, TcpHeader};
 use toll_wire::pcap::Link as Form;
 
 const DEVICE: &str = "link0";
@@ -171,10 +171,16 @@ fn tagged() -> [String; 2] {
     let ends = ["10.198.0.1:44000", "10.198.0.2:3306"].map(|end| end.parse().unwrap());
     [(ends[0], ends[1], question()), (ends[1], ends[0], answer())].map(|(source, destination, payload)| {
         let mut bytes = Vec::new();
-        packet::ethernet(&mut bytes, [0xff; 6], [2; 6], Some(100), packet::ETHERTYPE_V4);
-        let ip = Ip { ends: Ends { source, destination }, ttl: 64, id: 1 };
-        let tcp = Tcp { seq: 1, ack: 1, flags: 0x18, window: 500, options: &[] };
-        packet::tcp(&mut bytes, &ip, &tcp, &payload[..1000]);
+        packet_builder::append_ethernet(
+            &mut bytes,
+            [0xff; 6],
+            [2; 6],
+            Some(100),
+            packet_builder::ETHERTYPE_V4,
+        );
+        let ip = IpHeader { addresses: AddressPair { source, destination }, ttl: 64, id: 1 };
+        let tcp = TcpHeader { seq: 1, ack: 1, flags: 0x18, window: 500, options: &[] };
+        packet_builder::append_tcp(&mut bytes, &ip, &tcp, &payload[..1000]);
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     })
 }

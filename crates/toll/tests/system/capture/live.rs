@@ -25,7 +25,7 @@ pub fn lacks_root() -> bool {
 }
 
 pub fn lacks(tool: &str) -> bool {
-    let lacks = toll_sys::program::on_path(tool).is_none();
+    let lacks = toll_sys::program::find_program(tool).is_none();
     if lacks {
         toll_testkit::skip!("this test needs {tool}");
     }
@@ -169,7 +169,7 @@ impl Packet {
     pub fn segment(&self) -> Segment {
         let Self { time_ns, link, wire_len, bytes } = self;
         let frame = toll_wire::pcap::Frame { time_ns: *time_ns, link: *link, wire_len: *wire_len, bytes };
-        let found = frame::parse(&frame).unwrap();
+        let found = frame::parse_segment(&frame).unwrap();
         let frame::Segment { seq, ack, flags, payload, payload_len } = found.segment;
         let (from, to) = (found.source_port, found.destination_port);
         Segment { from, to, seq, ack, flags, payload: payload.to_vec(), length: payload_len as usize }
@@ -216,7 +216,7 @@ pub fn packets_in(file: &[u8]) -> (Vec<Packet>, Option<u64>) {
         packets.push(Packet { time_ns, link, wire_len, bytes: frame.bytes.to_vec() });
     };
     reader.feed(file, &mut take).unwrap();
-    assert_eq!(reader.unread_tail(), 0, "a packet was cut off");
+    assert_eq!(reader.unread_tail_bytes(), 0, "a packet was cut off");
     (packets, reader.dropped_by_capture())
 }
 

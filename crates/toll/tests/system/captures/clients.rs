@@ -2,7 +2,7 @@
 
 use super::printed;
 use super::server::{Server, certified};
-use toll_sys::program::on_path;
+use toll_sys::program::find_program;
 use toll_testkit::wire::{Events, Seen};
 
 const TOOLS: [&str; 2] = ["tcpdump", "mariadb"];
@@ -111,7 +111,7 @@ fn a_file_sent_to_mysql_is_one_statement() {
 
 #[test]
 fn encrypted_sessions_are_counted_and_hold_no_events() {
-    if on_path("openssl").is_none() {
+    if find_program("openssl").is_none() {
         toll_testkit::skip!("this test needs openssl");
         return;
     }

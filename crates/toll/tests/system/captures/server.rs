@@ -12,7 +12,7 @@ use toll_load::summary::Summary;
 use toll_load::tables::{self, Layout};
 use toll_mysql::{Connection, Target};
 use toll_server::{DataSpec, Sandbox, SandboxSpec, ServerProgram};
-use toll_sys::program::on_path;
+use toll_sys::program::find_program;
 use toll_testkit::tcpdump::{Tcpdump, whole};
 use toll_wire::decoder::Config;
 
@@ -53,7 +53,7 @@ impl Server {
         if !nix::unistd::geteuid().is_root() {
             return skipped("captures need root");
         }
-        if let Some(missing) = tools.iter().find(|tool| on_path(tool).is_none()) {
+        if let Some(missing) = tools.iter().find(|tool| find_program(tool).is_none()) {
             return skipped(&format!("this test needs {missing}"));
         }
         let dir = tempfile::Builder::new().prefix("toll-test-").tempdir().unwrap();

@@ -4,15 +4,15 @@ use super::*;
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use toll_stats::Draws;
-use toll_wire::packet::{Ends, Ip, Tcp, tcp};
+use toll_stats::SeededRng;
+use toll_wire::packet_builder::{AddressPair, IpHeader, TcpHeader, append_tcp};
 use toll_wire::pcap::Link;
 
 /// A host with connections of different weight; what they cost is in parts of the budget.
 struct Host {
     /// Where each connection's hash lies, and its part of the load.
     connections: Vec<(f64, f64)>,
-    draws: Draws,
+    draws: SeededRng,
 }
 
 /// What a run came to.
@@ -27,10 +27,10 @@ const LOOKS_A_SECOND: usize = 20;
 
 impl Host {
     fn new(connections: u32, seed: u64) -> Self {
-        let mut draws = Draws::new(seed, 0);
-        let weights: Vec<f64> = (0..connections).map(|_| -(1.0 - draws.fraction()).ln()).collect();
+        let mut draws = SeededRng::new(seed, 0);
+        let weights: Vec<f64> = (0..connections).map(|_| -(1.0 - draws.next_fraction()).ln()).collect();
         let sum: f64 = weights.iter().sum();
-        let connections = weights.into_iter().map(|weight| (draws.fraction(), weight / sum)).collect();
+        let connections = weights.into_iter().map(|weight| (draws.next_fraction(), weight / sum)).collect();
         Self { connections, draws }
     }
 
@@ -48,7 +48,7 @@ impl Host {
                 .filter(|(hash, _)| *hash < controller.kept)
                 .map(|(_, part)| part)
                 .sum();
-            let work_ns = load * budget * look_ns * (0.8 + 0.4 * self.draws.fraction());
+            let work_ns = load * budget * look_ns * (0.8 + 0.4 * self.draws.next_fraction());
             // A fifth is for compressing, twice a second; what is left out has to be looked at nevertheless.
             cpu_ns += work_ns * (share * 0.8 + (1.0 - share) * 0.02);
             owed_ns += work_ns * share * 0.2;
@@ -117,20 +117,20 @@ fn a_budget_that_cannot_be_kept_is_owned_up_to() {
 struct Reached {
     packets: Vec<u16>,
     calls: Vec<u64>,
-    shares: Vec<Share>,
+    shares: Vec<SampleShare>,
 }
 
 struct Notes(Rc<RefCell<Reached>>);
 
 impl Output for Notes {
     fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
-        let packet = frame::parse(frame).unwrap();
+        let packet = frame::parse_segment(frame).unwrap();
         let port = if packet.destination_port == 3306 { packet.source_port } else { packet.destination_port };
         self.0.borrow_mut().packets.push(port);
         Ok(())
     }
 
-    fn spoken(&mut self, said: &Spoken<'_>) -> anyhow::Result<()> {
+    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
         self.0.borrow_mut().calls.push(said.socket);
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Output for Notes {
         Ok(())
     }
 
-    fn share(&mut self, share: &Share) {
+    fn share(&mut self, share: &SampleShare) {
         self.0.borrow_mut().shares.push(*share);
     }
 
@@ -159,8 +159,13 @@ fn round(budgeted: &mut Budgeted, time_ns: u64) {
             let ends = [SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 3306))];
             let (source, destination) = if from_client { (ends[0], ends[1]) } else { (ends[1], ends[0]) };
             let mut bytes = Vec::new();
-            let head = Tcp { seq: 1, ack: 1, flags: 0x18, window: 0, options: &[] };
-            tcp(&mut bytes, &Ip { ends: Ends { source, destination }, ttl: 64, id: 0 }, &head, b"x");
+            let head = TcpHeader { seq: 1, ack: 1, flags: 0x18, window: 0, options: &[] };
+            append_tcp(
+                &mut bytes,
+                &IpHeader { addresses: AddressPair { source, destination }, ttl: 64, id: 0 },
+                &head,
+                b"x",
+            );
             let wire_len = bytes.len() as u32;
             budgeted.packet(&Frame { time_ns, link: Link::Raw, wire_len, bytes: &bytes }).unwrap();
         }
@@ -195,8 +200,11 @@ fn connections_are_left_out_as_a_whole_both_ways_and_fewer_never_means_others() 
     // What clients asked is counted while not all are kept, and told at the end.
     budgeted.finish(9).unwrap();
     let told = reached.borrow().shares.last().copied().unwrap();
-    assert_eq!((told.time_ns, told.asked.unwrap().all), (9, 2000));
-    assert!((told.kept - 0.1).abs() < 1e-6 && (500..700).contains(&told.asked.unwrap().kept), "{told:?}");
+    assert_eq!((told.time_ns, told.requests.unwrap().total), (9, 2000));
+    assert!(
+        (told.fraction - 0.1).abs() < 1e-6 && (500..700).contains(&told.requests.unwrap().sampled),
+        "{told:?}"
+    );
     // Another capture draws others.
     let ports = reached.borrow().packets.clone();
     reached.borrow_mut().packets.clear();
@@ -213,7 +221,7 @@ fn sockets_are_left_out_like_connections() {
     budgeted.threshold = ALL / 2;
     for _ in 0..2 {
         for socket in 0..1000 {
-            budgeted.spoken(&Spoken { socket, length: 1, ..Spoken::default() }).unwrap();
+            budgeted.spoken(&SocketChunk { socket, full_len: 1, ..SocketChunk::default() }).unwrap();
         }
     }
     let calls = reached.borrow().calls.clone();
@@ -221,5 +229,5 @@ fn sockets_are_left_out_like_connections() {
     assert_eq!(first, second);
     assert!((430..570).contains(&first.len()), "{}", first.len());
     assert_eq!(budgeted.account().shed + calls.len() as u64, 2000);
-    assert_eq!(budgeted.asked, Asked { all: 2000, kept: calls.len() as u64 });
+    assert_eq!(budgeted.asked, RequestCounts { total: 2000, sampled: calls.len() as u64 });
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use toll_wire::streamed::{End, Hello, Holds, LONGEST_GREETING, Message, StreamId};
+use toll_wire::stream_protocol::{End, Hello, MAX_HELLO, Message, StreamContent, StreamId};
 
 /// A host that is there answers within this time; so does a receiver that is asked something.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(super) fn reach(target: &str, key: &Key) -> Result<Link, Unreached> {
 }
 
 /// Until the other end has everything, or nobody waits for that any more.
-pub(super) fn run(shared: &Arc<Shared>, holds: Holds, opening: &[u8], mut link: Option<Link>) {
+pub(super) fn run(shared: &Arc<Shared>, holds: StreamContent, opening: &[u8], mut link: Option<Link>) {
     let mut pauses = Pauses::of(shared.stream);
     let mut trouble = None;
     loop {
@@ -87,7 +87,7 @@ pub(super) fn run(shared: &Arc<Shared>, holds: Holds, opening: &[u8], mut link: 
 /// kept, or all was taken before. `took`: is called when that shows.
 fn converse(
     shared: &Shared,
-    holds: Holds,
+    holds: StreamContent,
     opening: &[u8],
     link: Arc<Link>,
     took: impl FnOnce() + Send,
@@ -103,18 +103,24 @@ fn converse(
 
 fn talk(
     shared: &Shared,
-    holds: Holds,
+    holds: StreamContent,
     opening: &[u8],
     link: &Arc<Link>,
     mut took: impl FnMut() + Send,
 ) -> Result<()> {
     let first = shared.attach(link);
-    let host = toll_sys::read("/proc/sys/kernel/hostname");
-    let hello =
-        Hello { stream: shared.stream, holds, begun_ns: shared.begun_ns, first, host: &host, opening };
+    let host = toll_sys::read_trimmed("/proc/sys/kernel/hostname");
+    let hello = Hello {
+        stream: shared.stream,
+        content: holds,
+        begun_ns: shared.begun_ns,
+        first,
+        host: &host,
+        file_header: opening,
+    };
     link.say(&Message::Hello(hello)).context("the connection broke")?;
     let mut hearing = Hearing::of(link);
-    match hearing.next(ANSWERS_WITHIN, LONGEST_GREETING)? {
+    match hearing.next(ANSWERS_WITHIN, MAX_HELLO)? {
         Heard::Message(Message::Welcome { next }) => {
             if shared.resume(next)? {
                 took();
@@ -145,10 +151,10 @@ fn send(shared: &Shared, link: &Link) -> Result<()> {
     loop {
         let sent = match shared.next(end_said) {
             Next::Chunk(message) => link.send(&message.bytes),
-            Next::Still => link.say(&Message::Still),
+            Next::Still => link.say(&Message::KeepAlive),
             Next::End { chunks, items, lost, closing } => {
                 end_said = true;
-                link.say(&Message::End(End { chunks, items, lost, closing: &closing }))
+                link.say(&Message::End(End { chunks, items, lost, file_footer: &closing }))
             }
             Next::Over => return Ok(()),
             Next::Broken(error) => return Err(error),
@@ -164,7 +170,7 @@ fn send(shared: &Shared, link: &Link) -> Result<()> {
 
 fn listen(shared: &Shared, hearing: &mut Hearing<'_>, took: &mut impl FnMut()) -> Result<()> {
     loop {
-        match hearing.next(STILL, LONGEST_GREETING)? {
+        match hearing.next(STILL, MAX_HELLO)? {
             Heard::Message(Message::Acknowledged { below }) => {
                 if shared.acknowledged(below)? {
                     took();

@@ -18,7 +18,7 @@ mod wire;
 use super::output::{FileFormat, Out, Output};
 use anyhow::{Context, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
-use toll_sys::named::Named;
+use toll_sys::named_choice::NamedChoice;
 use toll_wire::pcap::{Frame, Interface, Link};
 use traffic::{Span, Traffic};
 
@@ -38,7 +38,7 @@ pub enum Set {
     Sized,
 }
 
-impl Named for Set {
+impl NamedChoice for Set {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("http", Self::Http, "A web browsing session: pages and images over TCP, DNS over UDP"),
         ("flash", Self::Flash, "Videos: long downloads over TCP"),

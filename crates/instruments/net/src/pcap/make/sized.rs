@@ -4,7 +4,7 @@ use super::Packets;
 use super::traffic::Span;
 use std::net::Ipv4Addr;
 use toll_stats::random::Rng;
-use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip};
+use toll_wire::packet_builder::{self, AddressPair, ETHERTYPE_V4, IpHeader};
 
 /// Conversations that take turns: as many as hash functions need to spread them.
 const FLOWS: u64 = 64;
@@ -36,10 +36,14 @@ impl Packets for OneLength {
         self.next += 1;
         let flow = (number % FLOWS) as u8;
         frame.clear();
-        packet::ethernet(frame, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], None, ETHERTYPE_V4);
+        packet_builder::append_ethernet(frame, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1], None, ETHERTYPE_V4);
         let source = (Ipv4Addr::new(192, 0, 2, 1 + flow), 40_000 + u16::from(flow)).into();
-        let ends = Ends { source, destination: (Ipv4Addr::new(198, 51, 100, 1 + flow), 9).into() };
-        packet::udp(frame, &Ip { ends, ttl: 64, id: number as u16 }, &self.payload);
+        let ends = AddressPair { source, destination: (Ipv4Addr::new(198, 51, 100, 1 + flow), 9).into() };
+        packet_builder::append_udp(
+            frame,
+            &IpHeader { addresses: ends, ttl: 64, id: number as u16 },
+            &self.payload,
+        );
         Some((number as f64 * self.gap_ns) as u64)
     }
 }

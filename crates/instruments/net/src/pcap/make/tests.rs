@@ -20,7 +20,7 @@ fn made(set: Set, seconds: f64, mbps: f64, seed: u64, dir: &Path) -> PathBuf {
 }
 
 fn profiled(file: PathBuf) -> One {
-    let read = read(&[file], false, &toll_input::Progress::none(), &AtomicBool::new(false));
+    let read = read(&[file], false, &toll_input::Progress::hidden(), &AtomicBool::new(false));
     assert!(read.refused.is_empty(), "{:?}", read.refused);
     let one = document(&read.profiles).profiles.remove(0);
     assert!(one.ledger.adds_up && one.ledger.damage.is_empty() && one.ledger.unread_tail_bytes == 0);
@@ -93,7 +93,7 @@ fn the_mixed_set_is_the_three_others_merged() {
     let merged = dir.path().join("merged.pcap");
     let request =
         merge::Request { files: parts, out: Out::File(merged.clone()), format: output::FileFormat::Pcap };
-    let progress = toll_input::Progress::none();
+    let progress = toll_input::Progress::hidden();
     merge::merge(&request, &progress, &AtomicBool::new(false)).unwrap();
     let mixed = made(Set::Mixed, seconds, mbps, seed, dir.path());
     assert!(std::fs::read(mixed).unwrap() == std::fs::read(merged).unwrap());
@@ -144,7 +144,7 @@ fn every_packet_is_right_and_every_connection_whole() {
             let mut reader = Reader::new(toll_wire::pcap::Format::Pcap);
             reader
                 .feed(&file, &mut |seen| {
-                    let packet = frame::packet(seen).unwrap();
+                    let packet = frame::parse_packet(seen).unwrap();
                     assert_eq!(seen.wire_len as usize, seen.bytes.len());
                     let ip = &seen.bytes[seen.bytes.len() - packet.payload.len() - 20..];
                     assert!(ip.len() <= 1500, "{set:?}: an IP packet of {} bytes", ip.len());
@@ -153,7 +153,7 @@ fn every_packet_is_right_and_every_connection_whole() {
                     let pseudo = [&ip[12..20], &[0, packet.protocol], &length, packet.payload];
                     assert_eq!(checksum(&pseudo), 0, "{set:?}: protocol {}", packet.protocol);
                     if packet.protocol == frame::TCP {
-                        let segment = frame::parse(seen).unwrap();
+                        let segment = frame::parse_segment(seen).unwrap();
                         let mut ends = [
                             (segment.source.to_string(), segment.source_port),
                             (segment.destination.to_string(), segment.destination_port),

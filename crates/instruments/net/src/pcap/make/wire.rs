@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use toll_stats::random::Rng;
 use toll_wire::frame::{ACK, FIN, SYN};
-use toll_wire::packet::{self, ETHERTYPE_V4, Ends, Ip, Tcp};
+use toll_wire::packet_builder::{self, AddressPair, ETHERTYPE_V4, IpHeader, TcpHeader};
 
 /// Payload of a full segment: 1500 bytes less 20 of IP and 32 of TCP with its time stamps.
 const FULL: usize = 1448;
@@ -103,7 +103,7 @@ enum Line {
     },
     Datagram {
         from: Speaker,
-        ends: Ends,
+        ends: AddressPair,
         message: Message,
     },
 }
@@ -190,8 +190,8 @@ impl Wire {
     /// A datagram beside the connection, or of a conversation that has none.
     pub fn datagram(&mut self, from: Speaker, client: SocketAddr, server: SocketAddr, message: Message) {
         let ends = match from {
-            Speaker::Client => Ends { source: client, destination: server },
-            Speaker::Server => Ends { source: server, destination: client },
+            Speaker::Client => AddressPair { source: client, destination: server },
+            Speaker::Server => AddressPair { source: server, destination: client },
         };
         self.queue(Line::Datagram { from, ends, message });
     }
@@ -257,7 +257,7 @@ impl Wire {
             Speaker::Client => (inside, outside),
             Speaker::Server => (outside, inside),
         };
-        packet::ethernet(frame, destination, source, self.road.vlan(from), ETHERTYPE_V4);
+        packet_builder::append_ethernet(frame, destination, source, self.road.vlan(from), ETHERTYPE_V4);
         // Ten routers lie between them, where there are any.
         let ttl = if self.road == Road::Uplink && from == Speaker::Server { 54 } else { 64 };
         let id = self.ids[from as usize];
@@ -270,17 +270,17 @@ impl Wire {
                     message.copy(noise, at, length, &mut payload);
                 }
                 let ends = match from {
-                    Speaker::Client => Ends { source: self.client, destination: self.server },
-                    Speaker::Server => Ends { source: self.server, destination: self.client },
+                    Speaker::Client => AddressPair { source: self.client, destination: self.server },
+                    Speaker::Server => AddressPair { source: self.server, destination: self.client },
                 };
                 let options = self.options(from, flags, now_ms);
-                let head = Tcp { seq, ack, flags, window: WINDOW, options: &options };
-                packet::tcp(frame, &Ip { ends, ttl, id }, &head, &payload);
+                let head = TcpHeader { seq, ack, flags, window: WINDOW, options: &options };
+                packet_builder::append_tcp(frame, &IpHeader { addresses: ends, ttl, id }, &head, &payload);
                 true
             }
             Line::Datagram { ends, message, .. } => {
                 message.copy(noise, 0, message.len(), &mut payload);
-                packet::udp(frame, &Ip { ends, ttl, id }, &payload);
+                packet_builder::append_udp(frame, &IpHeader { addresses: ends, ttl, id }, &payload);
                 false
             }
         };

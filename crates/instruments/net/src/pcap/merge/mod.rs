@@ -8,8 +8,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toll_input::Progress;
-use toll_sys::counted::counted;
-use toll_sys::figures::grouped;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format::format_grouped;
 use toll_wire::pcap::Interface;
 
 /// Options of a merge.
@@ -128,14 +128,14 @@ impl Interfaces {
 impl Merged {
     /// What there is to say of it, a line each.
     pub fn lines(&self, out: &Out, files: usize) -> Vec<String> {
-        let (packets, files) = (counted(self.packets, "packet"), counted(files as u64, "file"));
+        let (packets, files) = (format_count(self.packets, "packet"), format_count(files as u64, "file"));
         let mut lines = vec![format!("{out}: {packets} of {files}")];
         if self.disordered > 0 {
             lines.push(format!(
                 "{} stand behind a later one, by {} us at most: a file is not in order by itself, and is \
                  merged as it is (reordercap sorts one)",
-                counted(self.disordered, "packet"),
-                grouped((self.disorder_ns as f64 / 1e3).ceil())
+                format_count(self.disordered, "packet"),
+                format_grouped((self.disorder_ns as f64 / 1e3).ceil())
             ));
         }
         lines.extend(self.cut.iter().chain(&self.damage).cloned());

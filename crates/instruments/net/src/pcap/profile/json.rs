@@ -6,7 +6,7 @@
 use super::{Input, Profiled};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use toll_wire::profile::{self, BIN, Kind, Profile, Transport};
+use toll_wire::profile::{self, BIN_WIDTH, LengthKind, Profile, Transport};
 
 /// Entries of each list of what is most frequent.
 const TOP: usize = 10;
@@ -167,8 +167,8 @@ fn one(profiled: &Profiled) -> One {
         mean: profile.total.bytes as f64 / profile.total.packets as f64,
         median: profile.lengths.median(),
         max,
-        tcp_max: profile.lengths.longest(Kind::Tcp),
-        udp_max: profile.lengths.longest(Kind::Udp),
+        tcp_max: profile.lengths.longest(LengthKind::Tcp),
+        udp_max: profile.lengths.longest(LengthKind::Udp),
     });
     One {
         inputs: profiled.inputs.clone(),
@@ -176,7 +176,7 @@ fn one(profiled: &Profiled) -> One {
         packets: profile.total.packets,
         bytes: profile.total.bytes,
         captured_bytes: profile.captured_bytes,
-        cut_packets: profile.cut,
+        cut_packets: profile.truncated,
         fragments: profile.fragments,
         first_seen: profile.span_ns.and_then(|(first, _)| moment(first)),
         last_seen: profile.span_ns.and_then(|(_, last)| moment(last)),
@@ -192,9 +192,12 @@ fn one(profiled: &Profiled) -> One {
             .map(|(name, sum)| (name.to_owned(), share(sum, profile.total)))
             .into(),
         length_bytes: length,
-        length_bins: (0..).step_by(BIN).zip(bins).filter_map(bin).collect(),
+        length_bins: (0..).step_by(BIN_WIDTH).zip(bins).filter_map(bin).collect(),
         longer_packets: profile.lengths.longer.iter().map(|sum| sum.packets).sum(),
-        top_lengths: Lists { tcp: top_lengths(profile, Kind::Tcp), udp: top_lengths(profile, Kind::Udp) },
+        top_lengths: Lists {
+            tcp: top_lengths(profile, LengthKind::Tcp),
+            udp: top_lengths(profile, LengthKind::Udp),
+        },
         rates: rates(profile),
         flows: flows(profile),
         top_ports: Lists { tcp: ports(profile, Transport::Tcp), udp: ports(profile, Transport::Udp) },
@@ -202,7 +205,7 @@ fn one(profiled: &Profiled) -> One {
             unread_tail_bytes: profiled.unread_tail,
             dropped_by_capture: profiled.dropped_by_capture,
             damage: profiled.damage.clone(),
-            adds_up: profile.adds_up(),
+            adds_up: profile.is_consistent(),
         },
     }
 }
@@ -217,7 +220,7 @@ pub fn pct(part: u64, whole: u64) -> f64 {
     if whole > 0 { part as f64 * 100.0 / whole as f64 } else { 0.0 }
 }
 
-fn share(sum: profile::Sum, total: profile::Sum) -> Share {
+fn share(sum: profile::TrafficSum, total: profile::TrafficSum) -> Share {
     Share {
         packets: sum.packets,
         bytes: sum.bytes,
@@ -227,16 +230,16 @@ fn share(sum: profile::Sum, total: profile::Sum) -> Share {
 }
 
 fn bin((from, [tcp, udp, other]): (usize, [u64; 3])) -> Option<Bin> {
-    (tcp + udp + other > 0).then_some(Bin { from, to: from + BIN - 1, tcp, udp, other })
+    (tcp + udp + other > 0).then_some(Bin { from, to: from + BIN_WIDTH - 1, tcp, udp, other })
 }
 
-fn top_lengths(profile: &Profile, kind: Kind) -> Vec<TopLength> {
+fn top_lengths(profile: &Profile, kind: LengthKind) -> Vec<TopLength> {
     let whole = match kind {
-        Kind::Tcp => profile.protocols.tcp.packets,
-        Kind::Udp => profile.protocols.udp.packets,
-        Kind::Other => profile.total.packets,
+        LengthKind::Tcp => profile.protocols.tcp.packets,
+        LengthKind::Udp => profile.protocols.udp.packets,
+        LengthKind::Other => profile.total.packets,
     };
-    let top = profile.lengths.top(kind, TOP).into_iter();
+    let top = profile.lengths.most_frequent(kind, TOP).into_iter();
     top.map(|(length, packets)| TopLength { length, packets, packets_pct: pct(packets, whole) }).collect()
 }
 
@@ -245,7 +248,7 @@ fn ports(profile: &Profile, transport: Transport) -> Vec<Port> {
         Transport::Tcp => profile.protocols.tcp.packets,
         Transport::Udp => profile.protocols.udp.packets,
     };
-    let one = |(port, profile::Sum { packets, bytes })| Port {
+    let one = |(port, profile::TrafficSum { packets, bytes })| Port {
         port,
         packets,
         bytes,
@@ -265,23 +268,23 @@ fn rates(profile: &Profile) -> Rates {
             packets: busiest.sum.packets,
             bits_per_s: busiest.sum.bytes as f64 * 8.0 / stretch_s,
         }),
-        packets: rates.stretches().map(|sum| sum.packets).collect(),
-        bytes: rates.stretches().map(|sum| sum.bytes).collect(),
+        packets: rates.bins().map(|sum| sum.packets).collect(),
+        bytes: rates.bins().map(|sum| sum.bytes).collect(),
     }
 }
 
 fn flows(profile: &Profile) -> Flows {
     let flows = &profile.flows;
-    let lives = flows.lives();
+    let lives = flows.lifetimes();
     Flows {
-        tcp: flows.kept(Transport::Tcp),
+        tcp: flows.tracked_flows(Transport::Tcp),
         tcp_begun: lives.begun,
         tcp_ended: lives.ended,
-        udp: flows.kept(Transport::Udp),
-        estimated: flows.estimated(),
-        packets_beyond: flows.beyond.packets,
+        udp: flows.tracked_flows(Transport::Udp),
+        estimated: flows.estimated_flows(),
+        packets_beyond: flows.untracked_traffic.packets,
         packets_without_ports: flows.portless,
-        top: flows.top(TOP).iter().map(flow).collect(),
+        top: flows.largest(TOP).iter().map(flow).collect(),
     }
 }
 

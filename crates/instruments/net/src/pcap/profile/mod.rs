@@ -8,7 +8,7 @@ pub use text::{scaled, text};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use toll_input::{Here, Opened, Progress, Pumped, Take, pump};
+use toll_input::{ByteConsumer, DecompressedInput, Progress, PumpResult, SystemZone, pump};
 use toll_wire::pcap::{Format, Reader};
 use toll_wire::profile::Profile;
 
@@ -69,19 +69,23 @@ pub fn read(files: &[PathBuf], together: bool, progress: &Progress, stop: &Atomi
 
 /// Adds a file to a profile. An error leaves the profile as it was.
 fn add(path: &Path, to: &mut Profiled, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<()> {
-    let Opened { name, head, reader, plain_bytes } = Opened::new(path, progress)?;
+    let DecompressedInput { name, head, reader, plain_bytes } = DecompressedInput::open(path, progress)?;
     let Some(format) = Format::detect(&head) else {
         if head.is_empty() {
             bail!("it is empty: not even the header of a capture is there");
         }
         bail!("it is no capture: neither pcap nor pcapng nor what tcpdump -x prints");
     };
-    let mut counting =
-        Counting { reader: Reader::in_zone(format, Box::new(Here::system())), to, damage: None, bytes: 0 };
+    let mut counting = Counting {
+        reader: Reader::with_zone(format, Box::new(SystemZone::detect())),
+        to,
+        damage: None,
+        bytes: 0,
+    };
     let pumped = pump(reader, plain_bytes.is_none(), &mut counting, stop);
     let Counting { reader, damage, bytes, .. } = counting;
     let bytes = match pumped {
-        Ok(Pumped { bytes, interrupted }) => {
+        Ok(PumpResult { bytes, interrupted }) => {
             to.interrupted |= interrupted;
             bytes
         }
@@ -93,7 +97,7 @@ fn add(path: &Path, to: &mut Profiled, progress: &Progress, stop: &AtomicBool) -
         Err(error) => return Err(error).context("cannot read it"),
     };
     to.damage.extend(damage.map(|damage| format!("{name}: {damage}")));
-    to.unread_tail += reader.unread_tail();
+    to.unread_tail += reader.unread_tail_bytes();
     if let Some(dropped) = reader.dropped_by_capture() {
         *to.dropped_by_capture.get_or_insert(0) += dropped;
     }
@@ -116,14 +120,14 @@ struct Counting<'a> {
     bytes: u64,
 }
 
-impl Take for Counting<'_> {
-    fn take(&mut self, bytes: &[u8], end: bool) -> usize {
+impl ByteConsumer for Counting<'_> {
+    fn consume(&mut self, bytes: &[u8], end: bool) -> usize {
         let profile = &mut self.to.profile;
-        if let Err(error) = self.reader.feed(bytes, &mut |frame| profile.frame(frame)) {
+        if let Err(error) = self.reader.feed(bytes, &mut |frame| profile.add_frame(frame)) {
             self.damage = Some(error.to_string());
         }
         if end {
-            self.reader.finish(&mut |frame| profile.frame(frame));
+            self.reader.finish(&mut |frame| profile.add_frame(frame));
         }
         self.bytes += bytes.len() as u64;
         bytes.len()

@@ -2,9 +2,9 @@
 
 use super::json::{Flows, Lists, One, Port, TopLength, pct};
 use std::io::{self, Write};
-use toll_input::magnitude;
-use toll_sys::counted::counted;
-use toll_sys::figures::grouped;
+use toll_input::format_magnitude;
+use toll_sys::count_format::format_count;
+use toll_sys::number_format::format_grouped;
 
 /// Columns of the line of rates.
 const COLUMNS: usize = 60;
@@ -33,7 +33,7 @@ pub fn text(one: &One, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn number(n: u64) -> String {
-    grouped(n as f64)
+    format_grouped(n as f64)
 }
 
 fn totals(one: &One, out: &mut dyn Write) -> io::Result<()> {
@@ -54,8 +54,8 @@ fn totals(one: &One, out: &mut dyn Write) -> io::Result<()> {
         writeln!(
             out,
             "order        {} older than the one before, by {} us at most",
-            counted(one.disordered_packets, "packet"),
-            grouped(one.disorder_us_max.ceil())
+            format_count(one.disordered_packets, "packet"),
+            format_grouped(one.disorder_us_max.ceil())
         )?;
     }
     Ok(())
@@ -63,7 +63,7 @@ fn totals(one: &One, out: &mut dyn Write) -> io::Result<()> {
 
 fn rates(one: &One, out: &mut dyn Write) -> io::Result<()> {
     let (Some(packets), Some(bits)) = (one.packets_per_s, one.bits_per_s) else { return Ok(()) };
-    writeln!(out, "rate         {}b/s, {} packets/s", scaled(bits), grouped(packets))?;
+    writeln!(out, "rate         {}b/s, {} packets/s", scaled(bits), format_grouped(packets))?;
     let Some(busiest) = &one.rates.busiest else { return Ok(()) };
     writeln!(
         out,
@@ -78,7 +78,7 @@ fn rates(one: &One, out: &mut dyn Write) -> io::Result<()> {
 
 /// `12.3M`; with a blank before the unit that follows.
 pub fn scaled(value: f64) -> String {
-    let text = magnitude(value, 1_000.0);
+    let text = format_magnitude(value, 1_000.0);
     let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..digits], &text[digits..])
 }
@@ -137,7 +137,7 @@ fn lengths(one: &One, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", line.trim_end())?;
     }
     if one.longer_packets > 0 {
-        writeln!(out, "longer         {}", counted(one.longer_packets, "packet"))?;
+        writeln!(out, "longer         {}", format_count(one.longer_packets, "packet"))?;
     }
     for (name, top) in [("tcp", &one.top_lengths.tcp), ("udp", &one.top_lengths.udp)] {
         let one = |top: &TopLength| format!("{} ({:.1}%)", top.length, top.packets_pct);
@@ -209,7 +209,7 @@ fn ledger(one: &One, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "cut          it ends within a record: {} bytes unread", one.ledger.unread_tail_bytes)?;
     }
     if one.untimed_packets > 0 {
-        writeln!(out, "untimed      {} without a time", counted(one.untimed_packets, "packet"))?;
+        writeln!(out, "untimed      {} without a time", format_count(one.untimed_packets, "packet"))?;
     }
     if one.fragments > 0 {
         writeln!(out, "fragments    {}, in no flow and no port", number(one.fragments))?;

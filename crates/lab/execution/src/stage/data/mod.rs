@@ -9,7 +9,7 @@ use toll_model::data::{DEFAULT, Recipe};
 use toll_mysql::Target;
 use toll_record::DataSetup;
 use toll_server::DataSpec;
-use toll_sys::cancel::Cancel;
+use toll_sys::cancel::CancelToken;
 
 /// Where it is shown how far the loading of data has come; one kind of data after the other.
 pub trait Loading: Sync {
@@ -28,7 +28,7 @@ struct Maker {
     /// Specification for a sandbox, so that data is generated once and cloned.
     spec: fn(&DataSetup) -> DataSpec,
     /// Fills the target's existing schema.
-    load: fn(&Target, &DataSetup, &dyn Loading, &Cancel) -> anyhow::Result<()>,
+    load: fn(&Target, &DataSetup, &dyn Loading, &CancelToken) -> anyhow::Result<()>,
     /// Fails if an existing schema does not hold the data.
     check: fn(&mut Admin, &str, &DataSetup) -> anyhow::Result<()>,
 }
@@ -67,7 +67,12 @@ pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
 }
 
 /// Creates the schema if missing, and fills it.
-pub fn load(target: &Target, data: &DataSetup, loading: &dyn Loading, cancel: &Cancel) -> anyhow::Result<()> {
+pub fn load(
+    target: &Target,
+    data: &DataSetup,
+    loading: &dyn Loading,
+    cancel: &CancelToken,
+) -> anyhow::Result<()> {
     let db = target.db.clone().or_else(|| Some(SCHEMA.to_owned()));
     let target = Target { db, ..target.clone() };
     toll_load::tables::ensure_schema(&target).context("cannot make the schema of the data")?;

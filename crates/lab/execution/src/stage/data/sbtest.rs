@@ -9,8 +9,8 @@ use toll_load::tables::{self, Layout, Progress};
 use toll_mysql::Target;
 use toll_record::DataSetup;
 use toll_server::DataSpec;
-use toll_sys::cancel::Cancel;
-use toll_sys::counted::counted;
+use toll_sys::cancel::CancelToken;
+use toll_sys::count_format::format_count;
 
 pub(super) const MAKER: Maker = Maker { recipe: "sbtest", spec, load, check };
 
@@ -18,7 +18,7 @@ fn spec(data: &DataSetup) -> DataSpec {
     DataSpec {
         key: format!("tables{}-rows{}-seed{}", data.tables, data.rows, data.seed),
         bytes: bytes(data.tables, data.rows),
-        what: format!("{} of {} rows", counted(data.tables.into(), "table"), data.rows),
+        what: format!("{} of {} rows", format_count(data.tables.into(), "table"), data.rows),
     }
 }
 
@@ -32,7 +32,12 @@ fn bytes(tables: u32, rows: u64) -> u64 {
 }
 
 /// Loads the tables, and prints the progress now and then.
-fn load(target: &Target, data: &DataSetup, loading: &dyn Loading, cancel: &Cancel) -> anyhow::Result<()> {
+fn load(
+    target: &Target,
+    data: &DataSetup,
+    loading: &dyn Loading,
+    cancel: &CancelToken,
+) -> anyhow::Result<()> {
     let layout = Layout {
         table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
         seed: data.seed,

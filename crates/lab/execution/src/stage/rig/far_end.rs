@@ -16,7 +16,7 @@ use toll_journal::Undo;
 use toll_model::rig::{self, STREAM_KEY, link_bits_per_s};
 use toll_record::RigStep;
 use toll_server::LinkEnds;
-use toll_sys::child;
+use toll_sys::child_process;
 
 pub const MAKER: Maker = Maker {
     kind: "far-end",
@@ -153,7 +153,7 @@ impl FarEnd {
     /// True if the port is in the far end's own socket table. Connecting would use up the listener.
     fn listens(&self, port: u16) -> bool {
         let table = match &self.link {
-            Some(link) => child::command("ip")
+            Some(link) => child_process::clean_env_command("ip")
                 .args(["netns", "exec", &link.namespace, "cat", "/proc/net/tcp"])
                 .output()
                 .map(|o| o.stdout),

@@ -18,8 +18,8 @@ use std::process::Stdio;
 use toll_model::rig::Kind;
 use toll_net::pcap::profile::json::One;
 use toll_record::RigStep;
-use toll_sys::child;
-use toll_sys::program::no_program;
+use toll_sys::child_process;
+use toll_sys::program::missing_program_error;
 
 /// Implementation of one kind of step.
 pub struct Maker {
@@ -74,7 +74,7 @@ pub fn open(steps: &[RigStep], turn: Turn, stage: &mut Stage) -> anyhow::Result<
         if of_kind != turn {
             continue;
         }
-        let lacking = (maker.programs)().iter().find_map(|program| no_program(program));
+        let lacking = (maker.programs)().iter().find_map(|program| missing_program_error(program));
         let made = match lacking {
             Some(why) => Err(anyhow::anyhow!(why)),
             None => (maker.open)(step, stage),
@@ -101,7 +101,7 @@ fn ip(args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
-    let output = child::command(program)
+    let output = child_process::clean_env_command(program)
         .args(args)
         .stdin(Stdio::null())
         .output()

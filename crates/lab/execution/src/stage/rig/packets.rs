@@ -13,9 +13,9 @@ use toll_net::pcap::output::{FileFormat, Out};
 use toll_net::pcap::profile;
 use toll_net::pcap::profile::json::{self, One};
 use toll_record::RigStep;
-use toll_sys::cancel::Cancel;
-use toll_sys::counted::counted;
-use toll_sys::named::Named;
+use toll_sys::cancel::CancelToken;
+use toll_sys::count_format::format_count;
+use toll_sys::named_choice::NamedChoice;
 
 pub const MAKER: Maker = Maker { kind: "packets", programs: || &[], open };
 
@@ -40,7 +40,7 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
         let request =
             Request { set, seconds, seed, size, mbps, out: Out::File(out.clone()), format: FileFormat::Pcap };
         let made = make(&request, stage.cancel.flag())?;
-        told.push(format!("{name} of {}", counted(made.packets, "packet")));
+        told.push(format!("{name} of {}", format_count(made.packets, "packet")));
         captures.extend(profiled(name, out, &stage.cancel)?);
     }
     ensure!(!told.is_empty(), "the rig's step packets names no set: {}", known());
@@ -62,14 +62,14 @@ fn set_of(name: &str) -> anyhow::Result<(Set, u16)> {
         })?;
         return Ok((Set::Sized, size));
     }
-    let set = Set::named(name)
+    let set = Set::from_name(name)
         .with_context(|| format!("the rig's step packets knows no set {name:?}: {}", known()))?;
     Ok((set, USUAL_SIZE))
 }
 
 /// Profile of a set. It is stored because the file is removed after the run.
-fn profiled(name: &str, file: PathBuf, cancel: &Cancel) -> anyhow::Result<Option<One>> {
-    let read = profile::read(&[file], false, &Progress::none(), cancel.flag());
+fn profiled(name: &str, file: PathBuf, cancel: &CancelToken) -> anyhow::Result<Option<One>> {
+    let read = profile::read(&[file], false, &Progress::hidden(), cancel.flag());
     if let Some(error) = read.refused.into_iter().next() {
         return Err(error);
     }

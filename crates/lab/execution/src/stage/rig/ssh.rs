@@ -20,9 +20,9 @@ use toll_journal::{Journal, Undo, held};
 use toll_model::rig::{SSH_COMPRESSED_PORT, SSH_PORT, SSH_TO_TCP, SSH_TO_UNIX};
 use toll_mysql::Address;
 use toll_record::RigStep;
-use toll_sys::cancel::Cancel;
-use toll_sys::child;
-use toll_sys::program::on_path;
+use toll_sys::cancel::CancelToken;
+use toll_sys::child_process;
+use toll_sys::program::find_program;
 
 pub const MAKER: Maker = Maker { kind: "ssh", programs: || &["ssh", "sshd", "ssh-keygen"], open };
 
@@ -96,7 +96,7 @@ fn on_free_ports<const N: usize>(
 /// Starts `ssh -L` with these options, from local ports to a server's endpoints.
 fn start_ssh(
     journal: &Journal,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     dir: &Path,
     ssh_port: u16,
     options: &[&str],
@@ -104,7 +104,7 @@ fn start_ssh(
 ) -> anyhow::Result<()> {
     let user = nix::unistd::User::from_uid(nix::unistd::geteuid())?.context("this user has no name")?.name;
     let log = dir.join(format!("ssh{}.log", options.concat()));
-    let mut command = child::command("ssh");
+    let mut command = child_process::clean_env_command("ssh");
     command.args(["-F", "none", "-N", "-T", "-p", &ssh_port.to_string()]).args(options);
     for option in ["BatchMode=yes", "IdentitiesOnly=yes", "IdentityAgent=none", "ExitOnForwardFailure=yes"] {
         command.args(["-o", option]);
@@ -123,7 +123,7 @@ fn start_ssh(
 }
 
 fn make_key(path: &Path) -> anyhow::Result<()> {
-    let made = child::command("ssh-keygen")
+    let made = child_process::clean_env_command("ssh-keygen")
         .args(["-q", "-t", "ed25519", "-N", "", "-C", "toll", "-f"])
         .arg(path)
         .stdin(Stdio::null())
@@ -135,7 +135,7 @@ fn make_key(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn start_sshd(journal: &Journal, cancel: &Cancel, dir: &Path, port: u16) -> anyhow::Result<()> {
+fn start_sshd(journal: &Journal, cancel: &CancelToken, dir: &Path, port: u16) -> anyhow::Result<()> {
     if nix::unistd::geteuid().is_root() && !Path::new(EMPTY_DIR).exists() {
         journal.record(Undo::Path { path: PathBuf::from(EMPTY_DIR) })?;
         std::fs::create_dir_all(EMPTY_DIR).with_context(|| format!("cannot make {EMPTY_DIR}"))?;
@@ -160,7 +160,7 @@ fn start_sshd(journal: &Journal, cancel: &Cancel, dir: &Path, port: u16) -> anyh
     );
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     // It starts itself anew for each connection, and wants to be called by its full path for that.
-    let program = on_path("sshd").context("no sshd: install openssh-server")?;
+    let program = find_program("sshd").context("no sshd: install openssh-server")?;
     let mut command = held::command(program);
     command.args(["-D", "-e", "-f"]).arg(&config);
     let log = dir.join("sshd.log");
@@ -187,7 +187,7 @@ fn log_to(command: &mut Command, log: &Path) -> anyhow::Result<()> {
 
 fn wait(
     child: &mut Child,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     log: &Path,
     what: &str,
     mut ready: impl FnMut() -> bool,
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_port_that_somebody_else_took_meanwhile_is_passed_over() {
-        if on_path("sshd").is_none() || on_path("ssh-keygen").is_none() {
+        if find_program("sshd").is_none() || find_program("ssh-keygen").is_none() {
             return;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -259,7 +259,8 @@ mod tests {
         let first = Cell::new(true);
         let pick = || if first.take() { Ok([taken]) } else { free_ports() };
         let [port] =
-            on_free_ports(&pick, |[port]| start_sshd(&journal, &Cancel::new(), dir.path(), *port)).unwrap();
+            on_free_ports(&pick, |[port]| start_sshd(&journal, &CancelToken::new(), dir.path(), *port))
+                .unwrap();
         assert_ne!(port, taken);
         assert!(journal.undo_all().failures.is_empty());
     }

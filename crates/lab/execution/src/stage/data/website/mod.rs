@@ -23,8 +23,8 @@ use toll_journal::quoted_name;
 use toll_mysql::{Connection, Target};
 use toll_record::DataSetup;
 use toll_server::DataSpec;
-use toll_sys::cancel::Cancel;
-use toll_sys::counted::counted;
+use toll_sys::cancel::CancelToken;
+use toll_sys::count_format::format_count;
 
 pub(super) const MAKER: Maker = Maker { recipe: "website", spec, load, check };
 
@@ -54,7 +54,12 @@ fn all_rows(scale: f64) -> u64 {
 }
 
 /// Creates tables first, then rows: several tables at a time, the slowest first.
-fn load(target: &Target, data: &DataSetup, loading: &dyn Loading, cancel: &Cancel) -> anyhow::Result<()> {
+fn load(
+    target: &Target,
+    data: &DataSetup,
+    loading: &dyn Loading,
+    cancel: &CancelToken,
+) -> anyhow::Result<()> {
     let mut connection = connect(target)?;
     for table in &TABLES {
         let create = table.create();
@@ -104,7 +109,7 @@ fn fill(
     target: &Target,
     mut writer: Writer<'_>,
     stop: &AtomicBool,
-    cancel: &Cancel,
+    cancel: &CancelToken,
     count: &dyn Fn(u64),
 ) -> anyhow::Result<()> {
     let table = writer.table;
@@ -145,7 +150,7 @@ fn check(admin: &mut Admin, schema: &str, data: &DataSetup) -> anyhow::Result<()
                 "the schema {schema} has no table {} of {}: let toll make a schema of its own with \
                  --allow-schema NAME, or ask for less of it with --scale",
                 table.name,
-                counted(wanted, "row")
+                format_count(wanted, "row")
             );
         }
     }
