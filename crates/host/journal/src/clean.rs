@@ -1,6 +1,6 @@
 //! Cleanup of killed runs: finds their journals and undoes their changes.
 
-use super::{Credentials, Left, Line, Undo, UndoId, Undone};
+use super::{Credentials, JournalLine, PendingUndo, Undo, UndoId, UndoSummary};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -10,26 +10,26 @@ use toll_sys::process::{self, ProcessId};
 
 /// A journal that was found, and what came of it.
 #[derive(Debug)]
-pub struct Cleaned {
+pub struct CleanResult {
     pub run_id: String,
-    pub state: State,
+    pub state: CleanState,
 }
 
 #[derive(Debug)]
-pub enum State {
+pub enum CleanState {
     /// Its owner lives: left alone.
     Running {
         pid: i32,
     },
     /// Pids in it are counted in another namespace (a container's): left alone.
-    Elsewhere {
+    OtherNamespace {
         namespace: String,
     },
     /// Dry run (`--dry-run`): changes that would be undone.
-    Found {
+    WouldUndo {
         changes: Vec<String>,
     },
-    Undone(Undone),
+    Undone(UndoSummary),
     /// The file cannot be read as a journal.
     Unreadable {
         reason: String,
@@ -37,7 +37,7 @@ pub enum State {
 }
 
 /// Goes through all journals in `dir`. Journals whose owner lives are never touched.
-pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec<Cleaned>> {
+pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec<CleanResult>> {
     let entries = match std::fs::read_dir(dir) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         other => other.with_context(|| format!("cannot read {}", dir.display()))?,
@@ -45,7 +45,9 @@ pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     if !dry_run {
         // Killed before its journal had a name: it had changed nothing yet.
-        for path in paths.iter().filter(|path| begun_by(path).is_some_and(|owner| !owner.is_alive())) {
+        for path in
+            paths.iter().filter(|path| unfinished_journal_owner(path).is_some_and(|owner| !owner.is_alive()))
+        {
             std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
     }
@@ -56,69 +58,72 @@ pub fn clean(dir: &Path, dry_run: bool, credentials: &Credentials) -> Result<Vec
 
 /// Changes of a killed run that are not undone yet.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct PendingRun {
     pub run_id: String,
     pub changes: Vec<Undo>,
 }
 
 /// Journals in `dir` whose owner has died, and that still hold something to put back. Only looks.
-pub fn waiting(dir: &Path) -> Vec<Waiting> {
+pub fn pending_runs(dir: &Path) -> Vec<PendingRun> {
     let paths = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     let found = paths.filter(|path| path.extension().is_some_and(|e| e == "ndjson"));
-    let dead = found.filter_map(|path| Found::read(&path).ok()).filter(|found| !found.in_use());
+    let dead = found.filter_map(|path| StoredJournal::read(&path).ok()).filter(|found| !found.in_use());
     dead.filter(|found| !found.pending.is_empty())
-        .map(|found| Waiting { run_id: found.run_id, changes: found.pending.into_values().collect() })
+        .map(|found| PendingRun { run_id: found.run_id, changes: found.pending.into_values().collect() })
         .collect()
 }
 
 /// Whose journal is (or was) being begun in this file, `PID-START-RUN.new`.
-fn begun_by(path: &Path) -> Option<ProcessId> {
+fn unfinished_journal_owner(path: &Path) -> Option<ProcessId> {
     let mut parts = path.file_name()?.to_str()?.strip_suffix(".new")?.split('-');
     Some(ProcessId { pid: parts.next()?.parse().ok()?, start_ticks: parts.next()?.parse().ok()? })
 }
 
 /// The same for one run; none if it has no journal.
-pub fn clean_run(dir: &Path, run_id: &str) -> Option<Cleaned> {
+pub fn clean_run(dir: &Path, run_id: &str) -> Option<CleanResult> {
     let path = dir.join(format!("{run_id}.ndjson"));
     path.is_file().then(|| clean_one(&path, false, &Credentials::default()))
 }
 
-fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> Cleaned {
+fn clean_one(path: &Path, dry_run: bool, credentials: &Credentials) -> CleanResult {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let found = match Found::read(path) {
+    let found = match StoredJournal::read(path) {
         Ok(found) => found,
         Err(error) => {
-            return Cleaned { run_id: name, state: State::Unreadable { reason: format!("{error:#}") } };
+            return CleanResult {
+                run_id: name,
+                state: CleanState::Unreadable { reason: format!("{error:#}") },
+            };
         }
     };
     let same_boot = found.boot_id == process::boot_id();
     if same_boot && found.namespace != process::pid_namespace() {
-        let state = State::Elsewhere { namespace: found.namespace };
-        return Cleaned { run_id: found.run_id, state };
+        let state = CleanState::OtherNamespace { namespace: found.namespace };
+        return CleanResult { run_id: found.run_id, state };
     }
     if same_boot && found.owner.is_alive() {
-        return Cleaned { run_id: found.run_id, state: State::Running { pid: found.owner.pid } };
+        return CleanResult { run_id: found.run_id, state: CleanState::Running { pid: found.owner.pid } };
     }
     if dry_run {
         let changes = found.pending.values().rev().map(ToString::to_string).collect();
-        return Cleaned { run_id: found.run_id, state: State::Found { changes } };
+        return CleanResult { run_id: found.run_id, state: CleanState::WouldUndo { changes } };
     }
     if same_boot {
         process::wait_for_pending_execs();
     }
-    let left = Left { changes: found.pending, run_id: &found.run_id, same_boot };
+    let left = PendingUndo { changes: found.pending, run_id: &found.run_id, same_boot };
     let undone = left.undo(credentials, |id| {
         mark_done(path, found.whole_bytes, id).context("cannot mark a change as undone")
     });
     if undone.failures.is_empty() {
         let _ = std::fs::remove_file(path);
     }
-    Cleaned { run_id: found.run_id, state: State::Undone(undone) }
+    CleanResult { run_id: found.run_id, state: CleanState::Undone(undone) }
 }
 
 /// Appends after the last whole line; the file grows by each mark, so later ones go to its end.
 fn mark_done(path: &Path, whole_bytes: u64, id: UndoId) -> Result<()> {
-    let mut line = serde_json::to_vec(&Line::Done { id })?;
+    let mut line = serde_json::to_vec(&JournalLine::Done { id })?;
     line.push(b'\n');
     let mut file = OpenOptions::new().append(true).read(true).open(path)?;
     let mut last = [b'\n'];
@@ -131,7 +136,7 @@ fn mark_done(path: &Path, whole_bytes: u64, id: UndoId) -> Result<()> {
 }
 
 /// A journal as read back.
-struct Found {
+struct StoredJournal {
     run_id: String,
     boot_id: String,
     namespace: String,
@@ -141,7 +146,7 @@ struct Found {
     pending: BTreeMap<UndoId, Undo>,
 }
 
-impl Found {
+impl StoredJournal {
     /// The owner is alive, or not visible from here.
     fn in_use(&self) -> bool {
         self.boot_id == process::boot_id()
@@ -160,18 +165,20 @@ impl Found {
             }
             whole_bytes += line.len() as u64;
             match (serde_json::from_slice(&line)?, &mut found) {
-                (Line::Begin { run_id, boot_id, namespace, owner }, None) => {
+                (JournalLine::Begin { run_id, boot_id, namespace, owner }, None) => {
                     let pending = BTreeMap::new();
                     found = Some(Self { run_id, boot_id, namespace, whole_bytes, owner, pending });
                 }
-                (Line::Owner { owner }, Some(found)) => found.owner = owner,
-                (Line::Change { id, change }, Some(found)) => {
+                (JournalLine::Owner { owner }, Some(found)) => found.owner = owner,
+                (JournalLine::Change { id, change }, Some(found)) => {
                     found.pending.insert(id, change);
                 }
-                (Line::Done { id }, Some(found)) => {
+                (JournalLine::Done { id }, Some(found)) => {
                     found.pending.remove(&id);
                 }
-                (Line::Begin { .. }, Some(_)) | (_, None) => bail!("{} is not in order", path.display()),
+                (JournalLine::Begin { .. }, Some(_)) | (_, None) => {
+                    bail!("{} is not in order", path.display())
+                }
             }
             line.clear();
         }

@@ -14,15 +14,15 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod clean;
-pub mod held;
+pub mod deferred_start;
 mod server;
 mod undo;
 
-pub use clean::{Cleaned, State, Waiting, clean, clean_run, waiting};
+pub use clean::{CleanResult, CleanState, PendingRun, clean, clean_run, pending_runs};
 pub use server::{Credentials, ServerRef};
 pub use undo::Undo;
 
-pub use server::MADE_BY_TOLL;
+pub use server::OWNER_TABLE;
 pub use undo::quoted_name;
 
 use anyhow::{Context, Result};
@@ -45,7 +45,7 @@ pub struct UndoId(u64);
 /// A line of a journal file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "kebab-case")]
-enum Line {
+enum JournalLine {
     /// First of all: whose journal this is.
     Begin {
         run_id: String,
@@ -74,11 +74,11 @@ enum Line {
 pub struct Journal {
     run_id: String,
     path: PathBuf,
-    open: Mutex<Open>,
+    open: Mutex<OpenJournal>,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenJournal {
     file: File,
     next: u64,
     pending: BTreeMap<UndoId, Undo>,
@@ -88,7 +88,7 @@ struct Open {
 
 /// Result of an undo.
 #[derive(Debug, Default)]
-pub struct Undone {
+pub struct UndoSummary {
     /// Actions taken, one line each.
     pub actions: Vec<String>,
     /// Failed actions, with the reason.
@@ -119,16 +119,16 @@ impl Journal {
             .mode(0o600)
             .open(&unnamed)
             .with_context(failed)?;
-        let open = Open { file, next: 0, pending: BTreeMap::new(), closed: false };
+        let open = OpenJournal { file, next: 0, pending: BTreeMap::new(), closed: false };
         let journal = Self { run_id: run_id.to_owned(), path: path.clone(), open: Mutex::new(open) };
-        let begin = Line::Begin {
+        let begin = JournalLine::Begin {
             run_id: run_id.to_owned(),
             boot_id: process::boot_id(),
             namespace: process::pid_namespace(),
             owner,
         };
         // Linked under its name once it says whose it is: `toll clean` never sees a nameless one.
-        let linked = journal.append(&mut journal.open(), &begin).and_then(|()| {
+        let linked = journal.append(&mut journal.lock(), &begin).and_then(|()| {
             std::fs::hard_link(&unnamed, &path)
                 .and_then(|()| File::open(dir)?.sync_all())
                 .with_context(failed)
@@ -143,28 +143,28 @@ impl Journal {
 
     /// To be called before the change is made. When it fails, the change must not be made.
     pub fn record(&self, change: Undo) -> Result<UndoId> {
-        let mut open = self.open();
+        let mut open = self.lock();
         let id = UndoId(open.next);
-        self.append(&mut open, &Line::Change { id, change: change.clone() })?;
+        self.append(&mut open, &JournalLine::Change { id, change: change.clone() })?;
         open.next += 1;
         open.pending.insert(id, change);
         Ok(id)
     }
 
     /// The change has been put back by other means.
-    pub fn done(&self, id: UndoId) -> Result<()> {
-        let mut open = self.open();
+    pub fn mark_done(&self, id: UndoId) -> Result<()> {
+        let mut open = self.lock();
         if open.pending.remove(&id).is_some() {
-            self.append(&mut open, &Line::Done { id })?;
+            self.append(&mut open, &JournalLine::Done { id })?;
         }
         Ok(())
     }
 
     /// Puts one change back now, and says what was done (nothing, where nothing was left to do).
     pub fn undo(&self, id: UndoId) -> Result<Option<String>> {
-        let Some(change) = self.open().pending.get(&id).cloned() else { return Ok(None) };
+        let Some(change) = self.lock().pending.get(&id).cloned() else { return Ok(None) };
         let action = change.apply(&self.run_id, true, &Credentials::default())?;
-        self.done(id)?;
+        self.mark_done(id)?;
         Ok(action)
     }
 
@@ -198,14 +198,15 @@ impl Journal {
 
     /// Like [`Journal::spawn`], for a program that hides its mark: it begins once its entry is on disk.
     /// `command` is one of [`held::command`].
-    pub fn spawn_held(
+    pub fn spawn_deferred(
         &self,
         command: &mut Command,
         what: &str,
         signal: Option<nix::sys::signal::Signal>,
         grace: Duration,
     ) -> Result<(Child, UndoId)> {
-        let hold = held::Hold::on(command).with_context(|| format!("cannot start {what}"))?;
+        let hold =
+            deferred_start::DeferredStart::attach(command).with_context(|| format!("cannot start {what}"))?;
         let started = self.spawn(command, what, signal, grace)?;
         // Where it has ended already, whoever waits for it says so.
         let _ = hold.release();
@@ -244,32 +245,32 @@ impl Journal {
     }
 
     /// Leaves what is still to be undone to `owner`: `toll clean` waits until it has ended.
-    pub fn hand_over(self, owner: ProcessId) -> Result<()> {
-        let mut open = self.open();
-        self.append(&mut open, &Line::Owner { owner })?;
+    pub fn transfer_to(self, owner: ProcessId) -> Result<()> {
+        let mut open = self.lock();
+        self.append(&mut open, &JournalLine::Owner { owner })?;
         open.closed = true;
         Ok(())
     }
 
     /// Puts everything back, last change first, ends whatever still carries the run's mark, and
     /// removes the journal if nothing failed.
-    pub fn undo_all(&self) -> Undone {
-        let changes = self.open().pending.clone();
-        let left = Left { changes, run_id: &self.run_id, same_boot: true };
-        let undone = left.undo(&Credentials::default(), |id| self.done(id));
+    pub fn undo_all(&self) -> UndoSummary {
+        let changes = self.lock().pending.clone();
+        let left = PendingUndo { changes, run_id: &self.run_id, same_boot: true };
+        let undone = left.undo(&Credentials::default(), |id| self.mark_done(id));
         if undone.failures.is_empty() {
             let _ = std::fs::remove_file(&self.path);
         }
-        self.open().closed = true;
+        self.lock().closed = true;
         undone
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenJournal> {
         // Each update is whole before the lock is let go, so a panic elsewhere spoils nothing.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn append(&self, open: &mut Open, line: &Line) -> Result<()> {
+    fn append(&self, open: &mut OpenJournal, line: &JournalLine) -> Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
         open.file.write_all(&text).and_then(|()| open.file.sync_data()).with_context(|| {
@@ -280,7 +281,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        if self.open().closed {
+        if self.lock().closed {
             return;
         }
         for failure in self.undo_all().failures {
@@ -290,24 +291,24 @@ impl Drop for Journal {
 }
 
 /// Changes of a run that are not undone yet.
-struct Left<'a> {
+struct PendingUndo<'a> {
     changes: BTreeMap<UndoId, Undo>,
     run_id: &'a str,
     /// Pids and network devices are still those that the journal means.
     same_boot: bool,
 }
 
-impl Left<'_> {
+impl PendingUndo<'_> {
     /// Treatments first, then what carries the run's mark but was killed before it was written
     /// down, then everything else, backwards within each order of [`Undo::order`]. Goes on after a
     /// failure.
-    fn undo(self, credentials: &Credentials, mut done: impl FnMut(UndoId) -> Result<()>) -> Undone {
-        let mut undone = Undone::default();
+    fn undo(self, credentials: &Credentials, mut done: impl FnMut(UndoId) -> Result<()>) -> UndoSummary {
+        let mut undone = UndoSummary::default();
         let mut changes: Vec<_> = self.changes.iter().collect();
-        changes.sort_by_key(|(id, change)| (change.order(), std::cmp::Reverse(*id)));
-        let treatments = changes.partition_point(|(_, change)| change.order() == 0);
+        changes.sort_by_key(|(id, change)| (change.undo_order(), std::cmp::Reverse(*id)));
+        let treatments = changes.partition_point(|(_, change)| change.undo_order() == 0);
         let mut silent: Vec<String> = Vec::new();
-        let mut put_back = |undone: &mut Undone, id: UndoId, change: &Undo| {
+        let mut put_back = |undone: &mut UndoSummary, id: UndoId, change: &Undo| {
             // Each change would wait for it anew.
             let server = change.server().map(ToString::to_string);
             if let Some(server) = server.as_ref().filter(|server| silent.contains(server)) {
@@ -319,13 +320,14 @@ impl Left<'_> {
             if outcome.as_ref().is_err_and(|e| e.downcast_ref().is_some_and(is_silent)) {
                 silent.extend(server);
             }
-            undone.note(change, outcome.and_then(|said| done(id).map(|()| said)));
+            undone.record_outcome(change, outcome.and_then(|said| done(id).map(|()| said)));
         };
         for (id, change) in &changes[..treatments] {
             put_back(&mut undone, **id, change);
         }
         if self.same_boot {
-            let servers: Vec<ProcessId> = changes.iter().filter_map(|(_, change)| change.sandbox()).collect();
+            let servers: Vec<ProcessId> =
+                changes.iter().filter_map(|(_, change)| change.sandbox_leader()).collect();
             undone.end_orphans(self.run_id, &servers);
         }
         for (id, change) in &changes[treatments..] {
@@ -335,8 +337,8 @@ impl Left<'_> {
     }
 }
 
-impl Undone {
-    fn note(&mut self, change: &Undo, outcome: Result<Option<String>>) {
+impl UndoSummary {
+    fn record_outcome(&mut self, change: &Undo, outcome: Result<Option<String>>) {
         match outcome {
             Ok(action) => self.actions.extend(action),
             Err(error) => self.failures.push(format!("{change}: {error:#}")),

@@ -26,12 +26,12 @@ pub struct ServerRef {
     ca: Option<PathBuf>,
     /// With the password, for as long as this process lives.
     #[serde(skip)]
-    live: Option<Box<Target>>,
+    live_target: Option<Box<Target>>,
 }
 
 impl ServerRef {
     /// `defaults_file` is the option file that `target` was read from, if it was.
-    pub fn of(target: &Target, defaults_file: Option<PathBuf>) -> Self {
+    pub fn from_target(target: &Target, defaults_file: Option<PathBuf>) -> Self {
         let (host, port, socket) = match &target.address {
             Address::Tcp { host, port } => (Some(host.clone()), *port, None),
             Address::Unix(path) => (None, 0, Some(path.clone())),
@@ -48,7 +48,7 @@ impl ServerRef {
             defaults_file: defaults_file.and_then(|path| std::path::absolute(path).ok()),
             tls: target.tls != Tls::Off,
             ca,
-            live: Some(Box::new(target.clone())),
+            live_target: Some(Box::new(target.clone())),
         }
     }
 
@@ -67,11 +67,11 @@ impl ServerRef {
     }
 
     fn target(&self, credentials: &Credentials) -> Result<Target> {
-        if let Some(live) = &self.live {
+        if let Some(live) = &self.live_target {
             return Ok(Target::clone(live));
         }
         let address = self.address();
-        if let Some(given) = credentials.given.as_ref().filter(|given| given.address == address) {
+        if let Some(given) = credentials.login.as_ref().filter(|given| given.address == address) {
             return Ok(given.clone());
         }
         let password = credentials.password.clone().unwrap_or_default();
@@ -99,21 +99,21 @@ impl std::fmt::Display for ServerRef {
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
     /// Used for the server at this very address.
-    pub given: Option<Target>,
+    pub login: Option<Target>,
     /// Used for any other whose option file is not known or holds none.
     pub password: Option<Secret>,
 }
 
 /// ER_UNKNOWN_SYSTEM_VARIABLE, ER_SP_DOES_NOT_EXIST (also said of a plugin), ER_DB_DROP_EXISTS:
 /// what should be put back is not there any more, as after a restart of the server.
-const NOTHING_THERE: [u16; 3] = [1193, 1305, 1008];
+const ALREADY_GONE: [u16; 3] = [1193, 1305, 1008];
 
 /// Silence that a user who waits should know of.
-const SILENCE: Duration = Duration::from_secs(1);
+const SLOW_WARNING_AFTER: Duration = Duration::from_secs(1);
 /// Dropping a schema of many gigabytes takes its time; a server that hangs is given up after it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A server that does not even greet is not waited for as long: there may be several changes.
-const GREET_WITHIN: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A session for putting things back.
 fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection, SlowWarning)> {
@@ -121,13 +121,13 @@ fn connect(server: &ServerRef, credentials: &Credentials) -> Result<(Connection,
         format!("cannot put the server at {server} back: toll clean --server FILE.cnf (or MYSQL_PWD) logs in")
     };
     let slow = SlowWarning::start(
-        SILENCE,
+        SLOW_WARNING_AFTER,
         format!("the server at {server} does not answer; waiting; `toll clean` puts it right later"),
     );
     let target = server.target(credentials).with_context(advice)?;
-    let target = Target { connect_timeout: GREET_WITHIN.min(target.connect_timeout), ..target };
+    let target = Target { connect_timeout: HANDSHAKE_TIMEOUT.min(target.connect_timeout), ..target };
     let mut connection = Connection::connect(&target).with_context(advice)?;
-    connection.set_read_timeout(Some(ANSWER_WITHIN)).with_context(advice)?;
+    connection.set_read_timeout(Some(STATEMENT_TIMEOUT)).with_context(advice)?;
     Ok((connection, slow))
 }
 
@@ -151,7 +151,7 @@ pub(super) fn drop_schema(
     }
     if let Some(owner) = owner {
         let tables = format!("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = {literal}");
-        let marked = format!("SELECT run FROM {}.{MADE_BY_TOLL}", quoted_name(name));
+        let marked = format!("SELECT run FROM {}.{OWNER_TABLE}", quoted_name(name));
         let is_ours = scalar(&tables)?.as_deref() == Some("0")
             || connection.query(&marked).is_ok_and(|rows| rows.scalar() == Some(owner));
         if !is_ours {
@@ -170,16 +170,20 @@ pub(super) fn drop_schema(
 }
 
 /// The table by which a schema is known to be a run's own.
-pub const MADE_BY_TOLL: &str = "made_by_toll";
+pub const OWNER_TABLE: &str = "made_by_toll";
 
 /// Sends all statements, going on past one that is refused.
-pub(super) fn run(server: &ServerRef, statements: &[String], credentials: &Credentials) -> Result<()> {
+pub(super) fn run_statements(
+    server: &ServerRef,
+    statements: &[String],
+    credentials: &Credentials,
+) -> Result<()> {
     let (mut connection, _slow) = connect(server, credentials)?;
     let mut refused = Vec::new();
     for sql in statements {
         match connection.exec_drop(sql) {
             Ok(()) => {}
-            Err(error) if NOTHING_THERE.contains(&error.code()) => {}
+            Err(error) if ALREADY_GONE.contains(&error.code()) => {}
             Err(error @ toll_mysql::Error::ConnectionLost { .. }) => {
                 return Err(error).with_context(|| format!("the server at {server} did not do `{sql}`"));
             }

@@ -63,7 +63,7 @@ const SANDBOX_GRACE: Duration = Duration::from_secs(30);
 impl Undo {
     /// Later orders are undone later, whatever their place in the journal: what a treatment holds
     /// open or still writes to must not be put back under its hands.
-    pub(super) fn order(&self) -> u8 {
+    pub(super) fn undo_order(&self) -> u8 {
         match self {
             Self::ProcessGroup { .. } => 0,
             // After the groups, each of which ends in its own way; before whatever they use.
@@ -88,7 +88,7 @@ impl Undo {
     }
 
     /// Leader of the server that this started.
-    pub(super) fn sandbox(&self) -> Option<ProcessId> {
+    pub(super) fn sandbox_leader(&self) -> Option<ProcessId> {
         match self {
             Self::Sandbox { leader, .. } => Some(*leader),
             _ => None,
@@ -105,14 +105,15 @@ impl Undo {
         match self {
             Self::ProcessGroup { leader, what, signal, grace_ms } if same_boot => {
                 let first = signal.as_deref().and_then(|s| s.parse().ok()).unwrap_or(Signal::SIGTERM);
-                ended(
+                describe_ending(
                     what,
                     process::terminate_group(*leader, run_id, first, Duration::from_millis(*grace_ms)),
                 )
             }
-            Self::Sandbox { leader, what } if same_boot => {
-                ended(what, process::terminate_group(*leader, run_id, Signal::SIGTERM, SANDBOX_GRACE))
-            }
+            Self::Sandbox { leader, what } if same_boot => describe_ending(
+                what,
+                process::terminate_group(*leader, run_id, Signal::SIGTERM, SANDBOX_GRACE),
+            ),
             // Neither processes nor network devices nor settings outlive the kernel that had them.
             Self::ProcessGroup { .. } | Self::Sandbox { .. } => Ok(None),
             Self::Netns { .. }
@@ -125,14 +126,14 @@ impl Undo {
                 Ok(None)
             }
             Self::Settings { server, statements, what } => {
-                server::run(server, statements, credentials)?;
+                server::run_statements(server, statements, credentials)?;
                 Ok(Some(format!("put back the {what}: {}", statements.join("; "))))
             }
             Self::Schema { server, name, owner, unlogged } => {
                 let was_there = server::drop_schema(server, name, owner.as_deref(), *unlogged, credentials)?;
                 Ok(was_there.then(|| format!("dropped schema {name} at {server}")))
             }
-            Self::Path { path } => remove(path),
+            Self::Path { path } => remove_path(path),
             Self::Cgroup { path } => {
                 let ended = cgroup::remove(path)?;
                 Ok(ended.map(|ended| match ended {
@@ -144,14 +145,14 @@ impl Undo {
                 if !Path::new("/run/netns").join(name).exists() {
                     return Ok(None);
                 }
-                ip(&["netns", "delete", name])?;
+                run_ip(&["netns", "delete", name])?;
                 Ok(Some(format!("deleted network namespace {name}")))
             }
             Self::Link { name } => {
                 if !Path::new("/sys/class/net").join(name).exists() {
                     return Ok(None);
                 }
-                ip(&["link", "delete", name])?;
+                run_ip(&["link", "delete", name])?;
                 Ok(Some(format!("deleted network interface {name}")))
             }
             Self::Qdisc { device } => {
@@ -159,7 +160,7 @@ impl Undo {
                     return Ok(None);
                 }
                 // Fails with "no such file" where only the kernel's default is left: nothing to do.
-                let gone = run("tc", &["qdisc", "del", "dev", device, "root"])?;
+                let gone = run_tool("tc", &["qdisc", "del", "dev", device, "root"])?;
                 Ok(gone.is_none().then(|| format!("removed the queueing discipline of {device}")))
             }
             Self::Sysctl { settings } => {
@@ -167,7 +168,7 @@ impl Undo {
                 let written: Vec<_> =
                     settings.iter().map(|(name, value)| sysctl::write(name, value)).collect();
                 written.into_iter().collect::<Result<()>>()?;
-                Ok(Some(format!("put back {}", told(settings))))
+                Ok(Some(format!("put back {}", describe_settings(settings))))
             }
         }
     }
@@ -189,17 +190,17 @@ impl std::fmt::Display for Undo {
             Self::Netns { name } => write!(f, "network namespace {name}"),
             Self::Link { name } => write!(f, "network interface {name}"),
             Self::Qdisc { device } => write!(f, "queueing discipline of {device}"),
-            Self::Sysctl { settings } => write!(f, "settings of the kernel: {}", told(settings)),
+            Self::Sysctl { settings } => write!(f, "settings of the kernel: {}", describe_settings(settings)),
         }
     }
 }
 
-fn told(settings: &[(String, String)]) -> String {
-    let told: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    told.join(", ")
+fn describe_settings(settings: &[(String, String)]) -> String {
+    let pairs: Vec<_> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    pairs.join(", ")
 }
 
-fn ended(what: &str, ending: Termination) -> Result<Option<String>> {
+fn describe_ending(what: &str, ending: Termination) -> Result<Option<String>> {
     match ending {
         Termination::AlreadyExited => Ok(None),
         Termination::Stuck => bail!("{what}: {ending}"),
@@ -214,7 +215,7 @@ pub fn quoted_name(name: &str) -> String {
 
 /// A journal with a mistake in it must not be able to empty a disk: only absolute paths at least
 /// two names deep are removed, links are not followed.
-fn remove(path: &Path) -> Result<Option<String>> {
+fn remove_path(path: &Path) -> Result<Option<String>> {
     let names = path.components().filter(|c| matches!(c, std::path::Component::Normal(_))).count();
     if !path.is_absolute() || names < 2 || path.components().any(|c| c == std::path::Component::ParentDir) {
         bail!("will not remove {}: not a path that toll makes", path.display());
@@ -228,15 +229,15 @@ fn remove(path: &Path) -> Result<Option<String>> {
     Ok(Some(format!("removed {}", path.display())))
 }
 
-fn ip(arguments: &[&str]) -> Result<()> {
-    match run("ip", arguments)? {
+fn run_ip(arguments: &[&str]) -> Result<()> {
+    match run_tool("ip", arguments)? {
         None => Ok(()),
         Some(complaint) => bail!("ip {}: {complaint}", arguments.join(" ")),
     }
 }
 
 /// None when it went well, else what it complained of.
-fn run(program: &str, arguments: &[&str]) -> Result<Option<String>> {
+fn run_tool(program: &str, arguments: &[&str]) -> Result<Option<String>> {
     let output = child_process::clean_env_command(program)
         .args(arguments)
         .stdin(Stdio::null())

@@ -19,7 +19,7 @@ pub struct BinLine {
 
 impl BinLine {
     /// Folds a histogram of nanoseconds into the line's buckets.
-    pub(crate) fn buckets(nanoseconds: &Histogram<u32>) -> Vec<(u64, u64)> {
+    pub(crate) fn histogram_buckets(nanoseconds: &Histogram<u32>) -> Vec<(u64, u64)> {
         let mut buckets: Vec<(u64, u64)> = Vec::new();
         for value in nanoseconds.iter_recorded() {
             let lowest_us = lowest_of_bucket((value.value_iterated_to() + 500) / 1000);
@@ -58,7 +58,7 @@ mod tests {
         for i in 1..=1000 {
             ns.record(i * 10_000).unwrap();
         }
-        let hist = BinLine::buckets(&ns);
+        let hist = BinLine::histogram_buckets(&ns);
         assert_eq!(hist.iter().map(|(_, n)| n).sum::<u64>(), 1000);
         assert!(hist.windows(2).all(|w| w[0].0 < w[1].0));
         let bin = Bin {

@@ -84,7 +84,7 @@ pub enum Kind {
 }
 
 /// A run that was shorter has no rate.
-const SHORTEST_RATE_S: f64 = 0.1;
+const MIN_RATE_INTERVAL_S: f64 = 0.1;
 
 struct Percentiles {
     mean: Option<f64>,
@@ -109,40 +109,40 @@ fn percentiles<C: Counter>(histogram: &Histogram<C>) -> Percentiles {
 }
 
 impl Summary {
-    pub fn of_bin(bin: &Bin) -> Self {
+    pub fn from_bin(bin: &Bin) -> Self {
         let open = bin.tally.open.as_deref();
         let latency = percentiles(&bin.tally.latency);
         let service = open.map_or_else(|| percentiles(&bin.tally.latency), |o| percentiles(&o.service));
         let lag = open.map(|o| percentiles(&o.lag));
-        let kind = match (bin.warmup, bin.whole) {
+        let kind = match (bin.warmup, bin.is_complete) {
             (true, _) => Kind::Warmup,
             (false, true) => Kind::Second,
             (false, false) => Kind::Rest,
         };
         let stretch = (bin.load_began_ns, bin.begin_ns, bin.end_ns);
-        let mut summary = Self::of(kind, stretch, &bin.tally.counts, latency, service, lag, bin.cpu_ns);
-        if !bin.whole {
+        let mut summary = Self::build(kind, stretch, &bin.tally.counts, latency, service, lag, bin.cpu_ns);
+        if !bin.is_complete {
             (summary.qps, summary.tps) = (None, None);
         }
         (summary.backlog, summary.overloaded) = (bin.backlog, bin.overloaded);
         summary
     }
 
-    pub fn of_totals(totals: &Totals) -> Self {
+    pub fn from_totals(totals: &Totals) -> Self {
         let latency = percentiles(&totals.latency);
         let service = percentiles(totals.service.as_ref().unwrap_or(&totals.latency));
         let lag = totals.lag.as_ref().map(percentiles);
         let stretch = (totals.load_began_ns, totals.begin_ns, totals.end_ns);
         let mut summary =
-            Self::of(Kind::Final, stretch, &totals.counts, latency, service, lag, totals.cpu_ns);
+            Self::build(Kind::Final, stretch, &totals.counts, latency, service, lag, totals.cpu_ns);
         (summary.backlog, summary.overloaded) = (totals.backlog, totals.overloaded);
         let due_per_s = |due: u64| due as f64 / totals.due_for_s;
-        summary.due_per_s = totals.due.filter(|_| totals.due_for_s >= SHORTEST_RATE_S).map(due_per_s);
+        summary.due_per_s = totals.due.filter(|_| totals.due_for_s >= MIN_RATE_INTERVAL_S).map(due_per_s);
         summary.messages = totals.messages.clone();
         summary
     }
 
-    fn of(
+    fn build(
         kind: Kind,
         (load_began_ns, begin_ns, end_ns): (u64, u64, u64),
         counts: &Counts,
@@ -153,7 +153,7 @@ impl Summary {
     ) -> Self {
         let seconds = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / 1e9;
         let time_s = seconds(begin_ns, end_ns);
-        let per_s = |n: u64| (time_s >= SHORTEST_RATE_S).then(|| n as f64 / time_s);
+        let per_s = |n: u64| (time_s >= MIN_RATE_INTERVAL_S).then(|| n as f64 / time_s);
         Self {
             kind,
             begin_s: seconds(load_began_ns, begin_ns),
@@ -199,7 +199,7 @@ impl Summary {
 }
 
 impl BinLine {
-    pub fn of_bin(bin: &Bin) -> Self {
+    pub fn from_bin(bin: &Bin) -> Self {
         let tally = &bin.tally;
         Self {
             bin: toll_record::Bin {
@@ -214,7 +214,7 @@ impl BinLine {
                 in_flight: tally.counts.in_flight,
                 oldest_us: tally.counts.oldest_ns / 1000,
             },
-            hist: Self::buckets(&tally.latency),
+            hist: Self::histogram_buckets(&tally.latency),
         }
     }
 }

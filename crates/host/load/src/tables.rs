@@ -3,7 +3,7 @@
 //! Layout, names and value formats are those of sysbench's oltp tests. Every row depends on the seed and its
 //! table alone, not on the number of threads.
 
-use crate::mix::{Distribution, Table, put_decimal, put_digits};
+use crate::mix::{Distribution, TableSet, write_decimal, write_digits};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
@@ -12,15 +12,15 @@ use toll_mysql::target::Target;
 use toll_stats::random::Rng;
 
 #[derive(Debug, Clone)]
-pub struct Layout {
-    pub table: Table,
+pub struct TableLayout {
+    pub table: TableSet,
     pub seed: u64,
     /// Tables made at the same time.
     pub threads: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum PrepareProgress {
     /// So many rows of all tables are in.
     Rows(u64),
     Indexing(u32),
@@ -35,11 +35,11 @@ const NO_SUCH_DATABASE: u16 = 1049;
 
 /// Makes the schema where it is missing, then `sbtest1..=N`; each is indexed once it is full, as
 /// sysbench does. Fails where a table is there already.
-pub fn prepare(
+pub fn prepare_tables(
     target: &Target,
-    layout: &Layout,
+    layout: &TableLayout,
     stop: &AtomicBool,
-    see: impl Fn(Progress) + Sync,
+    see: impl Fn(PrepareProgress) + Sync,
 ) -> Result<(), Error> {
     ensure_schema(target)?;
     let next = AtomicU64::new(1);
@@ -54,7 +54,7 @@ pub fn prepare(
                     if number > u64::from(layout.table.tables) {
                         return;
                     }
-                    if let Err(e) = one_table(target, layout, number as u32, stop, &rows, &see) {
+                    if let Err(e) = create_table(target, layout, number as u32, stop, &rows, &see) {
                         *failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
                     }
                 }
@@ -75,13 +75,13 @@ pub fn ensure_schema(target: &Target) -> Result<(), Error> {
     connection.exec_drop(&format!("CREATE DATABASE IF NOT EXISTS `{name}`"))
 }
 
-fn one_table(
+fn create_table(
     target: &Target,
-    layout: &Layout,
+    layout: &TableLayout,
     number: u32,
     stop: &AtomicBool,
     total: &AtomicU64,
-    see: &(impl Fn(Progress) + Sync),
+    see: &(impl Fn(PrepareProgress) + Sync),
 ) -> Result<(), Error> {
     let mut connection = Connection::connect(target)?;
     connection.exec_drop(&format!(
@@ -107,7 +107,7 @@ fn one_table(
             if done > before {
                 sql.push(b',');
             }
-            put_row(&mut sql, &mut rng, layout.table);
+            write_row(&mut sql, &mut rng, layout.table);
             done += 1;
         }
         connection.exec_bytes(&sql)?;
@@ -116,28 +116,28 @@ fn one_table(
             connection.exec_drop("COMMIT")?;
             uncommitted = 0;
         }
-        see(Progress::Rows(total.fetch_add(done - before, Relaxed) + done - before));
+        see(PrepareProgress::Rows(total.fetch_add(done - before, Relaxed) + done - before));
     }
     connection.exec_drop("COMMIT")?;
-    see(Progress::Indexing(number));
+    see(PrepareProgress::Indexing(number));
     connection.exec_drop(&format!("CREATE INDEX k_{number} ON sbtest{number}(k)"))?;
-    see(Progress::Done(number));
+    see(PrepareProgress::Done(number));
     Ok(())
 }
 
-fn put_row(sql: &mut Vec<u8>, rng: &mut Rng, table: Table) {
-    let Table { rows, distribution, .. } = table;
+fn write_row(sql: &mut Vec<u8>, rng: &mut Rng, table: TableSet) {
+    let TableSet { rows, distribution, .. } = table;
     sql.push(b'(');
-    put_decimal(sql, Distribution::draw(distribution, rng, rows) as i64);
+    write_decimal(sql, Distribution::draw(distribution, rng, rows) as i64);
     sql.extend_from_slice(b",'");
-    put_digits(sql, rng, 10);
+    write_digits(sql, rng, 10);
     sql.extend_from_slice(b"','");
-    put_digits(sql, rng, 5);
+    write_digits(sql, rng, 5);
     sql.extend_from_slice(b"')");
 }
 
 /// Drops `sbtest1..=N`; those that are not there are no error.
-pub fn cleanup(target: &Target, tables: u32) -> Result<(), Error> {
+pub fn drop_tables(target: &Target, tables: u32) -> Result<(), Error> {
     let mut connection = Connection::connect(target)?;
     (1..=tables).try_for_each(|number| connection.exec_drop(&format!("DROP TABLE IF EXISTS sbtest{number}")))
 }

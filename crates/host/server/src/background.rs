@@ -9,13 +9,13 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use toll_journal::{Journal, State};
+use toll_journal::{CleanState, Journal};
 use toll_sys::process::{self, ProcessId, Termination};
 use toll_sys::{paths, private_file};
 
 /// State of the running server for later commands. Contains no password: `defaults_file` does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Background {
+pub struct BackgroundServer {
     pub run_id: String,
     pub process: ProcessId,
     pub flavour: String,
@@ -29,9 +29,9 @@ pub struct Background {
     pub config: Vec<String>,
 }
 
-impl Background {
+impl BackgroundServer {
     /// The running server, if any. First removes what a dead one left.
-    pub fn running() -> Result<Option<Self>> {
+    pub fn find_running() -> Result<Option<Self>> {
         let path = state_file()?;
         let text = match std::fs::read(&path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -42,7 +42,7 @@ impl Background {
         if found.process.is_alive() {
             return Ok(Some(found));
         }
-        found.put_away()?;
+        found.clean_up()?;
         Ok(None)
     }
 
@@ -51,7 +51,7 @@ impl Background {
         spec: &SandboxSpec,
         start: impl FnOnce(&SandboxSpec, &Journal) -> Result<Sandbox>,
     ) -> Result<(Self, Vec<String>)> {
-        if let Some(running) = Self::running()? {
+        if let Some(running) = Self::find_running()? {
             bail!(
                 "a sandbox server is running already (pid {}, port {}): toll server stop ends it",
                 running.process.pid,
@@ -61,13 +61,13 @@ impl Background {
         let own = ProcessId::current()?;
         let journal = Journal::begin(&format!("server-{}-{}", own.pid, own.start_ticks))?;
         let started = start(spec, &journal).and_then(|sandbox| {
-            let background = Self::of(&sandbox, &journal);
-            background.write().map(|()| (sandbox, background))
+            let background = Self::from_sandbox(&sandbox, &journal);
+            background.write_state().map(|()| (sandbox, background))
         });
         match started {
             Ok((sandbox, background)) => {
                 let warnings = sandbox.warnings().to_vec();
-                journal.hand_over(background.process)?;
+                journal.transfer_to(background.process)?;
                 sandbox.detach();
                 Ok((background, warnings))
             }
@@ -88,11 +88,11 @@ impl Background {
         if ending == Termination::Stuck {
             bail!("the sandbox server (pid {}) {ending}", self.process.pid);
         }
-        self.put_away()?;
+        self.clean_up()?;
         Ok(ending)
     }
 
-    fn of(sandbox: &Sandbox, journal: &Journal) -> Self {
+    fn from_sandbox(sandbox: &Sandbox, journal: &Journal) -> Self {
         Self {
             run_id: journal.run_id().to_owned(),
             process: sandbox.process(),
@@ -102,18 +102,18 @@ impl Background {
             socket: sandbox.socket().to_owned(),
             datadir: sandbox.datadir(),
             defaults_file: sandbox.client_defaults(),
-            user: super::config::USER.to_owned(),
+            user: super::config::SANDBOX_USER.to_owned(),
             config: sandbox.config().to_vec(),
         }
     }
 
-    fn write(&self) -> Result<()> {
+    fn write_state(&self) -> Result<()> {
         private_file::write(&state_file()?, &serde_json::to_string_pretty(self)?)
     }
 
-    fn put_away(&self) -> Result<()> {
+    fn clean_up(&self) -> Result<()> {
         if let Some(cleaned) = toll_journal::clean_run(&paths::journal_dir()?, &self.run_id)
-            && let State::Undone(undone) = cleaned.state
+            && let CleanState::Undone(undone) = cleaned.state
             && !undone.failures.is_empty()
         {
             bail!("the sandbox server has ended but left: {}", undone.failures.join("; "));

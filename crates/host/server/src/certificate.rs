@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use std::path::Path;
 
 /// Settings that name a fresh certificate in `home`; none for servers that make their own.
-pub(super) fn settings(program: &ServerProgram, home: &Path) -> Result<Vec<String>> {
+pub(super) fn tls_settings(program: &ServerProgram, home: &Path) -> Result<Vec<String>> {
     if program.flavour != Flavour::Mariadb {
         return Ok(Vec::new());
     }

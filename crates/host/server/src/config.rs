@@ -16,12 +16,12 @@ pub struct Settings {
     /// Listen addresses.
     pub addresses: Vec<IpAddr>,
     /// Further `name=value`, after toll's own, so that they win.
-    pub further: Vec<String>,
+    pub extra: Vec<String>,
 }
 
 /// Where one sandbox keeps its files.
 #[derive(Debug, Clone)]
-pub(super) struct Files<'a> {
+pub(super) struct InstancePaths<'a> {
     pub home: &'a Path,
     pub datadir: &'a Path,
     pub socket: &'a Path,
@@ -31,7 +31,7 @@ pub(super) struct Files<'a> {
 }
 
 /// `name=value` for each setting that bears on results, as the plan shows it.
-pub(super) fn shown(program: &ServerProgram, settings: &Settings) -> Vec<String> {
+pub(super) fn render_settings(program: &ServerProgram, settings: &Settings) -> Vec<String> {
     let mut list = vec![
         format!("innodb_buffer_pool_size={}", settings.buffer_pool_bytes),
         format!("max_connections={}", settings.max_connections),
@@ -67,12 +67,16 @@ pub(super) fn shown(program: &ServerProgram, settings: &Settings) -> Vec<String>
             }
         }
     }
-    list.extend(settings.further.iter().cloned());
+    list.extend(settings.extra.iter().cloned());
     list
 }
 
 /// The option file.
-pub(super) fn file(program: &ServerProgram, files: &Files<'_>, shown: &[String]) -> String {
+pub(super) fn render_option_file(
+    program: &ServerProgram,
+    files: &InstancePaths<'_>,
+    shown: &[String],
+) -> String {
     let home = files.home.display();
     let mut text = String::from("# Written by toll for one sandbox server.\n[mysqld]\n");
     for setting in [
@@ -105,7 +109,11 @@ pub(super) fn file(program: &ServerProgram, files: &Files<'_>, shown: &[String])
 /// Statements run by the server itself before it lets anyone in: one account, for this host (and the far end of the
 /// run's own link) only, with a password of this sandbox alone. Without one, any local user could read and write
 /// files through the server.
-pub(super) fn accounts(program: &ServerProgram, password: &str, far_end: Option<Ipv4Addr>) -> String {
+pub(super) fn account_statements(
+    program: &ServerProgram,
+    password: &str,
+    far_end: Option<Ipv4Addr>,
+) -> String {
     let identified = match program.flavour {
         Flavour::Mariadb => format!("IDENTIFIED VIA mysql_native_password USING PASSWORD('{password}')"),
         _ if program.version < Version(9, 0, 0) => {
@@ -116,7 +124,7 @@ pub(super) fn accounts(program: &ServerProgram, password: &str, far_end: Option<
     let mut text = String::new();
     let far_end = far_end.map(|ip| ip.to_string());
     for host in ["localhost", "127.0.0.1", "::1"].into_iter().chain(far_end.as_deref()) {
-        let account = format!("'{USER}'@'{host}'");
+        let account = format!("'{SANDBOX_USER}'@'{host}'");
         text.push_str(&format!("CREATE USER IF NOT EXISTS {account};\n"));
         text.push_str(&format!("ALTER USER {account} {identified};\n"));
         text.push_str(&format!("GRANT ALL PRIVILEGES ON *.* TO {account} WITH GRANT OPTION;\n"));
@@ -129,10 +137,10 @@ pub(super) fn accounts(program: &ServerProgram, password: &str, far_end: Option<
 }
 
 /// The account that drivers and tools use.
-pub const USER: &str = "toll";
+pub const SANDBOX_USER: &str = "toll";
 
 /// The least of a buffer pool: undo, dictionary and whatever a user puts into an empty server.
-pub const LEAST_POOL_BYTES: u64 = 64 << 20;
+pub const MIN_BUFFER_POOL_BYTES: u64 = 64 << 20;
 /// Connections that a sandbox takes.
 pub const MAX_CONNECTIONS: u32 = 512;
 
@@ -140,22 +148,27 @@ pub const MAX_CONNECTIONS: u32 = 512;
 ///
 /// `wanted`, or what the data needs where nothing is wanted (0), is cut so that all pools together take six tenths of the memory that is available: captures
 /// still find a page cache.
-pub fn buffer_pool_bytes(wanted: u64, data: u64, available: u64, servers: u64) -> (u64, Option<String>) {
+pub fn choose_buffer_pool_bytes(
+    wanted: u64,
+    data: u64,
+    available: u64,
+    servers: u64,
+) -> (u64, Option<String>) {
     const MIB: u64 = 1 << 20;
     let allowed = (available / 10 * 6 / servers.max(1)).max(64 * MIB);
     let [wanted, data] = [wanted, data].map(|bytes| bytes.next_multiple_of(MIB));
-    let asked = if wanted == 0 { data } else { wanted };
-    let given = asked.min(allowed) / MIB * MIB;
+    let requested = if wanted == 0 { data } else { wanted };
+    let given = requested.min(allowed) / MIB * MIB;
     let together = match servers {
         0 | 1 => String::new(),
         many => format!(
             "; {many} servers would need {} MiB together, and {} MiB can be had",
-            many * asked / MIB,
+            many * requested / MIB,
             many * allowed / MIB
         ),
     };
     // A pool that was asked to be smaller than the data is no surprise.
-    let warning = if given < data.min(asked) {
+    let warning = if given < data.min(requested) {
         Some(format!(
             "the buffer pool of {} MiB does not hold the data of {} MiB: the disk is measured too; \
              use fewer --rows or a host with more memory{together}",
@@ -183,25 +196,25 @@ mod tests {
 
     #[test]
     fn the_pool_holds_the_data_where_memory_allows() {
-        assert_eq!(buffer_pool_bytes(16 * GIB, 2 * GIB, 64 * GIB, 1), (16 * GIB, None));
+        assert_eq!(choose_buffer_pool_bytes(16 * GIB, 2 * GIB, 64 * GIB, 1), (16 * GIB, None));
         let odd = 77_109_601;
-        let (given, warning) = buffer_pool_bytes(0, odd, 64 * GIB, 1);
+        let (given, warning) = choose_buffer_pool_bytes(0, odd, 64 * GIB, 1);
         assert!(given >= odd && warning.is_none(), "{given} for {odd}: {warning:?}");
-        let (given, warning) = buffer_pool_bytes(16 * GIB, 2 * GIB, 10 * GIB, 1);
+        let (given, warning) = choose_buffer_pool_bytes(16 * GIB, 2 * GIB, 10 * GIB, 1);
         assert!((2 * GIB..=6 * GIB).contains(&given));
         assert!(warning.expect("a warning").contains("instead of"));
     }
 
     #[test]
     fn a_pool_smaller_than_the_data_says_that_the_disk_is_measured() {
-        let (given, warning) = buffer_pool_bytes(0, 8 * GIB, 4 * GIB, 1);
+        let (given, warning) = choose_buffer_pool_bytes(0, 8 * GIB, 4 * GIB, 1);
         assert!(given < 8 * GIB);
         assert!(warning.expect("a warning").contains("--rows"));
     }
 
     #[test]
     fn the_pools_of_several_servers_fit_into_memory_together() {
-        let (given, warning) = buffer_pool_bytes(4 * GIB, GIB, 10 * GIB, 3);
+        let (given, warning) = choose_buffer_pool_bytes(4 * GIB, GIB, 10 * GIB, 3);
         assert!((GIB..=2 * GIB).contains(&given), "{given}");
         let warning = warning.expect("a warning");
         assert!(warning.contains("3 servers would need 12288 MiB together, and 6144 MiB"), "{warning}");

@@ -14,7 +14,7 @@ use toll_sys::cancel::CancelToken;
 use toll_sys::child_process;
 
 /// MySQL writes and syncs some 150 MB; a slow disk takes a minute.
-const TIMEOUT: Duration = Duration::from_secs(300);
+const INIT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Makes `home/data` (which must not exist); what the program says goes to `home/init.log`.
 pub(super) fn initialise(
@@ -27,7 +27,7 @@ pub(super) fn initialise(
     std::fs::create_dir(datadir).with_context(|| format!("cannot make {}", datadir.display()))?;
     let mut command = match program.flavour {
         Flavour::Mariadb => {
-            let installer = program.companion(&["mariadb-install-db", "mysql_install_db"]).context(
+            let installer = program.companion_program(&["mariadb-install-db", "mysql_install_db"]).context(
                 "no mariadb-install-db beside the server or on PATH: it makes the data directory \
                  (apt-get install mariadb-server)",
             )?;
@@ -64,19 +64,23 @@ pub(super) fn initialise(
             child.wait()?;
             return Err(interrupted);
         }
-        if begun.elapsed() > TIMEOUT {
+        if begun.elapsed() > INIT_TIMEOUT {
             journal.undo(id)?;
             child.wait()?;
-            bail!("{what} took longer than {} s: is the disk that slow?\n{}", TIMEOUT.as_secs(), tail(log));
+            bail!(
+                "{what} took longer than {} s: is the disk that slow?\n{}",
+                INIT_TIMEOUT.as_secs(),
+                log_tail(log)
+            );
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    journal.done(id)?;
+    journal.mark_done(id)?;
     if !status.success() {
         bail!(
             "cannot make a data directory in {} ({status}); its last words:\n{}",
             datadir.display(),
-            tail(log)
+            log_tail(log)
         );
     }
     Ok(())
@@ -84,7 +88,7 @@ pub(super) fn initialise(
 
 /// The last lines of a log, indented, for an error message; if they are advice rather than errors,
 /// the last errors before them.
-pub(super) fn tail(log: &Path) -> String {
+pub(super) fn log_tail(log: &Path) -> String {
     const LINES: usize = 12;
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text[text.len().saturating_sub(8192)..]).into_owned();

@@ -8,13 +8,13 @@ use super::program::{Flavour, Version};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use toll_journal::{Journal, MADE_BY_TOLL, ServerRef, Undo, quoted_name};
+use toll_journal::{Journal, OWNER_TABLE, ServerRef, Undo, quoted_name};
 use toll_mysql::{Connection, NO_BINLOG, Target};
 use toll_sys::server_process::ServerProcess;
 
 /// A server that toll did not start.
 #[derive(Debug)]
-pub struct External {
+pub struct ExternalServer {
     target: Target,
     server: ServerRef,
     flavour: Flavour,
@@ -26,15 +26,15 @@ pub struct External {
 
 /// Permissions that the user gave.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Agreed {
+pub struct AllowedChanges {
     /// A schema that is there (`--schema`), or that toll may make (`--allow-schema`).
     pub schema: Option<String>,
-    pub may_make_schema: bool,
+    pub may_create_schema: bool,
     /// To measure on a replica, or on a server that is read-only; nothing is written there.
-    pub replica: bool,
+    pub allows_replica: bool,
 }
 
-impl External {
+impl ExternalServer {
     /// Logs in and reads the server's state; changes nothing. `defaults_file` is the option file that
     /// `target` was read from, if it was: `toll clean` finds the password there again.
     pub fn connect(target: &Target, defaults_file: Option<PathBuf>) -> Result<Self> {
@@ -46,12 +46,12 @@ impl External {
             rows.pairs().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let value = |name: &str| variables.get(name).map(String::as_str).unwrap_or_default();
         let said = format!("{} {}", value("version"), value("version_comment"));
-        let Some(version) = Version::find(&said) else {
+        let Some(version) = Version::parse_in(&said) else {
             bail!("the server at {} calls its version {said:?}: is it MariaDB or MySQL?", target.address);
         };
         Ok(Self {
-            server: ServerRef::of(&target, defaults_file),
-            flavour: Flavour::of(&said),
+            server: ServerRef::from_target(&target, defaults_file),
+            flavour: Flavour::detect(&said),
             version,
             local: find_local(&target, &variables),
             is_replica: is_replica(&mut connection),
@@ -106,7 +106,7 @@ impl External {
     }
 
     /// Description for the plan.
-    pub fn described(&self) -> toll_record::Server {
+    pub fn describe(&self) -> toll_record::Server {
         toll_record::Server {
             kind: "external".into(),
             flavour: self.flavour.name().into(),
@@ -118,15 +118,15 @@ impl External {
 
     /// Refuses a replica or a read-only server, except with the user's permission and without writes
     /// (`writes`: the load changes rows, or a schema is to be made).
-    pub fn check_fit(&self, agreed: &Agreed, writes: bool) -> Result<()> {
-        let read_only = ["read_only", "super_read_only"].iter().any(|v| is_on(self.variable(v)));
+    pub fn check_allowed(&self, agreed: &AllowedChanges, writes: bool) -> Result<()> {
+        let read_only = ["read_only", "super_read_only"].iter().any(|v| is_enabled(self.variable(v)));
         let what = match (self.is_replica, read_only) {
             (false, false) => return Ok(()),
             (true, _) => "is a replica",
             (false, true) => "is read-only",
         };
         let at = &self.target.address;
-        if !agreed.replica {
+        if !agreed.allows_replica {
             bail!(
                 "the server at {at} {what}: toll keeps away from it; with --allow-replica it measures there \
                  without writing, on tables that are there (--schema NAME)"
@@ -162,7 +162,7 @@ impl External {
                 );
             }
         }
-        let unlogged = is_on(self.variable("log_bin"));
+        let unlogged = is_enabled(self.variable("log_bin"));
         let session = if unlogged { vec![NO_BINLOG.to_owned()] } else { Vec::new() };
         let target = Target { session, ..self.target.clone() };
         let mut connection = Connection::connect(&target).with_context(|| {
@@ -182,7 +182,7 @@ impl External {
         let quoted = quoted_name(name);
         if let Err(error) = connection.exec_drop(&format!("CREATE DATABASE {quoted}")) {
             // Somebody else's by now, or not allowed: either way not ours to drop.
-            journal.done(id)?;
+            journal.mark_done(id)?;
             return Err(error).with_context(|| {
                 format!("cannot create schema {name}: name one that {} may create", self.target.user)
             });
@@ -190,10 +190,10 @@ impl External {
         let run = journal.run_id();
         connection
             .exec_drop(&format!(
-                "CREATE TABLE {quoted}.{MADE_BY_TOLL} (run VARCHAR(200) NOT NULL PRIMARY KEY)"
+                "CREATE TABLE {quoted}.{OWNER_TABLE} (run VARCHAR(200) NOT NULL PRIMARY KEY)"
             ))
             .and_then(|()| {
-                connection.exec_drop(&format!("INSERT INTO {quoted}.{MADE_BY_TOLL} VALUES ('{run}')"))
+                connection.exec_drop(&format!("INSERT INTO {quoted}.{OWNER_TABLE} VALUES ('{run}')"))
             })
             .with_context(|| format!("cannot write to schema {name}, which toll has just made"))?;
         Ok(target)
@@ -205,7 +205,7 @@ impl External {
 }
 
 /// As variables are shown: `ON`, or MySQL's `1`.
-fn is_on(value: &str) -> bool {
+fn is_enabled(value: &str) -> bool {
     ["ON", "1"].contains(&value)
 }
 

@@ -8,17 +8,17 @@
 pub mod background;
 mod certificate;
 pub mod config;
+mod data_cache;
 mod datadir;
 mod external;
 mod local;
 pub mod lock;
 pub mod port;
-mod prepared;
 pub mod program;
 mod sandbox;
 
-pub use external::{Agreed, External};
+pub use data_cache::DatasetSpec;
+pub use external::{AllowedChanges, ExternalServer};
 pub use local::find_local;
-pub use prepared::DataSpec;
 pub use program::{Flavour, ServerProgram, Version};
 pub use sandbox::{LinkEnds, Sandbox, SandboxSpec};

@@ -20,12 +20,13 @@ pub struct HostLock(#[allow(dead_code)] Flock<File>);
 
 impl HostLock {
     /// Never waits. Fails with the holder's run id if another run holds the lock.
-    pub fn take(run_id: &str) -> anyhow::Result<Self> {
-        Self::take_at(&paths::lock_file(), run_id)
+    pub fn acquire(run_id: &str) -> anyhow::Result<Self> {
+        Self::acquire_at(&paths::lock_file(), run_id)
     }
 
-    fn take_at(path: &Path, run_id: &str) -> anyhow::Result<Self> {
-        let file = open(path).with_context(|| format!("cannot open the lock file {}", path.display()))?;
+    fn acquire_at(path: &Path, run_id: &str) -> anyhow::Result<Self> {
+        let file =
+            open_lock_file(path).with_context(|| format!("cannot open the lock file {}", path.display()))?;
         let mut lock = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => lock,
             Err((mut file, _)) => {
@@ -51,7 +52,7 @@ impl HostLock {
 
 /// Every user of the host locks the same file, in a directory that all may write to. Never follows a
 /// link that somebody has put there, nor writes to a file that has another name elsewhere.
-fn open(path: &Path) -> std::io::Result<File> {
+fn open_lock_file(path: &Path) -> std::io::Result<File> {
     let make = || -> std::io::Result<File> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(path)?;
         // Whatever the umask: another user's run writes its own line there.
@@ -83,18 +84,18 @@ pub struct ServerLock {
     connection: Connection,
 }
 
-const NAME: &str = "toll: one run at a time";
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const LOCK_NAME: &str = "toll: one run at a time";
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ServerLock {
-    pub fn take(target: &Target) -> anyhow::Result<Self> {
+    pub fn acquire(target: &Target) -> anyhow::Result<Self> {
         let mut connection = Connection::connect(target)?;
-        connection.set_read_timeout(Some(ANSWER_WITHIN))?;
+        connection.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
         // The session says nothing until the run has ended, which may be hours.
         connection.exec_drop("SET SESSION wait_timeout = 31536000")?;
-        let taken = connection.query(&format!("SELECT GET_LOCK('{NAME}', 0)"))?;
+        let taken = connection.query(&format!("SELECT GET_LOCK('{LOCK_NAME}', 0)"))?;
         if taken.scalar() != Some("1") {
-            let holder = connection.query(&format!("SELECT IS_USED_LOCK('{NAME}')"))?;
+            let holder = connection.query(&format!("SELECT IS_USED_LOCK('{LOCK_NAME}')"))?;
             bail!(
                 "another toll run is going on on the server at {} (its connection {}): one at a time, or each \
                  takes what the other has switched on for the server's own; wait for it, or end it",
@@ -106,9 +107,9 @@ impl ServerLock {
     }
 
     /// Renews the lock after a restart of the server or a kill of the session.
-    pub fn keep(&mut self) -> anyhow::Result<()> {
+    pub fn keep_alive(&mut self) -> anyhow::Result<()> {
         if self.connection.ping().is_err() {
-            *self = Self::take(&self.target)?;
+            *self = Self::acquire(&self.target)?;
         }
         Ok(())
     }
@@ -122,11 +123,11 @@ mod tests {
     fn a_second_run_is_told_who_holds_the_host_and_a_third_gets_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
-        let first = HostLock::take_at(&path, "run-one").unwrap();
-        let refused = HostLock::take_at(&path, "run-two").unwrap_err().to_string();
+        let first = HostLock::acquire_at(&path, "run-one").unwrap();
+        let refused = HostLock::acquire_at(&path, "run-two").unwrap_err().to_string();
         assert!(refused.contains(&format!("pid {}, run-one", std::process::id())), "{refused}");
         drop(first);
-        HostLock::take_at(&path, "run-three").unwrap();
+        HostLock::acquire_at(&path, "run-three").unwrap();
     }
 
     #[test]
@@ -135,10 +136,10 @@ mod tests {
         let (path, other) = (dir.path().join("lock"), dir.path().join("other"));
         std::fs::write(&other, "precious").unwrap();
         std::os::unix::fs::symlink(&other, &path).unwrap();
-        assert!(HostLock::take_at(&path, "run").is_err());
+        assert!(HostLock::acquire_at(&path, "run").is_err());
         std::fs::remove_file(&path).unwrap();
         std::fs::hard_link(&other, &path).unwrap();
-        assert!(HostLock::take_at(&path, "run").is_err());
+        assert!(HostLock::acquire_at(&path, "run").is_err());
         assert_eq!(std::fs::read_to_string(&other).unwrap(), "precious");
     }
 }

@@ -19,7 +19,7 @@ pub enum Flavour {
 
 impl Flavour {
     /// From a version string with its comment, as both `--version` and `@@version` give it.
-    pub fn of(text: &str) -> Self {
+    pub fn detect(text: &str) -> Self {
         let text = text.to_ascii_lowercase();
         if text.contains("mariadb") {
             Self::Mariadb
@@ -46,7 +46,7 @@ pub struct Version(pub u16, pub u16, pub u16);
 
 impl Version {
     /// The first `N.N.N` in `text`.
-    pub fn find(text: &str) -> Option<Self> {
+    pub fn parse_in(text: &str) -> Option<Self> {
         text.split(|c: char| !c.is_ascii_digit() && c != '.').find_map(|word| {
             let mut parts = word.split('.').map(|part| part.parse().ok());
             Some(Self(parts.next()??, parts.next()??, parts.next()??))
@@ -75,20 +75,20 @@ pub struct ServerProgram {
 
 impl ServerProgram {
     /// The program given, else the first `mariadbd` or `mysqld` on PATH and in the usual places.
-    pub fn find(given: Option<&Path>) -> Result<Self> {
-        match given {
-            Some(path) => Self::of(path),
+    pub fn find(path: Option<&Path>) -> Result<Self> {
+        match path {
+            Some(path) => Self::inspect(path),
             None => {
                 let found = find_program("mariadbd").or_else(|| find_program("mysqld")).context(
                     "no mariadbd or mysqld on PATH or in /usr/sbin: install one \
                      (apt-get install mariadb-server), or name it with --server-bin PATH",
                 )?;
-                Self::of(&found)
+                Self::inspect(&found)
             }
         }
     }
 
-    fn of(path: &Path) -> Result<Self> {
+    fn inspect(path: &Path) -> Result<Self> {
         let path = path
             .canonicalize()
             .with_context(|| format!("no server program at {}: check --server-bin", path.display()))?;
@@ -97,7 +97,7 @@ impl ServerProgram {
             .output()
             .with_context(|| format!("cannot run {}", path.display()))?;
         let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let Some(version) = Version::find(&said).filter(|_| output.status.success()) else {
+        let Some(version) = Version::parse_in(&said).filter(|_| output.status.success()) else {
             let complaint = String::from_utf8_lossy(&output.stderr);
             bail!(
                 "{} --version does not name a server version (it said: {} {}): is it mariadbd or mysqld?",
@@ -107,11 +107,11 @@ impl ServerProgram {
             );
         };
         let basedir = path.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned();
-        Ok(Self { flavour: Flavour::of(&said), version, basedir, version_text: said, path })
+        Ok(Self { flavour: Flavour::detect(&said), version, basedir, version_text: said, path })
     }
 
     /// A program that belongs to this server: beside it, below its base directory, then on PATH.
-    pub fn companion(&self, names: &[&str]) -> Option<PathBuf> {
+    pub fn companion_program(&self, names: &[&str]) -> Option<PathBuf> {
         let own = ["bin", "scripts", "sbin"].map(|dir| self.basedir.join(dir));
         names
             .iter()
@@ -144,13 +144,13 @@ mod tests {
                 Version(8, 0, 36),
             ),
         ] {
-            assert_eq!((Flavour::of(said), Version::find(said)), (flavour, Some(version)), "{said}");
+            assert_eq!((Flavour::detect(said), Version::parse_in(said)), (flavour, Some(version)), "{said}");
         }
     }
 
     #[test]
     fn versions_are_ordered_as_numbers() {
         assert!(Version(8, 0, 30) > Version(8, 0, 4));
-        assert_eq!(Version::find("no version 8.0 here"), None);
+        assert_eq!(Version::parse_in("no version 8.0 here"), None);
     }
 }

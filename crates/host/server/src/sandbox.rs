@@ -3,9 +3,9 @@
 //! It has its own data directory, socket, port and password. Never touches a server or file that toll did not
 //! create.
 
-use super::config::{self, Files, Settings};
-use super::datadir::{self, tail};
-use super::prepared::{self, DataSpec};
+use super::config::{self, InstancePaths, Settings};
+use super::data_cache::{self, DatasetSpec};
+use super::datadir::{self, log_tail};
 use super::program::{Flavour, ServerProgram, Version};
 use super::{certificate, port};
 use anyhow::{Context, Result, bail};
@@ -66,7 +66,7 @@ impl Default for SandboxSpec {
             program: None,
             cache: None,
             port: None,
-            data_bytes: config::LEAST_POOL_BYTES,
+            data_bytes: config::MIN_BUFFER_POOL_BYTES,
             buffer_pool_bytes: None,
             max_connections: config::MAX_CONNECTIONS,
             performance_schema: false,
@@ -123,12 +123,12 @@ impl Sandbox {
     /// receives progress messages.
     pub fn start_prepared(
         spec: &SandboxSpec,
-        data: &DataSpec,
+        data: &DatasetSpec,
         journal: &Journal,
         tell: &dyn Fn(&str),
         load: impl FnOnce(&Target) -> Result<()>,
     ) -> Result<Self> {
-        prepared::start(spec, data, journal, tell, load)
+        data_cache::start_from_cache(spec, data, journal, tell, load)
     }
 
     /// Starts a server on the data directory `data` that `fill` makes in the sandbox's own.
@@ -138,15 +138,15 @@ impl Sandbox {
         journal: &Journal,
         fill: impl FnOnce(&ServerProgram, &Path) -> Result<()>,
     ) -> Result<Self> {
-        let addresses = addresses(spec);
+        let addresses = listen_addresses(spec);
         if let Some(port) = spec.port {
-            port::check(port, &addresses)?;
+            port::check_port(port, &addresses)?;
         }
         let (buffer_pool_bytes, warning) = match spec.buffer_pool_bytes {
             Some(bytes) => (bytes, None),
             None => {
                 let available = toll_sys::memory::available_bytes();
-                config::buffer_pool_bytes(0, spec.data_bytes, available, 1)
+                config::choose_buffer_pool_bytes(0, spec.data_bytes, available, 1)
             }
         };
         let settings = Settings {
@@ -154,15 +154,15 @@ impl Sandbox {
             max_connections: spec.max_connections,
             performance_schema: spec.performance_schema,
             addresses: addresses.clone(),
-            further: spec.settings.clone(),
+            extra: spec.settings.clone(),
         };
 
-        let home = free_home(&spec.cache_dir()?.join("sandbox"), journal.run_id());
-        let mut directories = vec![make_home(&home, journal)?];
+        let home = unused_home(&spec.cache_dir()?.join("sandbox"), journal.run_id());
+        let mut directories = vec![create_home(&home, journal)?];
         let filled = fill(&program, &home);
         let started = filled.and_then(|()| {
             let socket = socket_path(&home, journal, &mut directories)?;
-            let config = config::shown(&program, &settings);
+            let config = config::render_settings(&program, &settings);
             launch(spec, &program, &home, &socket, &config, &addresses, journal)
                 .map(|launched| (launched, socket, config))
         });
@@ -192,16 +192,21 @@ impl Sandbox {
 
     /// How to connect over TCP, as the sandbox's own account.
     pub fn target(&self) -> Target {
-        self.at(Address::Tcp { host: "127.0.0.1".into(), port: self.port })
+        self.target_at(Address::Tcp { host: "127.0.0.1".into(), port: self.port })
     }
 
     /// How to connect over the Unix socket.
     pub fn unix_target(&self) -> Target {
-        self.at(Address::Unix(self.socket.clone()))
+        self.target_at(Address::Unix(self.socket.clone()))
     }
 
-    fn at(&self, address: Address) -> Target {
-        Target { address, user: config::USER.into(), password: self.password.clone(), ..Target::default() }
+    fn target_at(&self, address: Address) -> Target {
+        Target {
+            address,
+            user: config::SANDBOX_USER.into(),
+            password: self.password.clone(),
+            ..Target::default()
+        }
     }
 
     pub fn pid(&self) -> i32 {
@@ -266,7 +271,7 @@ impl Sandbox {
     }
 
     /// Description for the plan.
-    pub fn described(&self) -> toll_record::Server {
+    pub fn describe(&self) -> toll_record::Server {
         toll_record::Server {
             kind: "sandbox".into(),
             flavour: self.program.flavour.name().into(),
@@ -277,13 +282,13 @@ impl Sandbox {
     }
 
     /// False once the server has ended by itself; `last_words` says why.
-    pub fn alive(&mut self) -> bool {
+    pub fn is_alive(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// The end of the server's error log.
-    pub fn last_words(&self) -> String {
-        tail(&self.home.join("error.log"))
+    pub fn error_log_tail(&self) -> String {
+        log_tail(&self.home.join("error.log"))
     }
 
     /// Stops the server (SIGTERM, then SIGKILL) and removes its directory. Returns how it ended.
@@ -292,7 +297,7 @@ impl Sandbox {
         if ending == Termination::Stuck {
             bail!("the sandbox server (pid {}) {ending}", self.leader.pid);
         }
-        journal.done(self.server)?;
+        journal.mark_done(self.server)?;
         for id in std::mem::take(&mut self.directories) {
             journal.undo(id)?;
         }
@@ -300,12 +305,12 @@ impl Sandbox {
     }
 
     /// Ends the server but keeps its data directory, moved to `to` (on the same file system).
-    pub(super) fn stop_and_keep(mut self, journal: &Journal, to: &Path) -> Result<()> {
+    pub(super) fn stop_keeping_data(mut self, journal: &Journal, to: &Path) -> Result<()> {
         match self.end_server() {
             Termination::Signalled(_) => {}
-            other => bail!("the server did not shut down cleanly ({other}): {}", self.last_words()),
+            other => bail!("the server did not shut down cleanly ({other}): {}", self.error_log_tail()),
         }
-        journal.done(self.server)?;
+        journal.mark_done(self.server)?;
         std::fs::rename(self.datadir(), to)
             .with_context(|| format!("cannot move the prepared data to {}", to.display()))?;
         for id in std::mem::take(&mut self.directories) {
@@ -340,7 +345,7 @@ impl Drop for Sandbox {
     }
 }
 
-struct Launched {
+struct LaunchedServer {
     child: Child,
     leader: ProcessId,
     server: UndoId,
@@ -357,25 +362,25 @@ fn launch(
     shown: &[String],
     addresses: &[IpAddr],
     journal: &Journal,
-) -> Result<Launched> {
-    let password = new_password()?;
+) -> Result<LaunchedServer> {
+    let password = generate_password()?;
     private_file::write(
         &home.join("init.sql"),
-        &config::accounts(program, &password, spec.link.map(|link| link.far)),
+        &config::account_statements(program, &password, spec.link.map(|link| link.far)),
     )?;
     let datadir = home.join("data");
     let error_log = home.join("error.log");
-    let tls = if spec.tls { certificate::settings(program, home)? } else { Vec::new() };
-    let mut from = spec.port.unwrap_or(port::FIRST);
+    let tls = if spec.tls { certificate::tls_settings(program, home)? } else { Vec::new() };
+    let mut from = spec.port.unwrap_or(port::FIRST_PORT);
     loop {
         let port = match spec.port {
             Some(port) => port,
-            None => port::free(from, addresses)?,
+            None => port::find_free_port(from, addresses)?,
         };
-        let files = Files { home, datadir: &datadir, socket, port, tls: &tls };
+        let files = InstancePaths { home, datadir: &datadir, socket, port, tls: &tls };
         let defaults = home.join("server.cnf");
-        private_file::write(&defaults, &config::file(program, &files, shown))?;
-        private_file::write(&home.join("client.cnf"), &client_file(socket, port, &password))?;
+        private_file::write(&defaults, &config::render_option_file(program, &files, shown))?;
+        private_file::write(&home.join("client.cnf"), &render_client_options(socket, port, &password))?;
         let log =
             File::create(&error_log).with_context(|| format!("cannot write {}", error_log.display()))?;
         let mut command = child_process::clean_env_command(&program.path);
@@ -384,20 +389,20 @@ fn launch(
         let what = format!("sandbox server on port {port}");
         let (mut child, leader, server) = journal.spawn_sandbox(&mut command, &what)?;
         let Err(reason) = wait_ready(&mut child, socket, spec) else {
-            return Ok(Launched { child, leader, server, port, password: Secret::new(password) });
+            return Ok(LaunchedServer { child, leader, server, port, password: Secret::new(password) });
         };
         process::terminate_group(leader, journal.run_id(), Signal::SIGKILL, Duration::from_secs(1));
         child.wait()?;
-        journal.done(server)?;
+        journal.mark_done(server)?;
         let said = std::fs::read(&error_log).unwrap_or_default();
-        if spec.port.is_none() && port::was_taken(&String::from_utf8_lossy(&said)) {
+        if spec.port.is_none() && port::is_port_conflict(&String::from_utf8_lossy(&said)) {
             from = port + 8;
             continue;
         }
         bail!(
             "the sandbox server ({}) did not start: {reason:#}; the end of its error log:\n{}",
             program.path.display(),
-            tail(&error_log)
+            log_tail(&error_log)
         );
     }
 }
@@ -409,7 +414,7 @@ fn wait_ready(child: &mut Child, socket: &Path, spec: &SandboxSpec) -> Result<()
         if let Some(status) = child.try_wait()? {
             bail!("it ended by itself ({status})");
         }
-        if greets(socket) {
+        if accepts_connections(socket) {
             return Ok(());
         }
         spec.cancel.check()?;
@@ -420,7 +425,7 @@ fn wait_ready(child: &mut Child, socket: &Path, spec: &SandboxSpec) -> Result<()
     }
 }
 
-fn greets(socket: &Path) -> bool {
+fn accepts_connections(socket: &Path) -> bool {
     let Ok(mut stream) = UnixStream::connect(socket) else { return false };
     let mut greeting = [0; 5];
     stream.set_read_timeout(Some(Duration::from_secs(1))).is_ok()
@@ -429,21 +434,21 @@ fn greets(socket: &Path) -> bool {
 }
 
 /// Where it listens.
-fn addresses(spec: &SandboxSpec) -> Vec<IpAddr> {
+fn listen_addresses(spec: &SandboxSpec) -> Vec<IpAddr> {
     let v6 = spec.ipv6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
     let near = spec.link.map(|link| IpAddr::V4(link.near));
     std::iter::once(IpAddr::V4(Ipv4Addr::LOCALHOST)).chain(v6).chain(near).collect()
 }
 
 /// A run may have several servers.
-fn free_home(below: &Path, run_id: &str) -> PathBuf {
+fn unused_home(below: &Path, run_id: &str) -> PathBuf {
     let numbered = (2..).map(|number| below.join(format!("{run_id}-{number}")));
     let mut homes = std::iter::once(below.join(run_id)).chain(numbered);
     homes.find(|home| !home.exists()).unwrap_or_else(|| below.join(run_id))
 }
 
 /// Only the owner may look inside: it holds the password.
-fn make_home(home: &Path, journal: &Journal) -> Result<UndoId> {
+fn create_home(home: &Path, journal: &Journal) -> Result<UndoId> {
     let parent = home.parent().unwrap_or(home);
     std::fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     let id = journal.record(Undo::Path { path: home.to_owned() })?;
@@ -476,16 +481,16 @@ fn private_dir(path: &Path) -> std::io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
 }
 
-fn client_file(socket: &Path, port: u16, password: &str) -> String {
+fn render_client_options(socket: &Path, port: u16, password: &str) -> String {
     format!(
         "[client]\nuser={}\npassword={password}\nsocket={}\nport={port}\n",
-        config::USER,
+        config::SANDBOX_USER,
         socket.display()
     )
 }
 
 /// 128 bits from the kernel, in hex: no quoting in option files or SQL.
-fn new_password() -> Result<String> {
+fn generate_password() -> Result<String> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut bytes))

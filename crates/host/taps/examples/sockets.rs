@@ -8,7 +8,7 @@ mod spoken;
 
 use spoken::spoken;
 use std::time::{Duration, Instant};
-use toll_taps::sockets::{Hooks, Options, SocketTap, TapError};
+use toll_taps::sockets::{HookKind, SocketTap, SocketTapOptions, TapError};
 use toll_wire::decoder::{Config, Decoder};
 use toll_wire::event::{CommandKind, Event, Sink};
 
@@ -33,17 +33,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("which process, which hooks, how long?".into());
     };
     let hooks = match hooks.as_str() {
-        "sockets" => Hooks::Sockets,
-        "calls" => Hooks::Calls,
+        "sockets" => HookKind::Sockets,
+        "calls" => HookKind::SystemCalls,
         other => return Err(format!("hooks are sockets or calls, not {other}").into()),
     };
     let until = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
-    let mut tap = SocketTap::open(&Options { hooks: Some(hooks), ..Options::of(pid.parse()?) })?;
-    eprintln!("looking at {} by {}", tap.follows().join(", "), tap.hooks());
+    let mut tap = SocketTap::open(&SocketTapOptions {
+        hooks: Some(hooks),
+        ..SocketTapOptions::for_server(pid.parse()?)
+    })?;
+    eprintln!("looking at {} by {}", tap.followed_sockets().join(", "), tap.hook_kind());
     let mut decoder = Decoder::new(&Config::default());
     let mut count = Count::default();
     while Instant::now() < until {
-        let taken = tap.take(Duration::from_millis(100), |record| {
+        let taken = tap.poll_records(Duration::from_millis(100), |record| {
             decoder.decode_socket_chunk(&spoken(record), &mut count);
             Ok::<(), TapError>(())
         });
@@ -59,9 +62,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!(
         "{{\"passed\":{},\"taken\":{},\"lost\":{},\"left_out\":{},\"statements\":{},\"others\":{},\"tainted\":{},\"cpu_us\":{}}}",
         counters.passed,
-        counters.taken,
+        counters.delivered,
         counters.lost,
-        counters.left_out,
+        counters.missed_runs,
         count.statements,
         count.others,
         decoder.accounting().commands.tainted,

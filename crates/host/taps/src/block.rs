@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A packet as the kernel copied it out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Captured<'a> {
+pub struct CapturedPacket<'a> {
     /// Unix time, ns.
     pub time_ns: u64,
     /// Bytes that it had, of which `bytes` may hold the first only; a cooked header counts in both.
@@ -17,7 +17,7 @@ pub struct Captured<'a> {
 
 /// Bytes before the IP header of the packets returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkType {
     /// Nothing: LINKTYPE_RAW, 101.
     Raw,
     /// What Linux knows of any device's packet, with VLAN tags put back: LINKTYPE_LINUX_SLL, 113.
@@ -26,7 +26,7 @@ pub enum Link {
 
 /// Result of parsing a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Walked {
+pub(crate) struct BlockSummary {
     pub packets: u64,
     /// Of the first and last packet; 0: there was none.
     pub first_ns: u64,
@@ -36,18 +36,18 @@ pub(crate) struct Walked {
 /// The kernel would not write this.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the kernel's ring cannot be read: {0}")]
-pub struct Damaged(&'static str);
+pub struct DamagedBlock(&'static str);
 
 /// Why a walk ended early.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stopped<E> {
-    Damaged(Damaged),
+pub(crate) enum WalkError<E> {
+    Damaged(DamagedBlock),
     /// The callback refused further packets.
     Refused(E),
 }
 
-impl<E> From<Damaged> for Stopped<E> {
-    fn from(damaged: Damaged) -> Self {
+impl<E> From<DamagedBlock> for WalkError<E> {
+    fn from(damaged: DamagedBlock) -> Self {
         Self::Damaged(damaged)
     }
 }
@@ -72,28 +72,28 @@ const SERVICE_TAGGED: u16 = 0x88a8;
 ///
 /// # Errors
 /// What stands in the block contradicts itself, or `each` refuses; what was handed on before stands.
-pub(crate) fn walk<E>(
+pub(crate) fn walk_packets<E>(
     block: &mut [u8],
-    link: Link,
-    each: &mut impl FnMut(&Captured<'_>) -> Result<(), E>,
-) -> Result<Walked, Stopped<E>> {
+    link: LinkType,
+    each: &mut impl FnMut(&CapturedPacket<'_>) -> Result<(), E>,
+) -> Result<BlockSummary, WalkError<E>> {
     if block.len() < BLOCK_HEADER {
-        return Err(Damaged("a block is shorter than its header").into());
+        return Err(DamagedBlock("a block is shorter than its header").into());
     }
     let count = u32_at(block, PACKETS_AT);
     let mut at = u32_at(block, FIRST_PACKET_AT) as usize;
-    let mut walked = Walked::default();
+    let mut walked = BlockSummary::default();
     for nth in 0..count {
-        let head = Head::read(block, at)?;
+        let head = PacketHead::read(block, at)?;
         let captured = head.captured(block, at, link)?;
         if nth == 0 {
             walked.first_ns = captured.time_ns;
         }
         walked.last_ns = captured.time_ns;
-        each(&captured).map_err(Stopped::Refused)?;
+        each(&captured).map_err(WalkError::Refused)?;
         walked.packets += 1;
         if head.next == 0 && nth + 1 < count {
-            return Err(Damaged("packets are fewer than were counted").into());
+            return Err(DamagedBlock("packets are fewer than were counted").into());
         }
         at = at.saturating_add(head.next as usize);
     }
@@ -101,11 +101,11 @@ pub(crate) fn walk<E>(
 }
 
 /// What is said before a packet.
-struct Head {
+struct PacketHead {
     next: u32,
     seconds: u32,
     nanoseconds: u32,
-    kept: u32,
+    captured_length: u32,
     length: u32,
     status: u32,
     packet_at: u16,
@@ -119,20 +119,20 @@ struct Head {
     address: [u8; 8],
 }
 
-impl Head {
+impl PacketHead {
     #[inline]
-    fn read(block: &[u8], at: usize) -> Result<Self, Damaged> {
+    fn read(block: &[u8], at: usize) -> Result<Self, DamagedBlock> {
         let bytes: &[u8; PACKET_HEADER] = block
             .get(at..)
             .and_then(|rest| rest.first_chunk())
-            .ok_or(Damaged("a packet's header lies outside its block"))?;
+            .ok_or(DamagedBlock("a packet's header lies outside its block"))?;
         let mut address = [0; 8];
         address.copy_from_slice(&bytes[60..68]);
         Ok(Self {
             next: u32_at(bytes, 0),
             seconds: u32_at(bytes, 4),
             nanoseconds: u32_at(bytes, 8),
-            kept: u32_at(bytes, 12),
+            captured_length: u32_at(bytes, 12),
             length: u32_at(bytes, 16),
             status: u32_at(bytes, 20),
             packet_at: u16_at(bytes, 24),
@@ -147,32 +147,37 @@ impl Head {
     }
 
     #[inline]
-    fn captured<'a>(&self, block: &'a mut [u8], at: usize, link: Link) -> Result<Captured<'a>, Damaged> {
+    fn captured<'a>(
+        &self,
+        block: &'a mut [u8],
+        at: usize,
+        link: LinkType,
+    ) -> Result<CapturedPacket<'a>, DamagedBlock> {
         let begin = at + usize::from(self.packet_at);
-        let end = begin + self.kept as usize;
+        let end = begin + self.captured_length as usize;
         if end > block.len() {
-            return Err(Damaged("a packet lies outside its block"));
+            return Err(DamagedBlock("a packet lies outside its block"));
         }
         let begin = match link {
-            Link::Raw => begin,
-            Link::Cooked => {
-                let (header, length) = self.cooked(block.get(begin).copied());
+            LinkType::Raw => begin,
+            LinkType::Cooked => {
+                let (header, length) = self.cooked_header(block.get(begin).copied());
                 if usize::from(self.packet_at) < PACKET_HEADER + length {
-                    return Err(Damaged("there is no room before a packet"));
+                    return Err(DamagedBlock("there is no room before a packet"));
                 }
                 block[begin - length..begin].copy_from_slice(&header[..length]);
                 begin - length
             }
         };
         let time_ns = u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanoseconds);
-        let before = (end - begin) as u32 - self.kept;
-        let wire_len = self.length.max(self.kept).saturating_add(before);
-        Ok(Captured { time_ns, wire_len, bytes: &block[begin..end] })
+        let before = (end - begin) as u32 - self.captured_length;
+        let wire_len = self.length.max(self.captured_length).saturating_add(before);
+        Ok(CapturedPacket { time_ns, wire_len, bytes: &block[begin..end] })
     }
 
     /// The header and its length: <https://www.tcpdump.org/linktypes/LINKTYPE_LINUX_SLL.html>; a tag stands where it
     /// stood in the frame, before the type. `first`: byte of the packet.
-    fn cooked(&self, first: Option<u8>) -> ([u8; COOKED_HEADER + TAG], usize) {
+    fn cooked_header(&self, first: Option<u8>) -> ([u8; COOKED_HEADER + TAG], usize) {
         let is_tag = matches!(self.protocol, TAGGED | SERVICE_TAGGED);
         let protocol = match first.map(|first| first >> 4) {
             // Sent through a device that cannot tag by itself: the kernel named the tag's type, and skipped the tag.
@@ -253,9 +258,9 @@ mod tests {
     /// Time, true length and bytes of each packet.
     type Found = Vec<(u64, u32, Vec<u8>)>;
 
-    fn walked(block: &mut [u8], link: Link) -> Result<(Found, Walked), Stopped<Infallible>> {
+    fn walked(block: &mut [u8], link: LinkType) -> Result<(Found, BlockSummary), WalkError<Infallible>> {
         let mut found = Vec::new();
-        let walked = walk(block, link, &mut |packet: &Captured<'_>| {
+        let walked = walk_packets(block, link, &mut |packet: &CapturedPacket<'_>| {
             found.push((packet.time_ns, packet.wire_len, packet.bytes.to_vec()));
             Ok(())
         })?;
@@ -267,41 +272,46 @@ mod tests {
 
     #[test]
     fn packets_are_found_where_the_kernel_put_them() {
-        let (found, summary) = walked(&mut block(&PACKETS, None, ETHERTYPE_V4), Link::Raw).unwrap();
+        let (found, summary) = walked(&mut block(&PACKETS, None, ETHERTYPE_V4), LinkType::Raw).unwrap();
         let expected: Vec<_> =
             PACKETS.iter().map(|(ns, length, bytes)| (*ns, *length, bytes.to_vec())).collect();
         assert_eq!(found, expected);
-        assert_eq!(summary, Walked { packets: 3, first_ns: 1_700_000_000_123_456_789, last_ns: 7 });
-        assert_eq!(walked(&mut block(&[], None, 0), Link::Raw).unwrap().1, Walked::default());
+        assert_eq!(summary, BlockSummary { packets: 3, first_ns: 1_700_000_000_123_456_789, last_ns: 7 });
+        assert_eq!(walked(&mut block(&[], None, 0), LinkType::Raw).unwrap().1, BlockSummary::default());
     }
 
     #[test]
     fn a_cooked_header_says_what_the_kernel_said_and_holds_the_tag() {
-        let (found, _) = walked(&mut block(&PACKETS[..1], None, ETHERTYPE_V4), Link::Cooked).unwrap();
+        let (found, _) = walked(&mut block(&PACKETS[..1], None, ETHERTYPE_V4), LinkType::Cooked).unwrap();
         let header = [0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 0];
         assert_eq!(found, [(PACKETS[0].0, 20, [&header[..], b"\x45abc"].concat())]);
-        let (found, _) = walked(&mut block(&PACKETS[..1], Some(100), ETHERTYPE_V4), Link::Cooked).unwrap();
+        let (found, _) =
+            walked(&mut block(&PACKETS[..1], Some(100), ETHERTYPE_V4), LinkType::Cooked).unwrap();
         let header = [0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 0x81, 0, 0, 100, 8, 0];
         assert_eq!(found, [(PACKETS[0].0, 24, [&header[..], b"\x45abc"].concat())]);
     }
 
     #[test]
     fn a_type_that_only_names_a_tag_is_told_by_the_packet_itself() {
-        let (found, _) = walked(&mut block(&PACKETS[..1], None, TAGGED), Link::Cooked).unwrap();
+        let (found, _) = walked(&mut block(&PACKETS[..1], None, TAGGED), LinkType::Cooked).unwrap();
         assert_eq!(found[0].2[14..16], [8, 0]);
         let v6: [(u64, u32, &[u8]); 1] = [(1, 1, b"\x60")];
-        let (found, _) = walked(&mut block(&v6, None, SERVICE_TAGGED), Link::Cooked).unwrap();
+        let (found, _) = walked(&mut block(&v6, None, SERVICE_TAGGED), LinkType::Cooked).unwrap();
         assert_eq!(found[0].2[14..16], [0x86, 0xdd]);
     }
 
     #[test]
     fn whoever_refuses_a_packet_is_handed_no_other() {
         let mut seen = 0;
-        let ended = walk(&mut block(&PACKETS, None, ETHERTYPE_V4), Link::Raw, &mut |_: &Captured<'_>| {
-            seen += 1;
-            if seen == 2 { Err("full") } else { Ok(()) }
-        });
-        assert_eq!((ended, seen), (Err(Stopped::Refused("full")), 2));
+        let ended = walk_packets(
+            &mut block(&PACKETS, None, ETHERTYPE_V4),
+            LinkType::Raw,
+            &mut |_: &CapturedPacket<'_>| {
+                seen += 1;
+                if seen == 2 { Err("full") } else { Ok(()) }
+            },
+        );
+        assert_eq!((ended, seen), (Err(WalkError::Refused("full")), 2));
     }
 
     #[test]
@@ -319,16 +329,16 @@ mod tests {
             let mut block = whole.clone();
             block[at..at + 4].copy_from_slice(&value.to_ne_bytes());
             assert_eq!(
-                walked(&mut block, Link::Raw).unwrap_err(),
-                Stopped::Damaged(Damaged(expected)),
+                walked(&mut block, LinkType::Raw).unwrap_err(),
+                WalkError::Damaged(DamagedBlock(expected)),
                 "{at}"
             );
         }
         let mut no_room = whole;
         no_room[BLOCK_HEADER + 24..BLOCK_HEADER + 26].copy_from_slice(&70u16.to_ne_bytes());
-        let said = walked(&mut no_room, Link::Cooked).unwrap_err();
-        assert_eq!(said, Stopped::Damaged(Damaged("there is no room before a packet")));
-        assert!(matches!(walked(&mut [0; 20], Link::Raw), Err(Stopped::Damaged(_))));
+        let said = walked(&mut no_room, LinkType::Cooked).unwrap_err();
+        assert_eq!(said, WalkError::Damaged(DamagedBlock("there is no room before a packet")));
+        assert!(matches!(walked(&mut [0; 20], LinkType::Raw), Err(WalkError::Damaged(_))));
     }
 
     proptest! {
@@ -347,7 +357,7 @@ mod tests {
                 }
             }
             // A count of billions with a good offset of 0 would go on for long: it must end by itself.
-            let _ = walked(&mut block, if cooked { Link::Cooked } else { Link::Raw });
+            let _ = walked(&mut block, if cooked { LinkType::Cooked } else { LinkType::Raw });
         }
     }
 }

@@ -12,7 +12,7 @@ pub fn now_ns() -> u64 {
 
 /// Asks the scheduler to prefer this thread, where this user may: another that wants its CPU would have it for
 /// milliseconds, and every packet due meanwhile would leave late.
-pub fn prefer_this_thread() {
+pub fn raise_thread_priority() {
     // SAFETY: no pointers; 0 is the calling thread, and a refusal changes nothing.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }

@@ -39,16 +39,16 @@ pub enum DeviceError {
     Unreadable { path: String, source: std::io::Error },
 }
 
-const OF_THIS_NAMESPACE: &str = "/proc/thread-self/net";
+const PROC_NET: &str = "/proc/thread-self/net";
 
 impl Device {
     /// # Errors
     /// No such device in this namespace; procfs or sysfs is not there.
-    pub fn named(name: &str) -> Result<Self, DeviceError> {
-        let unknown = |_| DeviceError::Unknown { name: name.to_owned(), known: all() };
+    pub fn find(name: &str) -> Result<Self, DeviceError> {
+        let unknown = |_| DeviceError::Unknown { name: name.to_owned(), known: device_names() };
         let index = if_nametoindex(name).map_err(unknown)?;
         // A link-level name is no path: the kernel takes none with a slash or dots alone.
-        let about = |file: &str| read(&format!("/sys/class/net/{name}/{file}"));
+        let about = |file: &str| read_file(&format!("/sys/class/net/{name}/{file}"));
         let number = |text: String| text.trim().parse::<u32>().unwrap_or(0);
         let flags = about("flags")?;
         let flags = u32::from_str_radix(flags.trim().trim_start_matches("0x"), 16).unwrap_or(0);
@@ -68,7 +68,7 @@ impl Device {
     /// # Errors
     /// The device is gone.
     pub fn counters(&self) -> Result<Counters, DeviceError> {
-        Counters::of(&self.name)
+        Counters::read(&self.name)
     }
 }
 
@@ -77,15 +77,15 @@ impl Counters {
     ///
     /// # Errors
     /// There is no such device; procfs is not there.
-    pub fn of(name: &str) -> Result<Self, DeviceError> {
-        let text = read(&format!("{OF_THIS_NAMESPACE}/dev"))?;
-        let gone = || DeviceError::Unknown { name: name.to_owned(), known: all() };
-        counters_in(&text, name).ok_or_else(gone)
+    pub fn read(name: &str) -> Result<Self, DeviceError> {
+        let text = read_file(&format!("{PROC_NET}/dev"))?;
+        let gone = || DeviceError::Unknown { name: name.to_owned(), known: device_names() };
+        parse_counters(&text, name).ok_or_else(gone)
     }
 }
 
 /// proc_pid_net(5): eight columns received, eight sent; packets, errors and drops follow the bytes.
-fn counters_in(text: &str, name: &str) -> Option<Counters> {
+fn parse_counters(text: &str, name: &str) -> Option<Counters> {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, columns) = lines.into_iter().find(|(device, _)| device.trim() == name)?;
     let columns: Vec<u64> = columns.split_whitespace().map(|n| n.parse().unwrap_or(0)).collect();
@@ -100,27 +100,26 @@ fn counters_in(text: &str, name: &str) -> Option<Counters> {
     })
 }
 
-fn all() -> Vec<String> {
-    let text = std::fs::read_to_string(Path::new(OF_THIS_NAMESPACE).join("dev")).unwrap_or_default();
+fn device_names() -> Vec<String> {
+    let text = std::fs::read_to_string(Path::new(PROC_NET).join("dev")).unwrap_or_default();
     text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
 /// Devices by which a packet to anywhere leaves, IPv4 and IPv6.
 fn default_routes() -> Vec<String> {
-    let table =
-        |file: &str| std::fs::read_to_string(format!("{OF_THIS_NAMESPACE}/{file}")).unwrap_or_default();
-    of_v4(&table("route")).into_iter().chain(of_v6(&table("ipv6_route"))).collect()
+    let table = |file: &str| std::fs::read_to_string(format!("{PROC_NET}/{file}")).unwrap_or_default();
+    parse_routes_v4(&table("route")).into_iter().chain(parse_routes_v6(&table("ipv6_route"))).collect()
 }
 
 /// Device, destination, gateway, flags, ..., mask in the eighth column.
-fn of_v4(table: &str) -> Vec<String> {
+fn parse_routes_v4(table: &str) -> Vec<String> {
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     let whole = |row: &Vec<&str>| row.get(1) == Some(&"00000000") && row.get(7) == Some(&"00000000");
     rows.filter(whole).map(|row| row[0].to_owned()).collect()
 }
 
 /// Destination, its prefix, ..., flags and device last; loopback's reject routes have prefix 0 too.
-fn of_v6(table: &str) -> Vec<String> {
+fn parse_routes_v6(table: &str) -> Vec<String> {
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let whole = |row: &Vec<&str>| {
         let is_whole = row.len() == 10 && row[1] == "00" && row[0].bytes().all(|b| b == b'0');
@@ -132,7 +131,7 @@ fn of_v6(table: &str) -> Vec<String> {
     rows.filter(whole).map(|row| row[9].to_owned()).collect()
 }
 
-fn read(path: &str) -> Result<String, DeviceError> {
+fn read_file(path: &str) -> Result<String, DeviceError> {
     std::fs::read_to_string(path).map_err(|source| DeviceError::Unreadable { path: path.to_owned(), source })
 }
 
@@ -142,10 +141,10 @@ mod tests {
 
     #[test]
     fn loopback_is_there_carries_no_default_route_and_counts() {
-        let lo = Device::named("lo").unwrap();
+        let lo = Device::find("lo").unwrap();
         assert!(lo.is_ethernet && lo.is_loopback && !lo.carries_default_route && lo.mtu >= 1500, "{lo:?}");
         lo.counters().unwrap();
-        let none = Device::named("no-such0").unwrap_err().to_string();
+        let none = Device::find("no-such0").unwrap_err().to_string();
         assert!(
             none.starts_with("there is no network device no-such0; there are ") && none.contains("lo"),
             "{none}"
@@ -155,11 +154,11 @@ mod tests {
     #[test]
     fn counters_are_read_by_their_columns() {
         let text = "Inter-|   Receive |  Transmit\n face |bytes packets\n  lo: 11 12 13 14 15 16 17 18 21 22 23 24 25 26 27 28\n eth0:1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
-        let lo = counters_in(text, "lo").unwrap();
+        let lo = parse_counters(text, "lo").unwrap();
         assert_eq!((lo.received_bytes, lo.received_packets, lo.received_dropped), (11, 12, 14));
         assert_eq!((lo.sent_bytes, lo.sent_packets, lo.sent_dropped), (21, 22, 24));
-        assert_eq!(counters_in(text, "eth0").unwrap().sent_dropped, 12);
-        assert_eq!(counters_in(text, "eth"), None);
+        assert_eq!(parse_counters(text, "eth0").unwrap().sent_dropped, 12);
+        assert_eq!(parse_counters(text, "eth"), None);
     }
 
     #[test]
@@ -167,7 +166,7 @@ mod tests {
         let v4 = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n\
                   eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
                   eth1\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
-        assert_eq!(of_v4(v4), ["eth0"]);
+        assert_eq!(parse_routes_v4(v4), ["eth0"]);
         let zero = "0".repeat(32);
         let v6 = format!(
             "{zero} 00 {zero} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003 eth2\n\
@@ -175,6 +174,6 @@ mod tests {
              fe80{} 40 {zero} 00 {zero} 00000100 00000001 00000000 00000001 eth3\n",
             "0".repeat(28)
         );
-        assert_eq!(of_v6(&v6), ["eth2"]);
+        assert_eq!(parse_routes_v6(&v6), ["eth2"]);
     }
 }

@@ -11,35 +11,35 @@ use std::os::unix::fs::FileExt;
 
 /// Write mode of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum WriteMode {
     /// Written out at once and dropped from the page cache by the kernel (RWF_DONTCACHE, Linux 6.14).
     DontCache,
     /// Past the page cache (O_DIRECT), in pieces of [`PIECE`] bytes.
     Direct,
     /// Through the page cache, with writeback and eviction behind the writer.
-    Trailing,
+    WriteBehind,
     /// Not a file: a pipe, a device.
-    Plain,
+    Stream,
 }
 
 /// Written at once past the page cache.
 const PIECE: usize = 1 << 20;
 /// What disks and file systems want addresses and lengths to be multiples of: logical blocks have at most this size.
-const ALIGNED: usize = 4096;
+const ALIGNMENT: usize = 4096;
 /// Behind the writer so much is being written out, and what is before that is let go.
-const TRAIL: u64 = 8 << 20;
+const WRITE_BEHIND_BYTES: u64 = 8 << 20;
 
 /// A file that only grows.
 #[derive(Debug)]
 pub struct DiskFile {
     file: File,
-    way: Way,
+    mode: WriteMode,
     /// True after the first write: the file system supports the mode.
-    is_tried: bool,
+    mode_is_proven: bool,
     /// Bytes of whole writes.
     length: u64,
-    staged: Staged,
-    trail: Trail,
+    buffer: AlignedBuffer,
+    writeback: WritebackTrail,
 }
 
 impl DiskFile {
@@ -48,17 +48,24 @@ impl DiskFile {
     /// # Errors
     /// The file's status cannot be read.
     pub fn new(file: File) -> io::Result<Self> {
-        let way = if file.metadata()?.is_file() { Way::DontCache } else { Way::Plain };
-        Ok(Self::by(file, way))
+        let way = if file.metadata()?.is_file() { WriteMode::DontCache } else { WriteMode::Stream };
+        Ok(Self::with_mode(file, way))
     }
 
-    fn by(file: File, way: Way) -> Self {
-        Self { file, way, is_tried: false, length: 0, staged: Staged::default(), trail: Trail::default() }
+    fn with_mode(file: File, way: WriteMode) -> Self {
+        Self {
+            file,
+            mode: way,
+            mode_is_proven: false,
+            length: 0,
+            buffer: AlignedBuffer::default(),
+            writeback: WritebackTrail::default(),
+        }
     }
 
     /// How it is written, as far as is known before the first write.
-    pub fn way(&self) -> Way {
-        self.way
+    pub fn mode(&self) -> WriteMode {
+        self.mode
     }
 
     /// Bytes that were written by calls that succeeded.
@@ -76,33 +83,35 @@ impl DiskFile {
         if bytes.is_empty() {
             return Ok(());
         }
-        let written = self.try_to_write(bytes);
+        let written = self.write_with_fallback(bytes);
         match written {
             Ok(()) => {
-                self.is_tried = true;
+                self.mode_is_proven = true;
                 self.length += bytes.len() as u64;
                 Ok(())
             }
             Err(error) => {
-                self.take_back();
+                self.roll_back();
                 Err(error)
             }
         }
     }
 
-    fn try_to_write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_with_fallback(&mut self, bytes: &[u8]) -> io::Result<()> {
         loop {
-            let written = match self.way {
-                Way::DontCache => write_uncached(&self.file, bytes, self.length),
-                Way::Direct => self.staged.write(&self.file, bytes),
-                Way::Trailing => self.file.write_all_at(bytes, self.length).map(|()| {
-                    self.trail.follow(&self.file, self.length + bytes.len() as u64);
+            let written = match self.mode {
+                WriteMode::DontCache => write_uncached(&self.file, bytes, self.length),
+                WriteMode::Direct => self.buffer.write(&self.file, bytes),
+                WriteMode::WriteBehind => self.file.write_all_at(bytes, self.length).map(|()| {
+                    self.writeback.advance(&self.file, self.length + bytes.len() as u64);
                 }),
-                Way::Plain => self.file.write_all(bytes),
+                WriteMode::Stream => self.file.write_all(bytes),
             };
             match written {
-                Err(error) if !self.is_tried && is_unknown(&error) && self.way != Way::Plain => {
-                    self.next_way()
+                Err(error)
+                    if !self.mode_is_proven && is_unsupported(&error) && self.mode != WriteMode::Stream =>
+                {
+                    self.fall_back()
                 }
                 written => return written,
             }
@@ -110,23 +119,23 @@ impl DiskFile {
     }
 
     /// This file system does not know the way that was tried.
-    fn next_way(&mut self) {
-        if self.way == Way::DontCache && self.goes_direct().is_ok() {
-            self.way = Way::Direct;
+    fn fall_back(&mut self) {
+        if self.mode == WriteMode::DontCache && self.try_direct().is_ok() {
+            self.mode = WriteMode::Direct;
             return;
         }
         // Fails only for a file that is not open.
         let _ = self.set_direct(false);
-        self.way = Way::Trailing;
+        self.mode = WriteMode::WriteBehind;
     }
 
     /// Tries it with a block, which the file does not keep.
-    fn goes_direct(&mut self) -> io::Result<()> {
+    fn try_direct(&mut self) -> io::Result<()> {
         // Without room set aside, what is staged might find none: then it would be neither written nor told of.
         fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, self.length.cast_signed(), PIECE as i64)?;
         self.set_direct(true)?;
-        self.staged = Staged::new(self.length);
-        let tried = self.file.write_all_at(self.staged.first(ALIGNED), self.length);
+        self.buffer = AlignedBuffer::new(self.length);
+        let tried = self.file.write_all_at(self.buffer.prefix(ALIGNMENT), self.length);
         self.file.set_len(self.length)?;
         tried
     }
@@ -139,11 +148,11 @@ impl DiskFile {
     }
 
     /// Cuts what a failed write has left behind; a pipe keeps it.
-    fn take_back(&mut self) {
-        match self.way {
-            Way::Plain => {}
-            Way::Direct => self.staged.back_to(self.length),
-            Way::DontCache | Way::Trailing => {
+    fn roll_back(&mut self) {
+        match self.mode {
+            WriteMode::Stream => {}
+            WriteMode::Direct => self.buffer.truncate_to(self.length),
+            WriteMode::DontCache | WriteMode::WriteBehind => {
                 let _ = self.file.set_len(self.length);
             }
         }
@@ -154,26 +163,26 @@ impl DiskFile {
     /// # Errors
     /// The last of it could not be.
     pub fn finish(mut self) -> io::Result<()> {
-        match self.way {
-            Way::Direct => {
+        match self.mode {
+            WriteMode::Direct => {
                 // Whole blocks are written, and what is too much is cut off again.
-                let written = self.staged.write_rest(&self.file);
-                let length = if written.is_ok() { self.length } else { self.staged.written };
+                let written = self.buffer.write_rest(&self.file);
+                let length = if written.is_ok() { self.length } else { self.buffer.written };
                 self.file.set_len(length)?;
                 written
             }
-            Way::Trailing => {
-                self.trail.end(&self.file, self.length);
+            WriteMode::WriteBehind => {
+                self.writeback.end(&self.file, self.length);
                 Ok(())
             }
-            Way::DontCache => Ok(()),
-            Way::Plain => self.file.flush(),
+            WriteMode::DontCache => Ok(()),
+            WriteMode::Stream => self.file.flush(),
         }
     }
 }
 
 /// Not a fault of the disk: kernel or file system do not know what was asked.
-fn is_unknown(error: &io::Error) -> bool {
+fn is_unsupported(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS))
 }
 
@@ -204,9 +213,9 @@ fn write_uncached(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<
 
 /// What waits to be a piece that can be written past the page cache.
 #[derive(Debug, Default)]
-struct Staged {
+struct AlignedBuffer {
     /// With room to begin at an aligned address; empty until it is needed.
-    room: Vec<u8>,
+    memory: Vec<u8>,
     begin: usize,
     filled: usize,
     /// Bytes that are in the file: whole pieces.
@@ -214,33 +223,33 @@ struct Staged {
     /// Up to here the disk has room.
     reserved: u64,
     /// A piece is in the file that was to be taken back.
-    is_spoilt: bool,
+    is_corrupt: bool,
 }
 
-impl Staged {
+impl AlignedBuffer {
     fn new(written: u64) -> Self {
-        let room = vec![0; PIECE + ALIGNED];
-        let begin = room.as_ptr().align_offset(ALIGNED);
-        Self { room, begin, filled: 0, written, reserved: written, is_spoilt: false }
+        let room = vec![0; PIECE + ALIGNMENT];
+        let begin = room.as_ptr().align_offset(ALIGNMENT);
+        Self { memory: room, begin, filled: 0, written, reserved: written, is_corrupt: false }
     }
 
-    fn first(&self, bytes: usize) -> &[u8] {
-        &self.room[self.begin..self.begin + bytes]
+    fn prefix(&self, bytes: usize) -> &[u8] {
+        &self.memory[self.begin..self.begin + bytes]
     }
 
     fn write(&mut self, file: &File, mut bytes: &[u8]) -> io::Result<()> {
-        if self.is_spoilt {
+        if self.is_corrupt {
             return Err(io::Error::other("a write before this one failed halfway"));
         }
         self.reserve(file, bytes.len())?;
         while !bytes.is_empty() {
             let taken = (PIECE - self.filled).min(bytes.len());
             let at = self.begin + self.filled;
-            self.room[at..at + taken].copy_from_slice(&bytes[..taken]);
+            self.memory[at..at + taken].copy_from_slice(&bytes[..taken]);
             self.filled += taken;
             bytes = &bytes[taken..];
             if self.filled == PIECE {
-                file.write_all_at(self.first(PIECE), self.written)?;
+                file.write_all_at(self.prefix(PIECE), self.written)?;
                 self.written += PIECE as u64;
                 self.filled = 0;
             }
@@ -249,9 +258,9 @@ impl Staged {
     }
 
     fn write_rest(&mut self, file: &File) -> io::Result<()> {
-        let whole = self.filled.next_multiple_of(ALIGNED);
-        self.room[self.begin + self.filled..self.begin + whole].fill(0);
-        file.write_all_at(self.first(whole), self.written)
+        let whole = self.filled.next_multiple_of(ALIGNMENT);
+        self.memory[self.begin + self.filled..self.begin + whole].fill(0);
+        file.write_all_at(self.prefix(whole), self.written)
     }
 
     /// Room on the disk for everything up to the end of the last piece: what is staged was promised to be written.
@@ -269,8 +278,8 @@ impl Staged {
 
     /// Forgets what was staged beyond a length. Where a piece with some of it is in the file already, which only a disk
     /// that fails brings about, nothing more is taken; it is cut off when the file is ended.
-    fn back_to(&mut self, length: u64) {
-        self.is_spoilt = self.written > length;
+    fn truncate_to(&mut self, length: u64) {
+        self.is_corrupt = self.written > length;
         self.filled =
             usize::try_from(length.saturating_sub(self.written)).map_or(0, |staged| staged.min(PIECE));
     }
@@ -278,42 +287,42 @@ impl Staged {
 
 /// How far behind the writer the page cache is empty again.
 #[derive(Debug, Default)]
-struct Trail {
+struct WritebackTrail {
     /// Handed to the disk up to here.
     begun: u64,
     /// On the disk and let go up to here.
-    gone: u64,
+    evicted: u64,
 }
 
-impl Trail {
+impl WritebackTrail {
     /// What is asked here is good for the host, and nothing that was written depends on it: a refusal changes nothing.
-    fn follow(&mut self, file: &File, length: u64) {
-        while length - self.begun >= TRAIL {
-            sync(file, self.begun, TRAIL, libc::SYNC_FILE_RANGE_WRITE);
-            self.begun += TRAIL;
-            if self.begun - self.gone > TRAIL {
-                self.let_go(file, self.gone + TRAIL);
+    fn advance(&mut self, file: &File, length: u64) {
+        while length - self.begun >= WRITE_BEHIND_BYTES {
+            sync_range(file, self.begun, WRITE_BEHIND_BYTES, libc::SYNC_FILE_RANGE_WRITE);
+            self.begun += WRITE_BEHIND_BYTES;
+            if self.begun - self.evicted > WRITE_BEHIND_BYTES {
+                self.evict(file, self.evicted + WRITE_BEHIND_BYTES);
             }
         }
     }
 
     fn end(&mut self, file: &File, length: u64) {
-        self.let_go(file, length);
+        self.evict(file, length);
     }
 
-    fn let_go(&mut self, file: &File, to: u64) {
-        let bytes = to.saturating_sub(self.gone);
+    fn evict(&mut self, file: &File, to: u64) {
+        let bytes = to.saturating_sub(self.evicted);
         let wait = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
             | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-        sync(file, self.gone, bytes, wait);
-        let (at, length) = (self.gone.cast_signed(), bytes.cast_signed());
+        sync_range(file, self.evicted, bytes, wait);
+        let (at, length) = (self.evicted.cast_signed(), bytes.cast_signed());
         let _ = posix_fadvise(file, at, length, PosixFadviseAdvice::POSIX_FADV_DONTNEED);
-        self.gone = to;
+        self.evicted = to;
     }
 }
 
-fn sync(file: &File, at: u64, bytes: u64, how: libc::c_uint) {
+fn sync_range(file: &File, at: u64, bytes: u64, how: libc::c_uint) {
     let (fd, at, bytes) = (file.as_raw_fd(), at.cast_signed(), bytes.cast_signed());
     // SAFETY: no pointers, and the descriptor is open.
     unsafe { libc::sync_file_range(fd, at, bytes, how) };

@@ -6,9 +6,9 @@ use std::io::Read;
 use std::path::PathBuf;
 
 /// An empty file on a disk (where the tests were built), gone with the test.
-struct Place(PathBuf);
+struct TempFile(PathBuf);
 
-impl Place {
+impl TempFile {
     fn new(name: &str) -> Self {
         let directory = std::env::current_exe().unwrap().with_file_name("");
         Self(directory.join(format!("toll-disk-{name}-{}", std::process::id())))
@@ -19,7 +19,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -51,17 +51,17 @@ fn pieces() -> Vec<Vec<u8>> {
 #[test]
 fn every_way_writes_what_it_was_given_and_leaves_the_cache_empty() {
     let expected: Vec<u8> = pieces().concat();
-    for way in [Way::DontCache, Way::Direct, Way::Trailing] {
-        let place = Place::new(&format!("{way:?}"));
-        let mut disk = DiskFile::by(place.open(), way);
-        if way == Way::Direct {
-            disk.goes_direct().unwrap();
+    for way in [WriteMode::DontCache, WriteMode::Direct, WriteMode::WriteBehind] {
+        let place = TempFile::new(&format!("{way:?}"));
+        let mut disk = DiskFile::with_mode(place.open(), way);
+        if way == WriteMode::Direct {
+            disk.try_direct().unwrap();
         }
         for piece in pieces() {
             disk.write(&piece).unwrap();
         }
         assert_eq!(disk.length(), expected.len() as u64);
-        if disk.way() != way {
+        if disk.mode() != way {
             toll_testkit::skip!("this file system does not know {way:?}");
             continue;
         }
@@ -77,8 +77,8 @@ fn every_way_writes_what_it_was_given_and_leaves_the_cache_empty() {
 #[test]
 fn a_file_written_as_ever_stays_in_the_cache() {
     // Without this the test above would show nothing.
-    let place = Place::new("plain");
-    let mut disk = DiskFile::by(place.open(), Way::Plain);
+    let place = TempFile::new("plain");
+    let mut disk = DiskFile::with_mode(place.open(), WriteMode::Stream);
     disk.write(&pieces().concat()).unwrap();
     disk.finish().unwrap();
     assert!(cached_pages(&place.0) > 1000);
@@ -88,13 +88,13 @@ fn a_file_written_as_ever_stays_in_the_cache() {
 fn a_way_that_the_file_system_does_not_know_is_left_for_the_next() {
     // Shared memory is a page cache and nothing else.
     let path = PathBuf::from(format!("/dev/shm/toll-disk-{}", std::process::id()));
-    let place = Place(path);
+    let place = TempFile(path);
     let mut disk = DiskFile::new(place.open()).unwrap();
-    let before = disk.way();
+    let before = disk.mode();
     disk.write(b"abc").unwrap();
     disk.write(&[7; 5000]).unwrap();
-    assert_eq!(before, Way::DontCache);
-    assert_ne!(disk.way(), Way::DontCache, "shared memory was written past itself");
+    assert_eq!(before, WriteMode::DontCache);
+    assert_ne!(disk.mode(), WriteMode::DontCache, "shared memory was written past itself");
     disk.finish().unwrap();
     assert_eq!(std::fs::read(&place.0).unwrap(), [&b"abc"[..], &[7; 5000]].concat());
 }
@@ -105,7 +105,7 @@ fn what_is_no_file_is_written_plainly() {
     let file = File::from(std::os::fd::OwnedFd::from(write));
     let mut disk = DiskFile::new(file).unwrap();
     disk.write(b"abc").unwrap();
-    assert_eq!(disk.way(), Way::Plain);
+    assert_eq!(disk.mode(), WriteMode::Stream);
     disk.finish().unwrap();
     let mut found = String::new();
     read.read_to_string(&mut found).unwrap();
@@ -115,13 +115,13 @@ fn what_is_no_file_is_written_plainly() {
 /// A disk that is really full needs a file system of its own: `crates/toll/tests` has one.
 #[test]
 fn what_a_failed_write_left_behind_is_cut_off() {
-    for way in [Way::DontCache, Way::Trailing] {
-        let place = Place::new(&format!("full-{way:?}"));
-        let mut disk = DiskFile::by(place.open(), way);
+    for way in [WriteMode::DontCache, WriteMode::WriteBehind] {
+        let place = TempFile::new(&format!("full-{way:?}"));
+        let mut disk = DiskFile::with_mode(place.open(), way);
         disk.write(&[1; 5000]).unwrap();
         // Half of what follows was written when the disk was full.
         disk.file.write_all_at(&[2; 300], 5000).unwrap();
-        disk.take_back();
+        disk.roll_back();
         disk.write(&[3; 10]).unwrap();
         disk.finish().unwrap();
         assert_eq!(std::fs::read(&place.0).unwrap(), [&[1; 5000][..], &[3; 10]].concat(), "{way:?}");
@@ -130,13 +130,13 @@ fn what_a_failed_write_left_behind_is_cut_off() {
 
 #[test]
 fn a_piece_past_the_cache_that_fails_is_forgotten_whole() {
-    let place = Place::new("half-direct");
-    let mut disk = DiskFile::by(place.open(), Way::Direct);
-    disk.goes_direct().unwrap();
+    let place = TempFile::new("half-direct");
+    let mut disk = DiskFile::with_mode(place.open(), WriteMode::Direct);
+    disk.try_direct().unwrap();
     disk.write(&[1; PIECE - 10]).unwrap();
     // A write of which the first piece was taken and the second was not.
-    disk.staged.write(&disk.file, &[2; 100]).unwrap();
-    disk.take_back();
+    disk.buffer.write(&disk.file, &[2; 100]).unwrap();
+    disk.roll_back();
     assert!(disk.write(b"more").unwrap_err().to_string().contains("failed halfway"));
     disk.finish().unwrap();
     assert!(std::fs::read(&place.0).unwrap() == vec![1; PIECE - 10]);
@@ -146,7 +146,7 @@ fn a_piece_past_the_cache_that_fails_is_forgotten_whole() {
 fn a_write_of_nothing_says_nothing_of_the_way() {
     // In memory the first way is unknown.
     let path = PathBuf::from(format!("/dev/shm/toll-disk-nothing-{}", std::process::id()));
-    let place = Place(path);
+    let place = TempFile(path);
     let mut disk = DiskFile::new(place.open()).unwrap();
     disk.write(b"").unwrap();
     disk.write(b"something").unwrap();

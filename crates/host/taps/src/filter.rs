@@ -15,21 +15,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use thiserror::Error;
 
 /// Bytes kept of a packet that is kept whole: libpcap's own bound.
-pub const WHOLE: u32 = 262_144;
+pub const MAX_SNAP_LEN: u32 = 262_144;
 /// More would not be reached by the jumps of one comparison.
-pub const MOST_PORTS: usize = 64;
+pub const MAX_PORTS: usize = 64;
 
 /// Of an answer that is a greeting or an error: the whole of it, as a rule. A greeting says what the server can do,
 /// an error's text is at most 512 bytes.
-const KEPT_OF_TELLING: u32 = 560;
+const SNAP_GREETING_OR_ERROR: u32 = 560;
 /// Of an OK or an end of file: what it counts, and what it says of the session.
-const KEPT_OF_OK: u32 = 128;
+const SNAP_OK: u32 = 128;
 /// Of a result: how many columns it has. What follows are definitions and rows.
-const KEPT_OF_RESULT: u32 = 32;
+const SNAP_RESULT: u32 = 32;
 
 /// Bytes of TCP payload kept of a server's packets; headers are always kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answers {
+pub enum ResponseSnap {
     /// The useful part: greetings and errors whole, 128 bytes of OK packets, 32 of results.
     ByKind,
     /// So much of each packet.
@@ -38,26 +38,26 @@ pub enum Answers {
 
 /// IP version of the socket's packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum IpFamily {
     V4,
     V6,
     /// Everything that passes a device, of which IP of either version is taken.
     Both,
     /// As `Both`, on every device: loopback shows a packet when it leaves and when it comes; only the latter is
     /// taken.
-    BothOnAny,
+    BothOnAnyDevice,
 }
 
 /// Options of the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Filter {
+pub struct PacketFilter {
     /// Of servers; 1 to [`MOST_PORTS`].
     pub ports: Vec<u16>,
-    pub answers: Answers,
+    pub responses: ResponseSnap,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0} ports cannot be watched at once: name 1 to {MOST_PORTS}")]
+#[error("{0} ports cannot be watched at once: name 1 to {MAX_PORTS}")]
 pub struct TooManyPorts(pub usize);
 
 /// One instruction, as the kernel takes it.
@@ -67,29 +67,29 @@ pub(crate) type Instruction = libc::sock_filter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Label {
     Next,
-    Taken,
+    NotOutgoing,
     Typed,
     V6,
-    Unsaid4,
-    Unsaid6,
+    NoLength4,
+    NoLength6,
     Known4,
     Known6,
     Ports,
     ToServer,
     FromServer,
     HasData,
-    Telling,
+    GreetingOrError,
     Ok,
-    Whole,
+    KeepWhole,
     Drop,
 }
 
 /// A program whose jumps still name their aims.
 #[derive(Default)]
-struct Assembly {
+struct FilterAssembler {
     /// Code, operand, and where to go on if a comparison holds and if it does not.
     code: Vec<(u32, u32, Label, Label)>,
-    places: Vec<(Label, usize)>,
+    labels: Vec<(Label, usize)>,
 }
 
 // Offsets in headers.
@@ -105,7 +105,7 @@ const DESTINATION_PORT: u32 = 2;
 const DATA_OFFSET: u32 = 12;
 const FLAGS: u32 = 13;
 /// FIN, SYN, RST.
-const BEGINS_OR_ENDS: u32 = 0x07;
+const FIN_SYN_RST: u32 = 0x07;
 // Of a MySQL packet: its number, and the first byte behind its header.
 const SEQUENCE: u32 = 3;
 const FIRST_BYTE: u32 = 4;
@@ -113,42 +113,42 @@ const FIRST_BYTE: u32 = 4;
 const LENGTH: u32 = 0;
 const SEEN_FLAGS: u32 = 1;
 
-impl Filter {
+impl PacketFilter {
     /// The program for a socket that is given `family`.
     ///
     /// # Errors
     /// No port, or too many.
-    pub(crate) fn program(&self, family: Family) -> Result<Vec<Instruction>, TooManyPorts> {
+    pub(crate) fn program(&self, family: IpFamily) -> Result<Vec<Instruction>, TooManyPorts> {
         let too_many = || TooManyPorts(self.ports.len());
-        if self.ports.is_empty() || self.ports.len() > MOST_PORTS {
+        if self.ports.is_empty() || self.ports.len() > MAX_PORTS {
             return Err(too_many());
         }
-        let mut to = Assembly::default();
-        if family == Family::BothOnAny {
-            to.skip_departures_on_loopback();
+        let mut to = FilterAssembler::default();
+        if family == IpFamily::BothOnAnyDevice {
+            to.skip_outgoing_on_loopback();
         }
-        if matches!(family, Family::Both | Family::BothOnAny) {
-            to.tell_versions_apart();
+        if matches!(family, IpFamily::Both | IpFamily::BothOnAnyDevice) {
+            to.branch_on_ip_version();
         }
-        if family != Family::V6 {
-            to.v4();
+        if family != IpFamily::V6 {
+            to.match_ipv4();
         }
-        if family != Family::V4 {
-            to.v6();
+        if family != IpFamily::V4 {
+            to.match_ipv6();
         }
-        to.ports(&self.ports);
-        to.questions();
-        to.answers(self.answers);
-        to.place(Label::Whole);
-        to.put(BPF_RET | BPF_K, WHOLE);
-        to.place(Label::Drop);
-        to.put(BPF_RET | BPF_K, 0);
-        to.assembled().ok_or_else(too_many)
+        to.match_ports(&self.ports);
+        to.match_requests();
+        to.match_responses(self.responses);
+        to.bind(Label::KeepWhole);
+        to.emit(BPF_RET | BPF_K, MAX_SNAP_LEN);
+        to.bind(Label::Drop);
+        to.emit(BPF_RET | BPF_K, 0);
+        to.assemble().ok_or_else(too_many)
     }
 }
 
-impl Assembly {
-    fn put(&mut self, code: u32, k: u32) {
+impl FilterAssembler {
+    fn emit(&mut self, code: u32, k: u32) {
         self.code.push((code, k, Label::Next, Label::Next));
     }
 
@@ -160,168 +160,168 @@ impl Assembly {
         self.compare(BPF_JEQ | BPF_K, k, then, otherwise);
     }
 
-    fn go(&mut self, to: Label) {
+    fn jump(&mut self, to: Label) {
         self.code.push((BPF_JMP | BPF_JA, 0, to, to));
     }
 
-    fn place(&mut self, label: Label) {
-        self.places.push((label, self.code.len()));
+    fn bind(&mut self, label: Label) {
+        self.labels.push((label, self.code.len()));
     }
 
     fn load_byte(&mut self, at: u32) {
-        self.put(BPF_LD | BPF_B | BPF_ABS, at);
+        self.emit(BPF_LD | BPF_B | BPF_ABS, at);
     }
 
     fn load_half(&mut self, at: u32) {
-        self.put(BPF_LD | BPF_H | BPF_ABS, at);
+        self.emit(BPF_LD | BPF_H | BPF_ABS, at);
     }
 
     /// From where X points.
-    fn load_byte_behind(&mut self, at: u32) {
-        self.put(BPF_LD | BPF_B | BPF_IND, at);
+    fn load_byte_indirect(&mut self, at: u32) {
+        self.emit(BPF_LD | BPF_B | BPF_IND, at);
     }
 
-    fn load_half_behind(&mut self, at: u32) {
-        self.put(BPF_LD | BPF_H | BPF_IND, at);
+    fn load_half_indirect(&mut self, at: u32) {
+        self.emit(BPF_LD | BPF_H | BPF_IND, at);
     }
 
     /// What the kernel knows of the packet beside its bytes.
-    fn load_about(&mut self, what: libc::c_int) {
-        self.put(BPF_LD | BPF_W | BPF_ABS, (libc::SKF_AD_OFF + what).cast_unsigned());
+    fn load_ancillary(&mut self, what: libc::c_int) {
+        self.emit(BPF_LD | BPF_W | BPF_ABS, (libc::SKF_AD_OFF + what).cast_unsigned());
     }
 
-    fn skip_departures_on_loopback(&mut self) {
-        self.load_about(libc::SKF_AD_PKTTYPE);
-        self.if_equal(u32::from(libc::PACKET_OUTGOING), Label::Next, Label::Taken);
-        self.load_about(libc::SKF_AD_HATYPE);
+    fn skip_outgoing_on_loopback(&mut self) {
+        self.load_ancillary(libc::SKF_AD_PKTTYPE);
+        self.if_equal(u32::from(libc::PACKET_OUTGOING), Label::Next, Label::NotOutgoing);
+        self.load_ancillary(libc::SKF_AD_HATYPE);
         self.if_equal(u32::from(libc::ARPHRD_LOOPBACK), Label::Drop, Label::Next);
-        self.place(Label::Taken);
+        self.bind(Label::NotOutgoing);
     }
 
     /// By the type in the link's header first: what is not IP may begin as IP does. A tag that still stands in the
     /// frame hides the type; IP's own header then tells.
-    fn tell_versions_apart(&mut self) {
-        self.load_about(libc::SKF_AD_PROTOCOL);
+    fn branch_on_ip_version(&mut self) {
+        self.load_ancillary(libc::SKF_AD_PROTOCOL);
         for kind in [libc::ETH_P_IP, libc::ETH_P_IPV6, libc::ETH_P_8021Q, libc::ETH_P_8021AD] {
             self.if_equal(kind.cast_unsigned(), Label::Typed, Label::Next);
         }
-        self.go(Label::Drop);
-        self.place(Label::Typed);
+        self.jump(Label::Drop);
+        self.bind(Label::Typed);
         self.load_byte(0);
-        self.put(BPF_ALU | BPF_RSH | BPF_K, 4);
+        self.emit(BPF_ALU | BPF_RSH | BPF_K, 4);
         self.if_equal(6, Label::V6, Label::Next);
         self.if_equal(4, Label::Next, Label::Drop);
     }
 
     /// Leaves the packet's length in scratch memory, its header's in X.
-    fn v4(&mut self) {
+    fn match_ipv4(&mut self) {
         self.load_byte(V4_PROTOCOL);
         self.if_equal(TCP, Label::Next, Label::Drop);
         self.load_half(V4_FRAGMENT);
         self.compare(BPF_JSET | BPF_K, 0x1fff, Label::Drop, Label::Next);
         self.load_half(V4_LENGTH);
-        self.if_equal(0, Label::Unsaid4, Label::Known4);
+        self.if_equal(0, Label::NoLength4, Label::Known4);
         // Longer than 16 bits can say: what was not cut into segments yet.
-        self.place(Label::Unsaid4);
-        self.put(BPF_LD | BPF_W | BPF_LEN, 0);
-        self.place(Label::Known4);
-        self.put(BPF_ST, LENGTH);
-        self.put(BPF_LDX | BPF_B | BPF_MSH, 0);
-        self.go(Label::Ports);
+        self.bind(Label::NoLength4);
+        self.emit(BPF_LD | BPF_W | BPF_LEN, 0);
+        self.bind(Label::Known4);
+        self.emit(BPF_ST, LENGTH);
+        self.emit(BPF_LDX | BPF_B | BPF_MSH, 0);
+        self.jump(Label::Ports);
     }
 
-    fn v6(&mut self) {
-        self.place(Label::V6);
+    fn match_ipv6(&mut self) {
+        self.bind(Label::V6);
         self.load_byte(V6_NEXT);
         self.if_equal(TCP, Label::Next, Label::Drop);
         self.load_half(V6_LENGTH);
-        self.if_equal(0, Label::Unsaid6, Label::Next);
-        self.put(BPF_ALU | BPF_ADD | BPF_K, V6_HEADER);
-        self.go(Label::Known6);
-        self.place(Label::Unsaid6);
-        self.put(BPF_LD | BPF_W | BPF_LEN, 0);
-        self.place(Label::Known6);
-        self.put(BPF_ST, LENGTH);
-        self.put(BPF_LDX | BPF_W | BPF_IMM, V6_HEADER);
+        self.if_equal(0, Label::NoLength6, Label::Next);
+        self.emit(BPF_ALU | BPF_ADD | BPF_K, V6_HEADER);
+        self.jump(Label::Known6);
+        self.bind(Label::NoLength6);
+        self.emit(BPF_LD | BPF_W | BPF_LEN, 0);
+        self.bind(Label::Known6);
+        self.emit(BPF_ST, LENGTH);
+        self.emit(BPF_LDX | BPF_W | BPF_IMM, V6_HEADER);
     }
 
     /// Where both ports are a server's, the destination decides: a query is worth more than an answer.
-    fn ports(&mut self, ports: &[u16]) {
-        self.place(Label::Ports);
+    fn match_ports(&mut self, ports: &[u16]) {
+        self.bind(Label::Ports);
         for (at, found) in [(DESTINATION_PORT, Label::ToServer), (SOURCE_PORT, Label::FromServer)] {
-            self.load_half_behind(at);
+            self.load_half_indirect(at);
             for &port in ports {
                 self.if_equal(u32::from(port), found, Label::Next);
             }
         }
-        self.go(Label::Drop);
+        self.jump(Label::Drop);
     }
 
     /// Moves X from TCP's header to its payload.
     fn skip_header(&mut self) {
-        self.load_byte_behind(DATA_OFFSET);
-        self.put(BPF_ALU | BPF_RSH | BPF_K, 2);
-        self.put(BPF_ALU | BPF_AND | BPF_K, 0x3c);
-        self.put(BPF_ALU | BPF_ADD | BPF_X, 0);
-        self.put(BPF_MISC | BPF_TAX, 0);
+        self.load_byte_indirect(DATA_OFFSET);
+        self.emit(BPF_ALU | BPF_RSH | BPF_K, 2);
+        self.emit(BPF_ALU | BPF_AND | BPF_K, 0x3c);
+        self.emit(BPF_ALU | BPF_ADD | BPF_X, 0);
+        self.emit(BPF_MISC | BPF_TAX, 0);
     }
 
-    fn questions(&mut self) {
-        self.place(Label::ToServer);
-        self.load_byte_behind(FLAGS);
-        self.compare(BPF_JSET | BPF_K, BEGINS_OR_ENDS, Label::Whole, Label::Next);
+    fn match_requests(&mut self) {
+        self.bind(Label::ToServer);
+        self.load_byte_indirect(FLAGS);
+        self.compare(BPF_JSET | BPF_K, FIN_SYN_RST, Label::KeepWhole, Label::Next);
         self.skip_header();
-        self.put(BPF_LD | BPF_MEM, LENGTH);
-        self.compare(BPF_JGT | BPF_X, 0, Label::Whole, Label::Drop);
+        self.emit(BPF_LD | BPF_MEM, LENGTH);
+        self.compare(BPF_JGT | BPF_X, 0, Label::KeepWhole, Label::Drop);
     }
 
-    fn answers(&mut self, answers: Answers) {
-        self.place(Label::FromServer);
-        self.load_byte_behind(FLAGS);
-        self.put(BPF_ST, SEEN_FLAGS);
+    fn match_responses(&mut self, answers: ResponseSnap) {
+        self.bind(Label::FromServer);
+        self.load_byte_indirect(FLAGS);
+        self.emit(BPF_ST, SEEN_FLAGS);
         self.skip_header();
-        self.put(BPF_LD | BPF_MEM, LENGTH);
+        self.emit(BPF_LD | BPF_MEM, LENGTH);
         self.compare(BPF_JGT | BPF_X, 0, Label::HasData, Label::Next);
-        self.put(BPF_LD | BPF_MEM, SEEN_FLAGS);
-        self.compare(BPF_JSET | BPF_K, BEGINS_OR_ENDS, Label::Whole, Label::Drop);
-        self.place(Label::HasData);
+        self.emit(BPF_LD | BPF_MEM, SEEN_FLAGS);
+        self.compare(BPF_JSET | BPF_K, FIN_SYN_RST, Label::KeepWhole, Label::Drop);
+        self.bind(Label::HasData);
         match answers {
-            Answers::Bytes(bytes) => self.keep(bytes.min(WHOLE)),
-            Answers::ByKind => self.keep_by_kind(),
+            ResponseSnap::Bytes(bytes) => self.return_snap(bytes.min(MAX_SNAP_LEN)),
+            ResponseSnap::ByKind => self.return_snap_by_kind(),
         }
     }
 
-    fn keep_by_kind(&mut self) {
-        self.put(BPF_ALU | BPF_SUB | BPF_X, 0);
-        self.compare(BPF_JGT | BPF_K, FIRST_BYTE, Label::Next, Label::Whole);
-        self.load_byte_behind(SEQUENCE);
+    fn return_snap_by_kind(&mut self) {
+        self.emit(BPF_ALU | BPF_SUB | BPF_X, 0);
+        self.compare(BPF_JGT | BPF_K, FIRST_BYTE, Label::Next, Label::KeepWhole);
+        self.load_byte_indirect(SEQUENCE);
         // Only a greeting is a server's first word; an answer follows on a command, number 0.
-        self.if_equal(0, Label::Telling, Label::Next);
-        self.load_byte_behind(FIRST_BYTE);
-        self.if_equal(0xff, Label::Telling, Label::Next);
+        self.if_equal(0, Label::GreetingOrError, Label::Next);
+        self.load_byte_indirect(FIRST_BYTE);
+        self.if_equal(0xff, Label::GreetingOrError, Label::Next);
         self.if_equal(0xfe, Label::Ok, Label::Next);
         self.if_equal(0, Label::Ok, Label::Next);
-        self.keep(KEPT_OF_RESULT);
-        self.place(Label::Telling);
-        self.keep(KEPT_OF_TELLING);
-        self.place(Label::Ok);
-        self.keep(KEPT_OF_OK);
+        self.return_snap(SNAP_RESULT);
+        self.bind(Label::GreetingOrError);
+        self.return_snap(SNAP_GREETING_OR_ERROR);
+        self.bind(Label::Ok);
+        self.return_snap(SNAP_OK);
     }
 
     /// Headers, and so many bytes behind them.
-    fn keep(&mut self, bytes: u32) {
-        self.put(BPF_MISC | BPF_TXA, 0);
-        self.put(BPF_ALU | BPF_ADD | BPF_K, bytes);
-        self.put(BPF_RET | BPF_A, 0);
+    fn return_snap(&mut self, bytes: u32) {
+        self.emit(BPF_MISC | BPF_TXA, 0);
+        self.emit(BPF_ALU | BPF_ADD | BPF_K, bytes);
+        self.emit(BPF_RET | BPF_A, 0);
     }
 
     /// `None`: a jump is too far for its eight bits.
-    fn assembled(&self) -> Option<Vec<Instruction>> {
+    fn assemble(&self) -> Option<Vec<Instruction>> {
         let distance = |from: usize, to: Label| {
             let place = |(label, at): &(Label, usize)| (*label == to).then_some(*at);
             match to {
                 Label::Next => Some(0),
-                _ => self.places.iter().find_map(place)?.checked_sub(from + 1),
+                _ => self.labels.iter().find_map(place)?.checked_sub(from + 1),
             }
         };
         let instruction = |(at, &(code, k, then, otherwise)): (usize, &(u32, u32, Label, Label))| {
@@ -353,7 +353,7 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, program: &[Instruction]) -> io::Res
 }
 
 /// A program that lets nothing pass.
-pub(crate) fn nothing() -> [Instruction; 1] {
+pub(crate) fn reject_all() -> [Instruction; 1] {
     [Instruction { code: (BPF_RET | BPF_K) as u16, jt: 0, jf: 0, k: 0 }]
 }
 

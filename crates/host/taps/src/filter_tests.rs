@@ -7,17 +7,17 @@ use std::os::unix::net::UnixDatagram;
 
 /// What the kernel knows of a packet beside its bytes.
 #[derive(Debug, Clone, Copy)]
-struct About {
+struct PacketMetadata {
     protocol: u32,
     kind: u32,
     hardware: u32,
 }
 
-const IP_COMING: About = About { protocol: 0x0800, kind: 0, hardware: 1 };
+const IP_COMING: PacketMetadata = PacketMetadata { protocol: 0x0800, kind: 0, hardware: 1 };
 
 /// Classic BPF (Documentation/networking/filter.rst): as much of it as programs here use. A load beyond the packet
 /// ends the program with 0.
-fn run(program: &[Instruction], packet: &[u8], about: About) -> u32 {
+fn run(program: &[Instruction], packet: &[u8], about: PacketMetadata) -> u32 {
     let (mut a, mut x, mut memory, mut at) = (0u32, 0u32, [0u32; 16], 0usize);
     loop {
         let Instruction { code, jt, jf, k } = program[at];
@@ -95,23 +95,25 @@ fn run(program: &[Instruction], packet: &[u8], about: About) -> u32 {
 }
 
 /// The same decision in plain words: bytes kept, 0 for a packet that is left out.
-fn decided(filter: &Filter, family: Family, packet: &[u8], about: About) -> u32 {
+fn expect_decision(filter: &PacketFilter, family: IpFamily, packet: &[u8], about: PacketMetadata) -> u32 {
     decide(filter, family, packet, about).unwrap_or(0)
 }
 
-fn decide(filter: &Filter, family: Family, packet: &[u8], about: About) -> Option<u32> {
+fn decide(filter: &PacketFilter, family: IpFamily, packet: &[u8], about: PacketMetadata) -> Option<u32> {
     let half = |at: usize| packet.get(at..at + 2).map(|two| u16::from_be_bytes([two[0], two[1]]));
     let byte = |at: usize| packet.get(at).copied();
-    if family == Family::BothOnAny && about.kind == 4 && about.hardware == 772 {
+    if family == IpFamily::BothOnAnyDevice && about.kind == 4 && about.hardware == 772 {
         return None;
     }
     let version = match family {
-        Family::V4 => 4,
-        Family::V6 => 6,
-        Family::Both | Family::BothOnAny if [0x0800, 0x86dd, 0x8100, 0x88a8].contains(&about.protocol) => {
+        IpFamily::V4 => 4,
+        IpFamily::V6 => 6,
+        IpFamily::Both | IpFamily::BothOnAnyDevice
+            if [0x0800, 0x86dd, 0x8100, 0x88a8].contains(&about.protocol) =>
+        {
             byte(0)? >> 4
         }
-        Family::Both | Family::BothOnAny => return None,
+        IpFamily::Both | IpFamily::BothOnAnyDevice => return None,
     };
     let (header, said) = match version {
         4 => {
@@ -134,19 +136,19 @@ fn decide(filter: &Filter, family: Family, packet: &[u8], about: About) -> Optio
     }
     let begins_or_ends = byte(header + 13)? & 0x07 != 0;
     if to_server && begins_or_ends {
-        return Some(WHOLE);
+        return Some(MAX_SNAP_LEN);
     }
     let payload = header + usize::from(byte(header + 12)? >> 4) * 4;
     if length <= payload {
-        return begins_or_ends.then_some(WHOLE);
+        return begins_or_ends.then_some(MAX_SNAP_LEN);
     }
     if to_server {
-        return Some(WHOLE);
+        return Some(MAX_SNAP_LEN);
     }
-    let kept = match filter.answers {
-        Answers::Bytes(bytes) => bytes,
-        Answers::ByKind if length - payload < 5 => return Some(WHOLE),
-        Answers::ByKind => match (byte(payload + 3)?, byte(payload + 4)) {
+    let kept = match filter.responses {
+        ResponseSnap::Bytes(bytes) => bytes,
+        ResponseSnap::ByKind if length - payload < 5 => return Some(MAX_SNAP_LEN),
+        ResponseSnap::ByKind => match (byte(payload + 3)?, byte(payload + 4)) {
             (0, _) => 560,
             (_, None) => return None,
             (_, Some(0xff)) => 560,
@@ -214,14 +216,14 @@ fn packets() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-fn filters() -> impl Strategy<Value = Filter> {
-    let answers = prop_oneof![Just(Answers::ByKind), (0u32..300).prop_map(Answers::Bytes)];
+fn filters() -> impl Strategy<Value = PacketFilter> {
+    let answers = prop_oneof![Just(ResponseSnap::ByKind), (0u32..300).prop_map(ResponseSnap::Bytes)];
     let ports = prop_oneof![Just(vec![3306]), Just(vec![3306, 3307]), Just(vec![3307, 44_000, 1])];
-    (ports, answers).prop_map(|(ports, answers)| Filter { ports, answers })
+    (ports, answers).prop_map(|(ports, answers)| PacketFilter { ports, responses: answers })
 }
 
-fn families() -> impl Strategy<Value = Family> {
-    prop_oneof![Just(Family::V4), Just(Family::V6), Just(Family::Both), Just(Family::BothOnAny)]
+fn families() -> impl Strategy<Value = IpFamily> {
+    prop_oneof![Just(IpFamily::V4), Just(IpFamily::V6), Just(IpFamily::Both), Just(IpFamily::BothOnAnyDevice)]
 }
 
 proptest! {
@@ -233,19 +235,19 @@ proptest! {
         protocol in prop_oneof![Just(0x0800u32), Just(0x86dd), Just(0x8100), Just(0x0806)],
         kind in prop_oneof![Just(0u32), Just(4)], hardware in prop_oneof![Just(1u32), Just(772)],
     ) {
-        let about = About { protocol, kind, hardware };
+        let about = PacketMetadata { protocol, kind, hardware };
         let program = filter.program(family).unwrap();
-        prop_assert_eq!(run(&program, &packet, about), decided(&filter, family, &packet, about));
+        prop_assert_eq!(run(&program, &packet, about), expect_decision(&filter, family, &packet, about));
     }
 
     /// The kernel cuts a datagram to what the program answers, and drops it for 0. A Unix socket has no link, so
     /// only the programs that ask for none can be tried.
     #[test]
     fn the_kernel_decides_as_the_description(
-        packet in packets(), filter in filters(), family in prop_oneof![Just(Family::V4), Just(Family::V6)],
+        packet in packets(), filter in filters(), family in prop_oneof![Just(IpFamily::V4), Just(IpFamily::V6)],
     ) {
         prop_assume!(!packet.is_empty());
-        let kept = decided(&filter, family, &packet, IP_COMING) as usize;
+        let kept = expect_decision(&filter, family, &packet, IP_COMING) as usize;
         prop_assert_eq!(passed(&filter.program(family).unwrap(), &packet), packet.len().min(kept));
     }
 }
@@ -279,8 +281,8 @@ fn segment(source: u16, destination: u16, flags: u8, payload: &[u8]) -> Vec<u8> 
 
 #[test]
 fn queries_are_whole_answers_are_cut_and_bare_acknowledgements_are_left_out() {
-    let filter = Filter { ports: vec![3306], answers: Answers::ByKind };
-    let program = filter.program(Family::V4).unwrap();
+    let filter = PacketFilter { ports: vec![3306], responses: ResponseSnap::ByKind };
+    let program = filter.program(IpFamily::V4).unwrap();
     let query = segment(44_000, 3306, 0x18, &[b'x'; 50_000]);
     let mut rows = vec![7; 50_000];
     rows[3] = 1;
@@ -304,25 +306,27 @@ fn queries_are_whole_answers_are_cut_and_bare_acknowledgements_are_left_out() {
         assert_eq!(passed(&program, packet), expected, "{what}");
         assert_eq!(run(&program, packet, IP_COMING).min(packet.len() as u32), expected as u32, "{what}");
     }
-    let all = Filter { ports: vec![3306], answers: Answers::Bytes(128) }.program(Family::V4).unwrap();
+    let all = PacketFilter { ports: vec![3306], responses: ResponseSnap::Bytes(128) }
+        .program(IpFamily::V4)
+        .unwrap();
     assert_eq!(passed(&all, &rows), 40 + 128);
 }
 
 #[test]
 fn as_many_ports_as_are_promised_fit_and_no_more() {
-    let filter = |n: usize| Filter { ports: (1..=n as u16).collect(), answers: Answers::ByKind };
-    for family in [Family::V4, Family::V6, Family::Both, Family::BothOnAny] {
-        let program = filter(MOST_PORTS).program(family).unwrap();
+    let filter = |n: usize| PacketFilter { ports: (1..=n as u16).collect(), responses: ResponseSnap::ByKind };
+    for family in [IpFamily::V4, IpFamily::V6, IpFamily::Both, IpFamily::BothOnAnyDevice] {
+        let program = filter(MAX_PORTS).program(family).unwrap();
         assert!(program.len() < 4096);
-        let last = segment(44_000, MOST_PORTS as u16, 0x18, b"xxxxx");
-        let expected = if family == Family::V6 { 0 } else { WHOLE };
+        let last = segment(44_000, MAX_PORTS as u16, 0x18, b"xxxxx");
+        let expected = if family == IpFamily::V6 { 0 } else { MAX_SNAP_LEN };
         assert_eq!(run(&program, &last, IP_COMING), expected, "{family:?}");
     }
-    assert_eq!(filter(0).program(Family::Both).err(), Some(TooManyPorts(0)));
-    assert_eq!(filter(MOST_PORTS + 1).program(Family::Both).err(), Some(TooManyPorts(65)));
+    assert_eq!(filter(0).program(IpFamily::Both).err(), Some(TooManyPorts(0)));
+    assert_eq!(filter(MAX_PORTS + 1).program(IpFamily::Both).err(), Some(TooManyPorts(65)));
 }
 
 #[test]
 fn a_closed_filter_lets_nothing_pass() {
-    assert_eq!(passed(&nothing(), &segment(44_000, 3306, 0x18, b"select 1")), 0);
+    assert_eq!(passed(&reject_all(), &segment(44_000, 3306, 0x18, b"select 1")), 0);
 }

@@ -6,14 +6,14 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod account;
 mod block;
 mod clock;
 mod device;
 mod disk;
 mod filter;
-mod listener;
 mod pace;
+mod pacing_stats;
+mod packet_capture;
 mod privileges;
 mod replay;
 mod ring;
@@ -21,15 +21,15 @@ mod seccomp;
 mod sender;
 pub mod sockets;
 
-pub use account::{Account, WindowError};
-pub use block::{Captured, Damaged, Link};
+pub use block::{CapturedPacket, DamagedBlock, LinkType};
 pub use clock::now_ns;
 pub use device::{Counters, Device, DeviceError};
-pub use disk::{DiskFile, Way};
-pub use filter::{Answers, Filter, MOST_PORTS, TooManyPorts, WHOLE};
-pub use listener::{ListenError, Listener, PacketCounts, TakeError, Where};
+pub use disk::{DiskFile, WriteMode};
+pub use filter::{MAX_PORTS, MAX_SNAP_LEN, PacketFilter, ResponseSnap, TooManyPorts};
 pub use pace::{Pace, Rate};
+pub use pacing_stats::{PacingStats, WindowDeviation};
+pub use packet_capture::{CaptureDevice, CaptureError, CaptureOpenError, PacketCapture, PacketCounts};
 pub use privileges::{PrivilegesError, drop_privileges};
-pub use replay::{Ended, Packets, Progress, Replay, replay};
+pub use replay::{FrameList, ReplayPlan, ReplayProgress, ReplayResult, replay_frames};
 pub use ring::RingError;
 pub use sender::{OpenError, Sender};

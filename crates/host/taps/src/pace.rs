@@ -24,7 +24,7 @@ pub struct Pace {
 
 /// Packets sent before this one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Before {
+pub struct SentSoFar {
     pub packets: u64,
     pub bytes: u64,
     /// Time of the packet in the recording, from its first packet on, rounds before this one included.
@@ -47,7 +47,7 @@ impl Pace {
 
     /// From the start, ns; at top speed everything is due at once.
     #[inline]
-    pub fn due_ns(self, before: Before) -> u64 {
+    pub fn due_ns(self, before: SentSoFar) -> u64 {
         let (count, unit, rate) = match self.rate {
             Rate::BitsPerSecond(rate) => (before.bytes, 8_000_000_000, rate),
             Rate::MilliPacketsPerSecond(rate) => (before.packets, 1_000_000_000_000, rate),
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn due(rate: Rate, packets: u64, bytes: u64, recorded_ns: u64) -> u64 {
-        Pace::new(rate).unwrap().due_ns(Before { packets, bytes, recorded_ns })
+        Pace::new(rate).unwrap().due_ns(SentSoFar { packets, bytes, recorded_ns })
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         #[test]
         fn deadlines_never_go_back(rate in 1_u64..10_000_000_000, steps in proptest::collection::vec(1_u64..9_000, 1..200)) {
             let pace = Pace::new(Rate::BitsPerSecond(rate)).unwrap();
-            let mut before = Before::default();
+            let mut before = SentSoFar::default();
             let mut last = 0;
             for bytes in steps {
                 before.bytes += bytes;

@@ -38,7 +38,7 @@ pub fn drop_privileges(user: Option<&str>) -> Result<(), PrivilegesError> {
     }
     nix::sys::prctl::set_no_new_privs().map_err(|error| failed("forbid new privileges")(error.into()))?;
     let wanted = geteuid().is_root().then_some(Capability::CAP_DAC_OVERRIDE);
-    keep_capability(wanted).map_err(|error| failed("drop capabilities")(io::Error::other(error)))?;
+    restrict_capabilities(wanted).map_err(|error| failed("drop capabilities")(io::Error::other(error)))?;
     seccomp::install().map_err(failed("deny system calls that a capture never makes"))
 }
 
@@ -54,7 +54,7 @@ fn become_user(user: &User) -> io::Result<()> {
 }
 
 /// Drops all capabilities of this thread but `wanted`, if it has that one. The kernel clears the ambient set with the other two.
-fn keep_capability(wanted: Option<Capability>) -> Result<(), CapsError> {
+fn restrict_capabilities(wanted: Option<Capability>) -> Result<(), CapsError> {
     let mut kept = CapsHashSet::new();
     if let Some(wanted) = wanted
         && caps::has_cap(None, CapSet::Permitted, wanted)?

@@ -1,18 +1,18 @@
 //! Timed transmission of frames in memory through a device.
 
-use crate::account::Account;
-use crate::clock::{now_ns, prefer_this_thread, wait_until};
-use crate::pace::{Before, Pace, Rate};
+use crate::clock::{now_ns, raise_thread_priority, wait_until};
+use crate::pace::{Pace, Rate, SentSoFar};
+use crate::pacing_stats::PacingStats;
 use crate::sender::{BATCH, Sender};
 use std::io;
 use std::time::Duration;
 
 /// How often whoever waits hears of it, and is asked whether to go on.
-const BEAT_NS: u64 = 100_000_000;
+const POLL_INTERVAL_NS: u64 = 100_000_000;
 
 /// Frames to send, one after the other in one piece of memory.
 #[derive(Debug, Clone, Default)]
-pub struct Packets {
+pub struct FrameList {
     bytes: Vec<u8>,
     /// End offset of each frame in `bytes`.
     ends: Vec<usize>,
@@ -20,7 +20,7 @@ pub struct Packets {
     times_ns: Vec<u64>,
 }
 
-impl Packets {
+impl FrameList {
     /// Adds a frame; a time before that of the last one counts as the last one's.
     pub fn push(&mut self, frame: &[u8], time_ns: u64) {
         self.bytes.extend_from_slice(frame);
@@ -58,7 +58,7 @@ impl Packets {
 
     /// How long one time through takes as captured: with an average gap after the last, so that rounds follow each
     /// other as packets do.
-    pub fn span_ns(&self) -> u64 {
+    pub fn round_ns(&self) -> u64 {
         let last = self.times_ns.last().copied().unwrap_or(0);
         last + last / (self.len() as u64).saturating_sub(1).max(1)
     }
@@ -66,19 +66,19 @@ impl Packets {
 
 /// Options of a replay.
 #[derive(Debug, Clone, Copy)]
-pub struct Replay {
+pub struct ReplayPlan {
     pub pace: Pace,
     /// Times through; `None`: until the time is up.
     pub rounds: Option<u64>,
     pub packets: Option<u64>,
     pub duration: Option<Duration>,
     /// Ends with the error once no packet has been taken for this long.
-    pub give_up: Duration,
+    pub send_timeout: Duration,
 }
 
 /// Once in a tenth of a second.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct ReplayProgress {
     pub packets: u64,
     pub bytes: u64,
     pub elapsed: Duration,
@@ -86,10 +86,10 @@ pub struct Progress {
 
 /// Result of a replay.
 #[derive(Debug)]
-pub struct Ended {
-    pub account: Account,
+pub struct ReplayResult {
+    pub pacing: PacingStats,
     /// From the start to when the kernel had taken the last packet.
-    pub lasted: Duration,
+    pub elapsed: Duration,
     /// Due time of the last packet; the start at top speed.
     pub due: Duration,
     /// Times that the device's queue was full and the packet was offered again.
@@ -104,116 +104,123 @@ pub struct Ended {
 ///
 /// # Errors
 /// The histogram cannot be made; what goes wrong while sending stands in [`Ended`].
-pub fn replay(
+pub fn replay_frames(
     sender: &mut Sender,
-    packets: &mut Packets,
-    asked: &Replay,
+    packets: &mut FrameList,
+    plan: &ReplayPlan,
     mut before: impl FnMut(&mut [u8], u64),
     mut after: impl FnMut(&mut [u8]),
-    mut go_on: impl FnMut(Progress) -> bool,
-) -> Result<Ended, hdrhistogram::CreationError> {
-    let mut ended = Ended {
-        account: Account::new()?,
-        lasted: Duration::ZERO,
+    mut go_on: impl FnMut(ReplayProgress) -> bool,
+) -> Result<ReplayResult, hdrhistogram::CreationError> {
+    let mut ended = ReplayResult {
+        pacing: PacingStats::new()?,
+        elapsed: Duration::ZERO,
         due: Duration::ZERO,
         retries: 0,
         error: None,
         was_stopped: false,
     };
-    prefer_this_thread();
+    raise_thread_priority();
     let start = now_ns();
-    let mut run =
-        Run { sender, asked, start, beat: start, before: Before::default(), due_ns: 0, ended: &mut ended };
-    let span_ns = packets.span_ns();
+    let mut run = ReplayRun {
+        sender,
+        plan,
+        start,
+        last_poll_ns: start,
+        sent: SentSoFar::default(),
+        due_ns: 0,
+        result: &mut ended,
+    };
+    let span_ns = packets.round_ns();
     let mut round = 0;
-    while !packets.is_empty() && asked.rounds.is_none_or(|rounds| round < rounds) {
-        if !run.round(packets, round * span_ns, &mut before, &mut after, &mut go_on) {
+    while !packets.is_empty() && plan.rounds.is_none_or(|rounds| round < rounds) {
+        if !run.send_round(packets, round * span_ns, &mut before, &mut after, &mut go_on) {
             break;
         }
         round += 1;
     }
     let due_ns = run.due_ns;
-    if ended.lasted.is_zero() {
+    if ended.elapsed.is_zero() {
         // Not one was taken.
-        ended.lasted = Duration::from_nanos(now_ns() - start);
+        ended.elapsed = Duration::from_nanos(now_ns() - start);
     }
     ended.due = Duration::from_nanos(due_ns);
     Ok(ended)
 }
 
-struct Run<'a> {
+struct ReplayRun<'a> {
     sender: &'a mut Sender,
-    asked: &'a Replay,
+    plan: &'a ReplayPlan,
     start: u64,
     /// When `go_on` was asked last.
-    beat: u64,
-    before: Before,
+    last_poll_ns: u64,
+    sent: SentSoFar,
     due_ns: u64,
-    ended: &'a mut Ended,
+    result: &'a mut ReplayResult,
 }
 
-impl Run<'_> {
+impl ReplayRun<'_> {
     /// Once through; false: it is over.
-    fn round(
+    fn send_round(
         &mut self,
-        packets: &mut Packets,
+        packets: &mut FrameList,
         recorded_ns: u64,
         before: &mut impl FnMut(&mut [u8], u64),
         after: &mut impl FnMut(&mut [u8]),
-        go_on: &mut impl FnMut(Progress) -> bool,
+        go_on: &mut impl FnMut(ReplayProgress) -> bool,
     ) -> bool {
         let mut next = 0;
         while next < packets.len() {
             let now = now_ns();
-            if now - self.beat >= BEAT_NS {
-                self.beat = now;
-                let Run { before, start, .. } = *self;
+            if now - self.last_poll_ns >= POLL_INTERVAL_NS {
+                self.last_poll_ns = now;
+                let ReplayRun { sent: before, start, .. } = *self;
                 let elapsed = Duration::from_nanos(now - start);
-                if !go_on(Progress { packets: before.packets, bytes: before.bytes, elapsed }) {
-                    self.ended.was_stopped = true;
+                if !go_on(ReplayProgress { packets: before.packets, bytes: before.bytes, elapsed }) {
+                    self.result.was_stopped = true;
                     return false;
                 }
             }
             let elapsed = now - self.start;
-            if self.asked.duration.is_some_and(|most| elapsed >= most.as_nanos() as u64) {
+            if self.plan.duration.is_some_and(|most| elapsed >= most.as_nanos() as u64) {
                 return false;
             }
-            let due = self.due_now(packets, next, recorded_ns, elapsed);
+            let due = self.due_batch(packets, next, recorded_ns, elapsed);
             if due.count == 0 {
                 // No further than a beat, so that an end that is asked for is heeded.
-                let most = self.asked.duration.map_or(u64::MAX, |most| self.start + most.as_nanos() as u64);
-                wait_until((self.start + due.first_ns).min(now + BEAT_NS).min(most));
+                let most = self.plan.duration.map_or(u64::MAX, |most| self.start + most.as_nanos() as u64);
+                wait_until((self.start + due.first_ns).min(now + POLL_INTERVAL_NS).min(most));
                 continue;
             }
             for i in 0..due.count {
-                before(packets.frame_mut(next + i), self.before.packets + i as u64);
+                before(packets.frame_mut(next + i), self.sent.packets + i as u64);
             }
-            match self.send(packets, next, due.count) {
+            match self.send_batch(packets, next, due.count) {
                 Some(taken) => {
-                    self.account(packets, next, taken, recorded_ns);
+                    self.record_sent(packets, next, taken, recorded_ns);
                     (next..next + taken).for_each(|i| after(packets.frame_mut(i)));
                     next += taken;
                 }
                 None => return false,
             }
-            if self.asked.packets.is_some_and(|most| self.before.packets >= most) {
+            if self.plan.packets.is_some_and(|most| self.sent.packets >= most) {
                 return false;
             }
         }
         true
     }
 
-    fn due_now(&self, packets: &Packets, next: usize, recorded_ns: u64, elapsed: u64) -> Due {
-        let left = self.asked.packets.map_or(u64::MAX, |most| most - self.before.packets);
+    fn due_batch(&self, packets: &FrameList, next: usize, recorded_ns: u64, elapsed: u64) -> DueBatch {
+        let left = self.plan.packets.map_or(u64::MAX, |most| most - self.sent.packets);
         let most = BATCH.min(packets.len() - next).min(usize::try_from(left).unwrap_or(usize::MAX));
-        if self.asked.pace.rate() == Rate::TopSpeed {
-            return Due { count: most, first_ns: 0 };
+        if self.plan.pace.rate() == Rate::TopSpeed {
+            return DueBatch { count: most, first_ns: 0 };
         }
-        let mut before = self.before;
-        let mut due = Due { count: 0, first_ns: 0 };
+        let mut before = self.sent;
+        let mut due = DueBatch { count: 0, first_ns: 0 };
         while due.count < most {
             before.recorded_ns = recorded_ns + packets.times_ns[next + due.count];
-            let at = self.asked.pace.due_ns(before);
+            let at = self.plan.pace.due_ns(before);
             if at > elapsed {
                 due.first_ns = at;
                 break;
@@ -226,13 +233,13 @@ impl Run<'_> {
     }
 
     /// Offers packets until the kernel takes some; `None`: it is over.
-    fn send(&mut self, packets: &Packets, next: usize, count: usize) -> Option<usize> {
+    fn send_batch(&mut self, packets: &FrameList, next: usize, count: usize) -> Option<usize> {
         let begun = now_ns();
         loop {
             let error = match self.sender.send((next..next + count).map(|i| packets.frame(i))) {
                 Ok(taken) => {
                     // The one after those was refused, and is offered again.
-                    self.ended.retries += u64::from(taken < count);
+                    self.result.retries += u64::from(taken < count);
                     return Some(taken);
                 }
                 Err(error) => error,
@@ -240,36 +247,36 @@ impl Run<'_> {
             let waited = Duration::from_nanos(now_ns() - begun);
             match error.raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::ENOBUFS | libc::EAGAIN) if waited < self.asked.give_up => {
-                    self.ended.retries += 1;
+                Some(libc::ENOBUFS | libc::EAGAIN) if waited < self.plan.send_timeout => {
+                    self.result.retries += 1;
                     std::thread::yield_now();
                 }
                 _ => {
-                    self.ended.error = Some(error);
+                    self.result.error = Some(error);
                     return None;
                 }
             }
         }
     }
 
-    fn account(&mut self, packets: &Packets, next: usize, taken: usize, recorded_ns: u64) {
+    fn record_sent(&mut self, packets: &FrameList, next: usize, taken: usize, recorded_ns: u64) {
         let at = now_ns() - self.start;
-        self.ended.lasted = Duration::from_nanos(at);
-        let is_paced = self.asked.pace.rate() != Rate::TopSpeed;
+        self.result.elapsed = Duration::from_nanos(at);
+        let is_paced = self.plan.pace.rate() != Rate::TopSpeed;
         for i in next..next + taken {
             let bytes = packets.frame(i).len();
-            self.before.recorded_ns = recorded_ns + packets.times_ns[i];
-            let due = is_paced.then(|| self.asked.pace.due_ns(self.before));
-            self.ended.account.left(due, at, bytes as u32);
-            self.before.packets += 1;
-            self.before.bytes += bytes as u64;
+            self.sent.recorded_ns = recorded_ns + packets.times_ns[i];
+            let due = is_paced.then(|| self.plan.pace.due_ns(self.sent));
+            self.result.pacing.record_send(due, at, bytes as u32);
+            self.sent.packets += 1;
+            self.sent.bytes += bytes as u64;
             self.due_ns = due.unwrap_or(0);
         }
     }
 }
 
 /// How many of the next packets are due, and when the first that is not.
-struct Due {
+struct DueBatch {
     count: usize,
     first_ns: u64,
 }

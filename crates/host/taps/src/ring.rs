@@ -3,7 +3,7 @@
 //! The kernel fills blocks and hands them over: a full one at once, others after a timeout. Never requests
 //! socket timestamps (SO_TIMESTAMP), which would stamp every packet of the host.
 
-use crate::block::{self, Captured, Link, STATUS_AT, Stopped, Walked};
+use crate::block::{self, BlockSummary, CapturedPacket, LinkType, STATUS_AT, WalkError};
 use crate::filter::{self, Instruction};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -16,7 +16,7 @@ const IGNORE_OUTGOING: libc::c_int = 23;
 /// After this time the kernel hands over a block that is not full, ms.
 const RETIRE_MS: u32 = 200;
 /// Blocks handed on by one call at most, so that its caller gets to do other things too.
-const BLOCKS_A_CALL: usize = 16;
+const MAX_BLOCKS_PER_CALL: usize = 16;
 
 #[derive(Debug, Error)]
 pub enum RingError {
@@ -29,10 +29,10 @@ pub enum RingError {
     #[error(
         "cannot make a ring of {mib} MiB for packets: {source}; ask for a smaller --buffer, or free memory"
     )]
-    NoRoom { mib: usize, source: io::Error },
+    OutOfMemory { mib: usize, source: io::Error },
     /// This kernel cannot leave departures out.
     #[error("this kernel shows what leaves a device too: Linux 4.20 can leave it out")]
-    ShowsAll,
+    CannotIgnoreOutgoing,
     #[error("cannot {what}: {source}")]
     Failed { what: &'static str, source: io::Error },
 }
@@ -43,7 +43,7 @@ fn binary() -> String {
 
 /// Counters of the kernel since the last read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct RingCounts {
     /// Packets that passed the filter, dropped ones included.
     pub passed: u64,
     pub dropped: u64,
@@ -51,23 +51,23 @@ pub(crate) struct Counted {
 
 /// What of a device's packets a socket for everything is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shown {
+pub(crate) enum PacketDirection {
     All,
     /// Not what leaves it.
-    Arrivals,
+    Incoming,
 }
 
 /// Size of the ring and of its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct RingShape {
     pub block_bytes: usize,
     pub blocks: usize,
 }
 
-impl Shape {
+impl RingShape {
     /// A block holds the largest packet that is not cut into segments (64 KiB) with room to spare, and a ring eight
     /// blocks at least: fewer would be handed over and filled in turns.
-    pub fn of(bytes: usize) -> Self {
+    pub fn for_bytes(bytes: usize) -> Self {
         const LEAST: usize = 128 << 10;
         const MOST: usize = 1 << 20;
         let block_bytes = (bytes / 8).clamp(LEAST, MOST);
@@ -86,12 +86,12 @@ impl Shape {
 pub(crate) struct Ring {
     socket: OwnedFd,
     memory: Memory,
-    shape: Shape,
+    shape: RingShape,
     next: usize,
     /// Handed on.
-    pub taken: u64,
+    pub delivered: u64,
     /// When blocks were filled that lack packets, Unix time in ns.
-    pub lossy_ns: Option<(u64, u64)>,
+    pub loss_ns: Option<(u64, u64)>,
 }
 
 impl Ring {
@@ -103,9 +103,9 @@ impl Ring {
     pub fn open(
         device: u32,
         protocol: u16,
-        shown: Shown,
+        shown: PacketDirection,
         program: &[Instruction],
-        shape: Shape,
+        shape: RingShape,
     ) -> Result<Self, RingError> {
         // Protocol 0: nothing is received until it is bound. SOCK_DGRAM: packets begin with their IP header.
         // SAFETY: no pointers; the answer is checked before it is used.
@@ -120,10 +120,10 @@ impl Ring {
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
         let failed = |what: &'static str| move |source| RingError::Failed { what, source };
         filter::attach(socket.as_fd(), program).map_err(failed("set the filter of a packet socket"))?;
-        if shown == Shown::Arrivals {
+        if shown == PacketDirection::Incoming {
             let yes: libc::c_int = 1;
             set(&socket, IGNORE_OUTGOING, &yes).map_err(|source| match source.raw_os_error() {
-                Some(libc::ENOPROTOOPT) => RingError::ShowsAll,
+                Some(libc::ENOPROTOOPT) => RingError::CannotIgnoreOutgoing,
                 _ => RingError::Failed { what: "leave out what leaves the device", source },
             })?;
         }
@@ -139,10 +139,10 @@ impl Ring {
             tp_sizeof_priv: 0,
             tp_feature_req_word: 0,
         };
-        let no_room = |source| RingError::NoRoom { mib: shape.bytes() >> 20, source };
+        let no_room = |source| RingError::OutOfMemory { mib: shape.bytes() >> 20, source };
         set(&socket, libc::PACKET_RX_RING, &request).map_err(no_room)?;
         let memory = Memory::shared_with(&socket, shape.bytes()).map_err(no_room)?;
-        let ring = Self { socket, memory, shape, next: 0, taken: 0, lossy_ns: None };
+        let ring = Self { socket, memory, shape, next: 0, delivered: 0, loss_ns: None };
         ring.bind(device, protocol).map_err(failed("listen on the device"))?;
         Ok(ring)
     }
@@ -161,30 +161,31 @@ impl Ring {
 
     /// Lets nothing more in.
     pub fn close(&self) -> io::Result<()> {
-        filter::attach(self.socket.as_fd(), &filter::nothing())
+        filter::attach(self.socket.as_fd(), &filter::reject_all())
     }
 
     /// Hands on the packets of the blocks that the kernel has handed over; true: there may be more.
     ///
     /// # Errors
     /// See [`block::walk`]; the block of the error is given back to the kernel all the same.
-    pub fn take<E>(
+    pub fn drain<E>(
         &mut self,
-        link: Link,
-        each: &mut impl FnMut(&Captured<'_>) -> Result<(), E>,
-    ) -> Result<bool, Stopped<E>> {
-        for _ in 0..BLOCKS_A_CALL.min(self.shape.blocks) {
+        link: LinkType,
+        each: &mut impl FnMut(&CapturedPacket<'_>) -> Result<(), E>,
+    ) -> Result<bool, WalkError<E>> {
+        for _ in 0..MAX_BLOCKS_PER_CALL.min(self.shape.blocks) {
             let at = self.next * self.shape.block_bytes;
             let status = self.memory.status(at).load(Ordering::Acquire);
             if status & libc::TP_STATUS_USER == 0 {
                 return Ok(false);
             }
             let mut taken = 0;
-            let walked = block::walk(self.memory.block(at, self.shape.block_bytes), link, &mut |captured| {
-                taken += 1;
-                each(captured)
-            });
-            self.taken += taken;
+            let walked =
+                block::walk_packets(self.memory.block(at, self.shape.block_bytes), link, &mut |captured| {
+                    taken += 1;
+                    each(captured)
+                });
+            self.delivered += taken;
             self.memory.status(at).store(libc::TP_STATUS_KERNEL, Ordering::Release);
             self.next = (self.next + 1) % self.shape.blocks;
             let walked = walked?;
@@ -195,16 +196,16 @@ impl Ring {
         Ok(true)
     }
 
-    fn note_loss(&mut self, walked: &Walked) {
-        let (first, last) = self.lossy_ns.unwrap_or((walked.first_ns, walked.last_ns));
-        self.lossy_ns = Some((first.min(walked.first_ns), last.max(walked.last_ns)));
+    fn note_loss(&mut self, walked: &BlockSummary) {
+        let (first, last) = self.loss_ns.unwrap_or((walked.first_ns, walked.last_ns));
+        self.loss_ns = Some((first.min(walked.first_ns), last.max(walked.last_ns)));
     }
 
     /// Asks the kernel, whose counters begin at zero again.
-    pub fn count(&self) -> io::Result<Counted> {
-        let mut told = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+    pub fn read_counts(&self) -> io::Result<RingCounts> {
+        let mut statistics = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
         let mut length = size_of::<libc::tpacket_stats_v3>() as libc::socklen_t;
-        let at = (&raw mut told).cast();
+        let at = (&raw mut statistics).cast();
         let option = libc::PACKET_STATISTICS;
         // SAFETY: both pointers are to variables that live through the call, and the length is that of the first.
         let got = unsafe {
@@ -213,7 +214,7 @@ impl Ring {
         if got < 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(Counted { passed: u64::from(told.tp_packets), dropped: u64::from(told.tp_drops) })
+        Ok(RingCounts { passed: u64::from(statistics.tp_packets), dropped: u64::from(statistics.tp_drops) })
     }
 
     /// What is wrong with the socket, once.
@@ -304,7 +305,7 @@ mod tests {
             (5 << 20, 512 << 10, 10),
             (0, 128 << 10, 4),
         ] {
-            assert_eq!(Shape::of(bytes), Shape { block_bytes, blocks }, "{bytes}");
+            assert_eq!(RingShape::for_bytes(bytes), RingShape { block_bytes, blocks }, "{bytes}");
         }
     }
 }

@@ -74,12 +74,12 @@ pub fn install() -> io::Result<()> {
     let filter = sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // Without this flag, kernels before 5.16 turn on mitigations (SSBD, STIBP) that slow the process down and that this filter
     // does not need.
-    match by_seccomp(&filter, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW) {
+    match install_with_seccomp(&filter, libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW) {
         // The flag needs Linux 4.17; a systemd unit may forbid seccomp(2) and allow prctl(2).
         Err(error) if is_one_of(&error, &[libc::EINVAL, libc::ENOSYS, libc::EPERM]) => {}
         outcome => return outcome,
     }
-    match by_prctl(&filter) {
+    match install_with_prctl(&filter) {
         // A kernel without seccomp.
         Err(error) if is_one_of(&error, &[libc::EINVAL, libc::ENOSYS]) => Ok(()),
         outcome => outcome,
@@ -90,14 +90,14 @@ fn is_one_of(error: &io::Error, numbers: &[i32]) -> bool {
     error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }
 
-fn by_seccomp(filter: &sock_fprog, flags: libc::c_ulong) -> io::Result<()> {
+fn install_with_seccomp(filter: &sock_fprog, flags: libc::c_ulong) -> io::Result<()> {
     let at = std::ptr::from_ref(filter);
     // SAFETY: the kernel copies the program, which lives in the caller and is as long as its header says.
     let set = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, at) };
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn by_prctl(filter: &sock_fprog) -> io::Result<()> {
+fn install_with_prctl(filter: &sock_fprog) -> io::Result<()> {
     let at = std::ptr::from_ref(filter);
     // SAFETY: as above.
     let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, at) };
@@ -107,21 +107,21 @@ fn by_prctl(filter: &sock_fprog) -> io::Result<()> {
 fn program(architecture: u32) -> Vec<sock_filter> {
     let denied = DENIED.len() as u8;
     let mut program = vec![
-        step(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE, 0, 0),
+        instruction(BPF_LD | BPF_W | BPF_ABS, ARCHITECTURE, 0, 0),
         // Calls by another architecture's numbers are denied.
-        step(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, denied + 3),
-        step(BPF_LD | BPF_W | BPF_ABS, NUMBER, 0, 0),
-        step(BPF_JMP | BPF_JGE | BPF_K, X32, denied + 1, 0),
+        instruction(BPF_JMP | BPF_JEQ | BPF_K, architecture, 0, denied + 3),
+        instruction(BPF_LD | BPF_W | BPF_ABS, NUMBER, 0, 0),
+        instruction(BPF_JMP | BPF_JGE | BPF_K, X32, denied + 1, 0),
     ];
     for (left, number) in (0..denied).rev().zip(DENIED) {
-        program.push(step(BPF_JMP | BPF_JEQ | BPF_K, number as u32, left + 1, 0));
+        program.push(instruction(BPF_JMP | BPF_JEQ | BPF_K, number as u32, left + 1, 0));
     }
-    program.push(step(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
-    program.push(step(BPF_RET | BPF_K, DENY, 0, 0));
+    program.push(instruction(BPF_RET | BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0));
+    program.push(instruction(BPF_RET | BPF_K, DENY, 0, 0));
     program
 }
 
-fn step(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code: code as u16, jt, jf, k }
 }
 

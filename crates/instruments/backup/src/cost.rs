@@ -15,20 +15,20 @@ use toll_sys::proc_file;
 
 /// All of a backup.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Cost {
+pub struct BackupCost {
     pub total_s: f64,
     /// The dump programs, as far as the host can see them: what the server does for them is the server's.
-    pub dump: Stage,
+    pub dump: StageCost,
     /// toll itself: splitting, hashing, cutting.
-    pub split: Stage,
+    pub split: StageCost,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub commit: Option<Stage>,
+    pub commit: Option<StageCost>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub upload: Option<Stage>,
+    pub upload: Option<StageCost>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Stage {
+pub struct StageCost {
     /// From its begin to its end.
     pub time_s: f64,
     pub cpu_s: f64,
@@ -40,13 +40,13 @@ pub struct Stage {
 
 /// Resource usage of a process, children included.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Used {
+pub struct ProcessUsage {
     pub cpu_s: f64,
     pub memory_peak_bytes: u64,
 }
 
-impl Used {
-    pub fn and(self, other: Self) -> Self {
+impl ProcessUsage {
+    pub fn combine(self, other: Self) -> Self {
         Self {
             cpu_s: self.cpu_s + other.cpu_s,
             memory_peak_bytes: self.memory_peak_bytes.max(other.memory_peak_bytes),
@@ -56,38 +56,38 @@ impl Used {
 
 /// Monitor of a running process: its memory figures vanish when it ends.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ProcessMonitor {
     peak: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
 }
 
 /// A program that lives shorter is small.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-impl Watch {
-    pub fn of(pid: u32) -> Self {
+impl ProcessMonitor {
+    pub fn start(pid: u32) -> Self {
         let watch = Self { peak: Arc::default(), ended: Arc::default() };
         let (peak, ended) = (watch.peak.clone(), watch.ended.clone());
         std::thread::spawn(move || {
             while !ended.load(Ordering::Relaxed) {
                 peak.fetch_max(peak_bytes(pid), Ordering::Relaxed);
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         });
         watch
     }
 
     /// Waits for its end. Its CPU is what waiting for it adds to that of all children.
-    pub fn wait(self, child: &mut Child) -> Result<(ExitStatus, Used)> {
-        let before = of_children()?;
+    pub fn wait(self, child: &mut Child) -> Result<(ExitStatus, ProcessUsage)> {
+        let before = children_cpu_s()?;
         let status = child.wait().context("cannot wait for a program")?;
         self.ended.store(true, Ordering::Relaxed);
-        let cpu_s = of_children()? - before;
-        Ok((status, Used { cpu_s, memory_peak_bytes: self.peak.load(Ordering::Relaxed) }))
+        let cpu_s = children_cpu_s()? - before;
+        Ok((status, ProcessUsage { cpu_s, memory_peak_bytes: self.peak.load(Ordering::Relaxed) }))
     }
 }
 
-impl Drop for Watch {
+impl Drop for ProcessMonitor {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Relaxed);
     }
@@ -100,14 +100,14 @@ pub fn own_peak_bytes() -> u64 {
 
 /// CPU of this process, all its threads.
 pub fn own_cpu_s() -> Result<f64> {
-    of(UsageWho::RUSAGE_SELF)
+    cpu_seconds(UsageWho::RUSAGE_SELF)
 }
 
-pub fn of_children() -> Result<f64> {
-    of(UsageWho::RUSAGE_CHILDREN)
+pub fn children_cpu_s() -> Result<f64> {
+    cpu_seconds(UsageWho::RUSAGE_CHILDREN)
 }
 
-fn of(who: UsageWho) -> Result<f64> {
+fn cpu_seconds(who: UsageWho) -> Result<f64> {
     let usage = getrusage(who).context("cannot ask what was used")?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
     Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
@@ -118,6 +118,6 @@ fn peak_bytes(pid: impl Display) -> u64 {
 }
 
 /// Seconds since a moment.
-pub fn since(begun: Instant) -> f64 {
+pub fn seconds_since(begun: Instant) -> f64 {
     begun.elapsed().as_secs_f64()
 }

@@ -3,7 +3,7 @@
 //! Reads through a pipe, and checks for signals while no data arrives. A dump is complete only if its program
 //! confirms it twice: by its last line and by exit code 0.
 
-use super::cost::{self, Watch};
+use super::cost::{self, ProcessMonitor};
 use super::program::{OptionFile, Program};
 use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,20 +16,20 @@ use toll_journal::{Journal, UndoId};
 use toll_sys::cancel::CancelToken;
 
 /// A dump that goes on.
-pub struct Dump<'j> {
+pub struct DumpProcess<'j> {
     child: Child,
     id: UndoId,
     journal: &'j Journal,
     cancel: CancelToken,
-    complaints: JoinHandle<String>,
-    watch: Watch,
+    stderr_tail: JoinHandle<String>,
+    monitor: ProcessMonitor,
     what: &'static str,
 }
 
 /// After its end was asked for.
 const GRACE: Duration = Duration::from_secs(5);
 
-impl<'j> Dump<'j> {
+impl<'j> DumpProcess<'j> {
     /// Starts the program on these schemas; the answer reads what it writes.
     pub fn start(
         program: &Program,
@@ -39,7 +39,7 @@ impl<'j> Dump<'j> {
         what: &'static str,
         journal: &'j Journal,
         cancel: &CancelToken,
-    ) -> Result<(Self, Stream)> {
+    ) -> Result<(Self, DumpStream)> {
         let mut command = program.command(options, server);
         // Behind `--`, a schema whose name begins with a dash is no option.
         command.args(["--databases", "--"]).args(schemas);
@@ -48,22 +48,33 @@ impl<'j> Dump<'j> {
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             bail!("{what} has no output");
         };
-        let watch = Watch::of(child.id());
-        let complaints = std::thread::spawn(move || complaints(stderr));
-        let stream = Stream { from: stdout, cancel: cancel.clone() };
-        Ok((Self { child, id, journal, cancel: cancel.clone(), complaints, watch, what }, stream))
+        let watch = ProcessMonitor::start(child.id());
+        let complaints = std::thread::spawn(move || read_stderr_tail(stderr));
+        let stream = DumpStream { stdout, cancel: cancel.clone() };
+        Ok((
+            Self {
+                child,
+                id,
+                journal,
+                cancel: cancel.clone(),
+                stderr_tail: complaints,
+                monitor: watch,
+                what,
+            },
+            stream,
+        ))
     }
 
     /// To be called once its output has ended, whether that was `read` well or not. The answer is what it has used; an
     /// error says what it complained of.
-    pub fn finish(mut self, read: Result<(), toll_store::Error>) -> Result<cost::Used> {
+    pub fn finish(mut self, read: Result<(), toll_store::Error>) -> Result<cost::ProcessUsage> {
         // What broke off in the middle is not to go on against a full pipe.
         if read.is_err() {
             self.journal.undo(self.id)?;
         }
-        let (status, used) = self.watch.wait(&mut self.child)?;
-        self.journal.done(self.id)?;
-        let said = self.complaints.join().unwrap_or_default();
+        let (status, used) = self.monitor.wait(&mut self.child)?;
+        self.journal.mark_done(self.id)?;
+        let said = self.stderr_tail.join().unwrap_or_default();
         self.cancel.check()?;
         match read {
             // Its own words say more than where its output broke off.
@@ -81,20 +92,20 @@ impl<'j> Dump<'j> {
 }
 
 /// What a dump writes. Whatever is to slow it down stands between it and its reader.
-pub struct Stream {
-    from: ChildStdout,
+pub struct DumpStream {
+    stdout: ChildStdout,
     cancel: CancelToken,
 }
 
-impl Read for Stream {
+impl Read for DumpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         const LOOK_MS: u8 = 100;
         loop {
             self.cancel.check().map_err(io::Error::other)?;
-            let mut ready = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
+            let mut ready = [PollFd::new(self.stdout.as_fd(), PollFlags::POLLIN)];
             match poll(&mut ready, PollTimeout::from(LOOK_MS)) {
                 Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-                Ok(_) => return self.from.read(buffer),
+                Ok(_) => return self.stdout.read(buffer),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -102,7 +113,7 @@ impl Read for Stream {
 }
 
 /// The end of what it said; warnings about passwords and the like may come a thousand times.
-fn complaints(mut from: ChildStderr) -> String {
+fn read_stderr_tail(mut from: ChildStderr) -> String {
     const MOST: usize = 4096;
     let mut kept = Vec::new();
     let mut buffer = [0; MOST];

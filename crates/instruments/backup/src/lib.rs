@@ -11,19 +11,19 @@
 
 pub mod archive;
 mod cost;
+mod create;
 mod dump;
-mod place;
 mod privileges;
 mod program;
 mod repository;
 mod restore;
 mod source;
-mod take;
+mod store_location;
 mod verify;
 
-pub use cost::Stage;
-pub use place::{Keys, Place, dated_ahead, opened, pruned};
+pub use cost::StageCost;
+pub use create::{BackupOptions, BackupSummary, create_backup};
 pub use repository::Repository;
-pub use restore::{Onto, Origin, Restored, restore};
-pub use take::{Asked, Taken, take};
-pub use verify::{Verified, check_stored, verify};
+pub use restore::{BackupOrigin, RestoreSummary, RestoreTarget, restore};
+pub use store_location::{KeyOptions, StoreLocation, open_store, prune_store, warn_future_backups};
+pub use verify::{VerifySummary, check_stored, verify};

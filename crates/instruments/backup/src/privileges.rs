@@ -4,34 +4,45 @@
 //! missing in a dump, without an error. So the grants are checked beforehand, and missing ones give a
 //! warning.
 
-use super::source::{column, named};
+use super::source::{query_column, summarise_names};
 use toll_mysql::Connection;
 use toll_server::Flavour;
 
 /// In sentences; none where everything is seen, or where the server does not say. `all`: the schemas are all that the
 /// account sees, since none was asked for by name.
-pub fn missing(connection: &mut Connection, flavour: Flavour, schemas: &[String], all: bool) -> Vec<String> {
+pub fn missing_privilege_warnings(
+    connection: &mut Connection,
+    flavour: Flavour,
+    schemas: &[String],
+    all: bool,
+) -> Vec<String> {
     let (Ok(grants), Ok(account)) =
-        (grants(connection, flavour), column(connection, "SELECT CURRENT_USER()"))
+        (query_grants(connection, flavour), query_column(connection, "SELECT CURRENT_USER()"))
     else {
         return Vec::new();
     };
-    told(&grants, flavour, schemas, &account.concat(), all)
+    describe_missing(&grants, flavour, schemas, &account.concat(), all)
 }
 
 /// What roles that are on grant is among them: MariaDB says so by itself, MySQL where it is told the roles.
-fn grants(connection: &mut Connection, flavour: Flavour) -> anyhow::Result<Vec<String>> {
+fn query_grants(connection: &mut Connection, flavour: Flavour) -> anyhow::Result<Vec<String>> {
     if flavour != Flavour::Mariadb {
         // Before 8.0 there are none.
-        let roles = column(connection, "SELECT CURRENT_ROLE()").unwrap_or_default().concat();
+        let roles = query_column(connection, "SELECT CURRENT_ROLE()").unwrap_or_default().concat();
         if !roles.is_empty() && roles != "NONE" {
-            return column(connection, &format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}"));
+            return query_column(connection, &format!("SHOW GRANTS FOR CURRENT_USER() USING {roles}"));
         }
     }
-    column(connection, "SHOW GRANTS")
+    query_column(connection, "SHOW GRANTS")
 }
 
-fn told(grants: &[String], flavour: Flavour, schemas: &[String], account: &str, all: bool) -> Vec<String> {
+fn describe_missing(
+    grants: &[String],
+    flavour: Flavour,
+    schemas: &[String],
+    account: &str,
+    all: bool,
+) -> Vec<String> {
     let read: Vec<Grant> = grants.iter().filter_map(|line| Grant::parse(line, "GRANT ", " TO ")).collect();
     // Of MySQL (partial_revokes): what is granted everywhere is not in these schemas.
     let revoked: Vec<Grant> =
@@ -44,28 +55,28 @@ fn told(grants: &[String], flavour: Flavour, schemas: &[String], account: &str, 
         };
         schemas.iter().filter(|schema| !is_granted(schema)).cloned().collect()
     };
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     let sees_schemas = |grant: &Grant| {
         grant.on == "*.*" && ["SHOW DATABASES", "SELECT"].iter().any(|privilege| grant.allows(privilege))
     };
     if all && !read.iter().any(sees_schemas) {
-        told.push(format!(
+        warnings.push(format!(
             "{account} sees no schemas but those that it has rights on: others, if there are any, are not in the \
              backup; GRANT SHOW DATABASES ON *.*, or say with --schema what is to be backed up"
         ));
     }
     let tables = without("SELECT");
     if !tables.is_empty() {
-        told.push(format!(
+        warnings.push(format!(
             "{account} may not read all of {}: tables that it may not read are not in the backup; GRANT SELECT",
-            named("schema", "schemas", &tables)
+            summarise_names("schema", "schemas", &tables)
         ));
     }
     let triggers = without("TRIGGER");
     if !triggers.is_empty() {
-        told.push(format!(
+        warnings.push(format!(
             "{account} may not see the triggers of {}: none of them is in the backup; GRANT TRIGGER",
-            named("schema", "schemas", &triggers)
+            summarise_names("schema", "schemas", &triggers)
         ));
     }
     let sees_routines = read.iter().any(|grant| {
@@ -73,15 +84,15 @@ fn told(grants: &[String], flavour: Flavour, schemas: &[String], account: &str, 
         let of_the_server =
             ["`mysql`.*", "`mysql`.`proc`"].contains(&grant.on.as_str()) && flavour == Flavour::Mariadb;
         grant.allows("SELECT") && (everywhere || of_the_server)
-            || everywhere && ["SHOW_ROUTINE", "SHOW CREATE ROUTINE"].iter().any(|p| grant.names(p))
+            || everywhere && ["SHOW_ROUTINE", "SHOW CREATE ROUTINE"].iter().any(|p| grant.lists(p))
     });
     if !sees_routines {
         let how = if flavour == Flavour::Mariadb { "SELECT ON mysql.proc" } else { "SHOW_ROUTINE ON *.*" };
-        told.push(format!(
+        warnings.push(format!(
             "{account} sees no procedures and functions but its own: others are not in the backup; GRANT {how}"
         ));
     }
-    told
+    warnings
 }
 
 /// A line of SHOW GRANTS.
@@ -101,12 +112,12 @@ impl Grant {
         Some(Self { privileges, on: rest[..end].to_owned() })
     }
 
-    fn names(&self, privilege: &str) -> bool {
+    fn lists(&self, privilege: &str) -> bool {
         self.privileges.iter().any(|granted| granted == privilege)
     }
 
     fn allows(&self, privilege: &str) -> bool {
-        self.names(privilege) || self.names("ALL PRIVILEGES")
+        self.lists(privilege) || self.lists("ALL PRIVILEGES")
     }
 
     /// All of the schema, not single tables of it.
@@ -118,7 +129,7 @@ impl Grant {
             return false;
         };
         let pattern: Vec<char> = pattern.replace("``", "`").chars().collect();
-        fits(&pattern, &schema.chars().collect::<Vec<_>>())
+        matches_pattern(&pattern, &schema.chars().collect::<Vec<_>>())
     }
 }
 
@@ -132,14 +143,14 @@ fn object_end(text: &str, before: &str) -> Option<usize> {
 }
 
 /// As grants name schemas: `%` any text, `_` any character, `\` before either makes it itself.
-fn fits(pattern: &[char], name: &[char]) -> bool {
+fn matches_pattern(pattern: &[char], name: &[char]) -> bool {
     match (pattern, name) {
         ([], []) => true,
         ([], _) => false,
-        (['%', rest @ ..], _) => (0..=name.len()).any(|skipped| fits(rest, &name[skipped..])),
-        (['\\', own, rest @ ..], [first, name @ ..]) => own == first && fits(rest, name),
-        (['_', rest @ ..], [_, name @ ..]) => fits(rest, name),
-        ([own, rest @ ..], [first, name @ ..]) => own == first && fits(rest, name),
+        (['%', rest @ ..], _) => (0..=name.len()).any(|skipped| matches_pattern(rest, &name[skipped..])),
+        (['\\', own, rest @ ..], [first, name @ ..]) => own == first && matches_pattern(rest, name),
+        (['_', rest @ ..], [_, name @ ..]) => matches_pattern(rest, name),
+        ([own, rest @ ..], [first, name @ ..]) => own == first && matches_pattern(rest, name),
         (_, []) => false,
     }
 }
@@ -151,7 +162,7 @@ mod tests {
     fn words(grants: &[&str], flavour: Flavour) -> Vec<&'static str> {
         let grants: Vec<String> = grants.iter().map(|line| (*line).to_owned()).collect();
         let schemas = ["shop".to_owned(), "a_b".to_owned()];
-        let all = told(&grants, flavour, &schemas, "b@%", true).join("; ");
+        let all = describe_missing(&grants, flavour, &schemas, "b@%", true).join("; ");
         ["no schemas but", "may not read", "triggers", "procedures"]
             .into_iter()
             .filter(|word| all.contains(word))
@@ -214,7 +225,7 @@ mod tests {
             ("%p%", "shop", true),
         ] {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
-            assert_eq!(fits(&chars(pattern), &chars(name)), expected, "{pattern} {name}");
+            assert_eq!(matches_pattern(&chars(pattern), &chars(name)), expected, "{pattern} {name}");
         }
     }
 }

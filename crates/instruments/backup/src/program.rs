@@ -21,7 +21,7 @@ pub struct Program {
     pub version: String,
     pub is_mariadb: bool,
     /// With the history of system-versioned tables.
-    history: bool,
+    dumps_history: bool,
 }
 
 /// Every option has its reason: one snapshot for all tables that have snapshots; row by row, in the order of
@@ -43,8 +43,8 @@ const OPTIONS: [&str; 13] = [
     "--net-buffer-length=1M",
 ];
 /// MariaDB's, since 10.11 (MDEV-16029), which can also write history.
-pub const HISTORY: &str = "--dump-history";
-const HISTORY_SINCE: Version = Version(10, 11, 0);
+pub const DUMP_HISTORY: &str = "--dump-history";
+const DUMP_HISTORY_SINCE: Version = Version(10, 11, 0);
 /// What has bodies: free text, in which anything may stand.
 const OPTIONS_FOR_BODIES: [&str; 11] = [
     "--single-transaction",
@@ -62,8 +62,8 @@ const OPTIONS_FOR_BODIES: [&str; 11] = [
 
 impl Program {
     /// The program that dumps a server of this family.
-    pub fn for_dumps(flavour: Flavour, given: Option<&Path>) -> Result<Self> {
-        Self::find(flavour, given, ["mariadb-dump", "mysqldump"], "--dump-program")
+    pub fn for_dumps(flavour: Flavour, path: Option<&Path>) -> Result<Self> {
+        Self::find(flavour, path, ["mariadb-dump", "mysqldump"], "--dump-program")
     }
 
     /// The client that reads statements from its input.
@@ -71,10 +71,10 @@ impl Program {
         Self::find(flavour, None, ["mariadb", "mysql"], "PATH")
     }
 
-    fn find(flavour: Flavour, given: Option<&Path>, names: [&str; 2], how: &str) -> Result<Self> {
+    fn find(flavour: Flavour, path: Option<&Path>, names: [&str; 2], how: &str) -> Result<Self> {
         let [mariadb, mysql] = names;
         let order = if flavour == Flavour::Mariadb { [mariadb, mysql] } else { [mysql, mariadb] };
-        let found = given.map(Path::to_owned).or_else(|| order.into_iter().find_map(find_program));
+        let found = path.map(Path::to_owned).or_else(|| order.into_iter().find_map(find_program));
         let Some(path) = found else {
             bail!(
                 "neither {mariadb} nor {mysql} is on PATH: install mariadb-client or mysql-client, or see {how}"
@@ -92,29 +92,30 @@ impl Program {
             bail!("{} --version says nothing: is it {mariadb} or {mysql}?", path.display());
         }
         let is_mariadb = version.contains("MariaDB");
-        Ok(Self { path, version, is_mariadb, history: false })
+        Ok(Self { path, version, is_mariadb, dumps_history: false })
     }
 
     /// Also dumps the rows that system-versioned tables once had, from a server of this version; false where
     /// program or server do not know how: without it they are left out without a word.
-    pub fn with_history(&mut self, server: Version) -> bool {
-        let own = Version::find(&self.version);
-        self.history = self.is_mariadb && own >= Some(HISTORY_SINCE) && server >= HISTORY_SINCE;
-        self.history
+    pub fn enable_history(&mut self, server: Version) -> bool {
+        let own = Version::parse_in(&self.version);
+        self.dumps_history =
+            self.is_mariadb && own >= Some(DUMP_HISTORY_SINCE) && server >= DUMP_HISTORY_SINCE;
+        self.dumps_history
     }
 
     /// For the rows, without saying where the server is or which schemas.
     pub fn options(&self) -> Vec<String> {
-        let mut options = self.with_own(&OPTIONS);
-        options.extend(self.history.then(|| HISTORY.to_owned()));
+        let mut options = self.with_flavour_options(&OPTIONS);
+        options.extend(self.dumps_history.then(|| DUMP_HISTORY.to_owned()));
         options
     }
 
     pub fn options_for_bodies(&self) -> Vec<String> {
-        self.with_own(&OPTIONS_FOR_BODIES)
+        self.with_flavour_options(&OPTIONS_FOR_BODIES)
     }
 
-    fn with_own(&self, options: &[&str]) -> Vec<String> {
+    fn with_flavour_options(&self, options: &[&str]) -> Vec<String> {
         // MySQL's program alone has them: a position in the binary log, which differs between two dumps of the
         // same data, and statistics that servers before 8.0 do not have.
         let own: &[&str] =
@@ -147,20 +148,20 @@ impl OptionFile {
         journal.record(Undo::Path { path: dir.clone() })?;
         private_file::create_dir(&dir)?;
         let path = dir.join("client.cnf");
-        private_file::write(&path, &text(target, program.is_mariadb))?;
+        private_file::write(&path, &render_options(target, program.is_mariadb))?;
         Ok(Self { path })
     }
 }
 
-fn text(target: &Target, is_mariadb: bool) -> String {
-    let mut lines = vec!["[client]".to_owned(), format!("user={}", quoted(&target.user))];
+fn render_options(target: &Target, is_mariadb: bool) -> String {
+    let mut lines = vec!["[client]".to_owned(), format!("user={}", quote_value(&target.user))];
     if !target.password.is_empty() {
-        lines.push(format!("password={}", quoted(target.password.expose())));
+        lines.push(format!("password={}", quote_value(target.password.expose())));
     }
     match &target.address {
-        Address::Unix(path) => lines.push(format!("socket={}", quoted(&path.to_string_lossy()))),
+        Address::Unix(path) => lines.push(format!("socket={}", quote_value(&path.to_string_lossy()))),
         Address::Tcp { host, port } => {
-            lines.push(format!("host={}", quoted(host)));
+            lines.push(format!("host={}", quote_value(host)));
             lines.push(format!("port={port}"));
             lines.push("protocol=tcp".into());
         }
@@ -171,17 +172,17 @@ fn text(target: &Target, is_mariadb: bool) -> String {
         (Tls::Required, true) => vec!["ssl".into(), "skip-ssl-verify-server-cert".into()],
         (Tls::Required, false) => vec!["ssl-mode=REQUIRED".into()],
         (Tls::Verified { ca }, true) => {
-            vec![format!("ssl-ca={}", quoted(&ca.to_string_lossy())), "ssl-verify-server-cert".into()]
+            vec![format!("ssl-ca={}", quote_value(&ca.to_string_lossy())), "ssl-verify-server-cert".into()]
         }
         (Tls::Verified { ca }, false) => {
-            vec![format!("ssl-ca={}", quoted(&ca.to_string_lossy())), "ssl-mode=VERIFY_IDENTITY".into()]
+            vec![format!("ssl-ca={}", quote_value(&ca.to_string_lossy())), "ssl-mode=VERIFY_IDENTITY".into()]
         }
     });
     lines.join("\n") + "\n"
 }
 
 /// As option files quote values.
-fn quoted(value: &str) -> String {
+fn quote_value(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }
@@ -201,7 +202,7 @@ mod tests {
             ..Target::default()
         };
         let path = dir.path().join("client.cnf");
-        std::fs::write(&path, text(&target, true)).unwrap();
+        std::fs::write(&path, render_options(&target, true)).unwrap();
         let read = Target::from_defaults_file(&path).unwrap();
         assert_eq!((read.address, read.user), (target.address, target.user));
         assert_eq!(read.password, target.password);

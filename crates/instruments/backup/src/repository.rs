@@ -4,8 +4,8 @@
 //! its own in an existing one. The branch moves only after the dump is complete and its tree differs from the
 //! previous one. Never reads or changes the user's git configuration.
 
-use super::cost::{Used, Watch};
-use crate::archive::FileSeen;
+use super::cost::{ProcessMonitor, ProcessUsage};
+use crate::archive::FileSummary;
 use crate::archive::git::{Commit, FastImport, MANIFEST, Tree, read_blob};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{Flock, FlockArg};
@@ -29,7 +29,7 @@ pub struct Repository {
 
 /// What a backup made of the branch.
 #[derive(Debug, Clone, Serialize)]
-pub struct Committed {
+pub struct CommitSummary {
     pub commit: String,
     /// The database is as it was: there is no new commit.
     pub unchanged: bool,
@@ -38,10 +38,10 @@ pub struct Committed {
 }
 
 /// A dump that is being written into it.
-pub struct Import<'j> {
+pub struct GitImport<'j> {
     repository: Repository,
     /// Nobody else writes meanwhile.
-    _alone: Flock<File>,
+    _lock: Flock<File>,
     parent: Option<String>,
     child: Child,
     id: UndoId,
@@ -49,8 +49,8 @@ pub struct Import<'j> {
     crash_report: UndoId,
     journal: &'j Journal,
     cancel: CancelToken,
-    watch: Watch,
-    complaints: std::thread::JoinHandle<String>,
+    monitor: ProcessMonitor,
+    stderr_tail: std::thread::JoinHandle<String>,
     bytes_before: u64,
 }
 
@@ -67,32 +67,38 @@ impl Repository {
     /// One that is there; `branch` need not be.
     pub fn open(dir: &Path, branch: &str) -> Result<Self> {
         let repository = Self { dir: dir.to_owned(), branch: branch.to_owned() };
-        let git_dir = repository.ask(&["rev-parse", "--absolute-git-dir"]).with_context(|| {
+        let git_dir = repository.run_git(&["rev-parse", "--absolute-git-dir"]).with_context(|| {
             format!("{} is no git repository: name one, or a folder that is not there yet", dir.display())
         })?;
-        repository.ask(&["check-ref-format", "--branch", branch]).context("in --git-branch")?;
+        repository.run_git(&["check-ref-format", "--branch", branch]).context("in --git-branch")?;
         Ok(Self { dir: git_dir.into(), ..repository })
     }
 
     /// The same; where nothing is, a bare one is made, for its owner alone.
-    pub fn open_or_make(dir: &Path, branch: &str) -> Result<Self> {
+    pub fn open_or_create(dir: &Path, branch: &str) -> Result<Self> {
         let is_empty = std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
         if is_empty {
             toll_sys::private_file::create_dir(dir)?;
             let repository = Self { dir: dir.to_owned(), branch: branch.to_owned() };
-            repository.ask(&["init", "--quiet", "--bare"])?;
+            repository.run_git(&["init", "--quiet", "--bare"])?;
         }
         Self::open(dir, branch)
     }
 
     /// What is at the branch's end: the tree's manifest, and the commit.
-    pub fn tree(&self, revision: Option<&str>) -> Result<(Tree, String)> {
-        let named = revision.map_or_else(|| self.reference(), str::to_owned);
+    pub fn read_tree(&self, revision: Option<&str>) -> Result<(Tree, String)> {
+        let named = revision.map_or_else(|| self.branch_ref(), str::to_owned);
         let commit = self
-            .ask(&["rev-parse", "--verify", "--quiet", "--end-of-options", &format!("{named}^{{commit}}")])
+            .run_git(&[
+                "rev-parse",
+                "--verify",
+                "--quiet",
+                "--end-of-options",
+                &format!("{named}^{{commit}}"),
+            ])
             .with_context(|| format!("there is no backup {named} in {}", self.dir.display()))?;
         let mut text = Vec::new();
-        self.read(&commit, [MANIFEST.to_owned()].into_iter(), |bytes| {
+        self.read_files(&commit, [MANIFEST.to_owned()].into_iter(), |bytes| {
             text.extend_from_slice(bytes);
             Ok(())
         })?;
@@ -105,7 +111,7 @@ impl Repository {
     }
 
     /// Hands the content of these paths to `take`, one after the other.
-    pub fn read(
+    pub fn read_files(
         &self,
         commit: &str,
         paths: impl Iterator<Item = String>,
@@ -134,19 +140,19 @@ impl Repository {
     }
 
     /// Begins a dump.
-    pub fn import<'j>(
+    pub fn start_import<'j>(
         self,
         journal: &'j Journal,
         cancel: &CancelToken,
-    ) -> Result<(Import<'j>, FastImport<BufWriter<ChildStdin>>)> {
+    ) -> Result<(GitImport<'j>, FastImport<BufWriter<ChildStdin>>)> {
         let folder = File::open(&self.dir).with_context(|| format!("cannot open {}", self.dir.display()))?;
         let Ok(alone) = Flock::lock(folder, FlockArg::LockExclusiveNonblock) else {
             bail!("another backup writes to {}: wait for it", self.dir.display());
         };
         self.remove_unfinished();
-        let parent = self.ask(&["rev-parse", "--verify", "--quiet", &self.reference()]).ok();
+        let parent = self.run_git(&["rev-parse", "--verify", "--quiet", &self.branch_ref()]).ok();
         if let Some(parent) = &parent
-            && self.ask(&["cat-file", "-e", &format!("{parent}:{MANIFEST}")]).is_err()
+            && self.run_git(&["cat-file", "-e", &format!("{parent}:{MANIFEST}")]).is_err()
         {
             bail!(
                 "the branch {} of {} holds something else than backups: name another with --git-branch",
@@ -154,7 +160,7 @@ impl Repository {
                 self.dir.display()
             );
         }
-        let bytes_before = bytes_below(&self.dir.join("objects"));
+        let bytes_before = directory_bytes(&self.dir.join("objects"));
         // It would store each piece as what differs from the one before, which is another: repack looks for the right
         // one, but not where there is one already.
         let mut command = self.git(&["fast-import", "--done", "--quiet", "--force", "--depth=0"]);
@@ -170,33 +176,33 @@ impl Repository {
             let _ = stderr.read_to_string(&mut said);
             said
         });
-        let watch = Watch::of(child.id());
+        let watch = ProcessMonitor::start(child.id());
         let import = FastImport::new(BufWriter::with_capacity(1 << 20, stdin));
-        let going_on = Import {
+        let going_on = GitImport {
             crash_report,
             repository: self,
-            _alone: alone,
+            _lock: alone,
             parent,
             child,
             id,
             journal,
             cancel: cancel.clone(),
-            watch,
-            complaints,
+            monitor: watch,
+            stderr_tail: complaints,
             bytes_before,
         };
         Ok((going_on, import))
     }
 
     /// Puts the new pack and the old ones together, so that what is alike is stored once.
-    fn repack(&self, journal: &Journal, cancel: &CancelToken) -> Result<Used> {
+    fn repack(&self, journal: &Journal, cancel: &CancelToken) -> Result<ProcessUsage> {
         let mut command = self.git(&REPACK);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut child, id) = journal.spawn(&mut command, "git repack", None, GRACE)?;
-        let watch = Watch::of(child.id());
+        let watch = ProcessMonitor::start(child.id());
         let (status, used) =
             cancel.run_interruptible(|| drop(journal.undo(id)), || watch.wait(&mut child))?;
-        journal.done(id)?;
+        journal.mark_done(id)?;
         if !status.success() {
             cancel
                 .check()
@@ -217,7 +223,7 @@ impl Repository {
         }
     }
 
-    fn reference(&self) -> String {
+    fn branch_ref(&self) -> String {
         format!("refs/heads/{}", self.branch)
     }
 
@@ -240,7 +246,7 @@ impl Repository {
         command
     }
 
-    fn ask(&self, arguments: &[&str]) -> Result<String> {
+    fn run_git(&self, arguments: &[&str]) -> Result<String> {
         let output =
             self.git(arguments).output().context("cannot run git: install it (apt-get install git)")?;
         if !output.status.success() {
@@ -250,15 +256,15 @@ impl Repository {
     }
 }
 
-impl Import<'_> {
+impl GitImport<'_> {
     /// After a dump that was not read to its end: nothing is committed. Where git was the reason, its own words say why.
-    pub fn give_up(mut self, error: anyhow::Error) -> anyhow::Error {
+    pub fn abort(mut self, error: anyhow::Error) -> anyhow::Error {
         let ended = self.child.try_wait();
         let _ = self.journal.undo(self.id);
         let _ = self.child.wait();
         let _ = self.journal.undo(self.crash_report);
         self.repository.remove_unfinished();
-        let said = self.complaints.join().unwrap_or_default();
+        let said = self.stderr_tail.join().unwrap_or_default();
         match (ended, said.lines().next()) {
             // Still there, or well: it only waited for more.
             (Ok(Some(status)), Some(said)) if !status.success() => {
@@ -272,55 +278,55 @@ impl Import<'_> {
     pub fn finish(
         mut self,
         stream: FastImport<BufWriter<ChildStdin>>,
-        seen: Vec<FileSeen>,
+        seen: Vec<FileSummary>,
         tree: Tree,
         message: &str,
         unix_s: u64,
-    ) -> Result<(Committed, Used)> {
+    ) -> Result<(CommitSummary, ProcessUsage)> {
         let parent = self.parent.clone();
-        let commit = Commit { to: INCOMING, parent: parent.as_deref(), unix_s, message };
+        let commit = Commit { reference: INCOMING, parent: parent.as_deref(), unix_s, message };
         let written = stream.finish(seen, tree, &commit);
-        let (status, mut used) = self.watch.wait(&mut self.child)?;
-        self.journal.done(self.id)?;
+        let (status, mut used) = self.monitor.wait(&mut self.child)?;
+        self.journal.mark_done(self.id)?;
         self.journal.undo(self.crash_report)?;
-        let said = self.complaints.join().unwrap_or_default();
+        let said = self.stderr_tail.join().unwrap_or_default();
         if !status.success() {
             bail!("git fast-import failed ({status}): {}", said.lines().next().unwrap_or_default());
         }
         written?;
         let repository = &self.repository;
-        let tree_of = |revision: &str| repository.ask(&["rev-parse", &format!("{revision}^{{tree}}")]);
-        let incoming = repository.ask(&["rev-parse", INCOMING])?;
+        let tree_of = |revision: &str| repository.run_git(&["rev-parse", &format!("{revision}^{{tree}}")]);
+        let incoming = repository.run_git(&["rev-parse", INCOMING])?;
         let unchanged = match &parent {
             Some(parent) => tree_of(parent)? == tree_of(&incoming)?,
             None => false,
         };
         if !unchanged {
             let old = parent.as_deref().unwrap_or("0000000000000000000000000000000000000000");
-            let reference = repository.reference();
+            let reference = repository.branch_ref();
             repository
-                .ask(&["update-ref", "-m", "toll backup", &reference, &incoming, old])
+                .run_git(&["update-ref", "-m", "toll backup", &reference, &incoming, old])
                 .context("the branch was moved by somebody else meanwhile: run the backup again")?;
         }
-        repository.ask(&["update-ref", "-d", INCOMING])?;
-        used = used.and(repository.repack(self.journal, &self.cancel)?);
+        repository.run_git(&["update-ref", "-d", INCOMING])?;
+        used = used.combine(repository.repack(self.journal, &self.cancel)?);
         Ok((
-            Committed {
+            CommitSummary {
                 commit: if unchanged { parent.unwrap_or(incoming) } else { incoming },
                 unchanged,
                 repository_bytes_before: self.bytes_before,
-                repository_bytes: bytes_below(&repository.dir.join("objects")),
+                repository_bytes: directory_bytes(&repository.dir.join("objects")),
             },
             used,
         ))
     }
 }
 
-fn bytes_below(dir: &Path) -> u64 {
+fn directory_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.metadata() {
-            Ok(meta) if meta.is_dir() => bytes_below(&entry.path()),
+            Ok(meta) if meta.is_dir() => directory_bytes(&entry.path()),
             Ok(meta) => meta.len(),
             Err(_) => 0,
         })

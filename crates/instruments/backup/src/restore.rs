@@ -3,12 +3,12 @@
 //! The client program reads the dump's output, byte for byte, from the store or from git. Never overwrites
 //! schemas that hold tables, except with the option for it.
 
-use super::cost::since;
+use super::cost::seconds_since;
 use super::program::{OptionFile, Program};
 use super::repository::Repository;
-use super::source::{column, literal};
+use super::source::{query_column, sql_literal};
 use crate::archive::git::Tree;
-use crate::archive::{FileSeen, Manifest, Opening};
+use crate::archive::{FileSummary, Manifest, PieceDecoder};
 use anyhow::{Context, Result, anyhow, bail};
 use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
@@ -17,19 +17,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use toll_journal::Journal;
 use toll_mysql::{Connection, Target};
-use toll_server::{External, Flavour};
+use toll_server::{ExternalServer, Flavour};
 use toll_store::Store;
 use toll_sys::atomic_file::AtomicFile;
 use toll_sys::cancel::CancelToken;
 
 /// A backup that was found.
-pub enum Origin {
-    Store { store: Arc<Store>, opening: Opening, manifest: Box<Manifest> },
+pub enum BackupOrigin {
+    Store { store: Arc<Store>, opening: PieceDecoder, manifest: Box<Manifest> },
     Git { repository: Repository, commit: String, tree: Box<Tree> },
 }
 
 /// Where it goes.
-pub enum Onto<'a> {
+pub enum RestoreTarget<'a> {
     /// `overwrite`: tables that are there are dropped where the backup holds tables of their names.
     Server {
         target: &'a Target,
@@ -42,7 +42,7 @@ pub enum Onto<'a> {
 
 /// A backup that was restored.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Restored {
+pub struct RestoreSummary {
     pub backup: String,
     pub schemas: Vec<String>,
     pub bytes: u64,
@@ -50,7 +50,7 @@ pub struct Restored {
     pub time_s: f64,
 }
 
-impl Origin {
+impl BackupOrigin {
     /// As the user calls it.
     pub fn name(&self) -> &str {
         match self {
@@ -69,8 +69,10 @@ impl Origin {
     /// Family and version of the server that was dumped.
     pub fn server(&self) -> (Flavour, &str) {
         match self {
-            Self::Store { manifest, .. } => (Flavour::of(&manifest.source.flavour), &manifest.source.version),
-            Self::Git { tree, .. } => (Flavour::of(&tree.source.flavour), &tree.source.version),
+            Self::Store { manifest, .. } => {
+                (Flavour::detect(&manifest.source.flavour), &manifest.source.version)
+            }
+            Self::Git { tree, .. } => (Flavour::detect(&tree.source.flavour), &tree.source.version),
         }
     }
 
@@ -98,10 +100,10 @@ impl Origin {
         }
     }
 
-    pub fn files(&self) -> Vec<&FileSeen> {
+    pub fn files(&self) -> Vec<&FileSummary> {
         match self {
-            Self::Store { manifest, .. } => manifest.files.iter().map(|file| &file.seen).collect(),
-            Self::Git { tree, .. } => tree.files.iter().map(|file| &file.seen).collect(),
+            Self::Store { manifest, .. } => manifest.files.iter().map(|file| &file.summary).collect(),
+            Self::Git { tree, .. } => tree.files.iter().map(|file| &file.summary).collect(),
         }
     }
 
@@ -114,50 +116,54 @@ impl Origin {
     }
 
     /// Hands its bytes to `take`, in the order of the dump, each with the file that it is of.
-    pub fn read(&self, mut take: impl FnMut(&FileSeen, &[u8]) -> toll_store::Result<()>) -> Result<()> {
+    pub fn read_files(
+        &self,
+        mut take: impl FnMut(&FileSummary, &[u8]) -> toll_store::Result<()>,
+    ) -> Result<()> {
         match self {
             Self::Store { store, opening, manifest } => {
-                Ok(crate::archive::restore::read(store, opening, manifest, |file, bytes| {
-                    take(&file.seen, bytes)
+                Ok(crate::archive::restore::read_pieces(store, opening, manifest, |file, bytes| {
+                    take(&file.summary, bytes)
                 })?)
             }
-            Self::Git { repository, commit, tree } => tree
-                .files
-                .iter()
-                .try_for_each(|file| repository.read(commit, file.paths(), |bytes| take(&file.seen, bytes))),
+            Self::Git { repository, commit, tree } => tree.files.iter().try_for_each(|file| {
+                repository.read_files(commit, file.paths(), |bytes| take(&file.summary, bytes))
+            }),
         }
     }
 }
 
 /// Restores it. `seen` is told how many bytes have gone, of how many.
 pub fn restore(
-    origin: &Origin,
-    onto: Onto<'_>,
+    origin: &BackupOrigin,
+    onto: RestoreTarget<'_>,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
-) -> Result<Restored> {
+) -> Result<RestoreSummary> {
     let begun = Instant::now();
     match onto {
-        Onto::Output(output) => to_output(origin, output, cancel, seen)?,
-        Onto::File(path) => to_file(path, |file| to_output(origin, file, cancel, seen))?,
-        Onto::Server { target, overwrite } => onto_server(origin, target, overwrite, cancel, seen)?,
+        RestoreTarget::Output(output) => to_output(origin, output, cancel, seen)?,
+        RestoreTarget::File(path) => to_file(path, |file| to_output(origin, file, cancel, seen))?,
+        RestoreTarget::Server { target, overwrite } => {
+            restore_to_server(origin, target, overwrite, cancel, seen)?
+        }
     }
-    Ok(Restored {
+    Ok(RestoreSummary {
         backup: origin.name().to_owned(),
         schemas: origin.schemas().to_vec(),
         bytes: origin.bytes(),
         rows: origin.rows(),
-        time_s: since(begun),
+        time_s: seconds_since(begun),
     })
 }
 
 fn to_output(
-    origin: &Origin,
+    origin: &BackupOrigin,
     output: &mut dyn Write,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<()> {
-    copy(origin, output, cancel, seen, &mut |_, _| {})?;
+    copy_to_client(origin, output, cancel, seen, &mut |_, _| {})?;
     output.flush().context("cannot write the dump")
 }
 
@@ -175,17 +181,17 @@ fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Res
     })
 }
 
-fn onto_server(
-    origin: &Origin,
+fn restore_to_server(
+    origin: &BackupOrigin,
     target: &Target,
     overwrite: bool,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
 ) -> Result<()> {
-    let server = External::connect(target, None)?;
-    check_packet(origin, &server)?;
+    let server = ExternalServer::connect(target, None)?;
+    check_max_packet(origin, &server)?;
     if !overwrite {
-        let schemas: Vec<String> = origin.schemas().iter().map(|name| literal(name)).collect();
+        let schemas: Vec<String> = origin.schemas().iter().map(|name| sql_literal(name)).collect();
         let among = schemas.join(",");
         // What has bodies is dropped by a dump before it is made, as tables are.
         let of = |table: &str, schema: &str| {
@@ -194,7 +200,7 @@ fn onto_server(
         let all =
             [of("tables", "table_schema"), of("routines", "routine_schema"), of("events", "event_schema")];
         let sql = format!("SELECT s FROM ({}) AS a GROUP BY s ORDER BY s", all.join(" UNION "));
-        let there = column(&mut Connection::connect(server.target())?, &sql)?;
+        let there = query_column(&mut Connection::connect(server.target())?, &sql)?;
         if !there.is_empty() {
             bail!(
                 "the server at {} holds tables, routines or events in {}, which the backup would take the place of: \
@@ -204,11 +210,11 @@ fn onto_server(
             );
         }
     }
-    let journal =
-        Journal::begin(&format!("restore-{}", super::place::id())).context("nothing was changed")?;
+    let journal = Journal::begin(&format!("restore-{}", super::store_location::new_id()))
+        .context("nothing was changed")?;
     let program = Program::for_restores(server.flavour())?;
     let options = OptionFile::write(target, &program, &journal)?;
-    let fed = feed(origin, &program, &options, &journal, cancel, seen, &mut |_, _| {});
+    let fed = feed_client(origin, &program, &options, &journal, cancel, seen, &mut |_, _| {});
     let undone = journal.undo_all();
     fed.with_context(|| format!("the server at {} holds a part of the backup", target.address))?;
     match undone.failures.as_slice() {
@@ -218,7 +224,7 @@ fn onto_server(
 }
 
 /// A statement that the server does not take would end the restore in the middle.
-fn check_packet(origin: &Origin, server: &External) -> Result<()> {
+fn check_max_packet(origin: &BackupOrigin, server: &ExternalServer) -> Result<()> {
     let longest = origin.longest_row_bytes();
     let most = server.variables().get("max_allowed_packet").and_then(|bytes| bytes.parse::<u64>().ok());
     match most.filter(|most| *most < longest) {
@@ -250,14 +256,14 @@ const CLIENT: [&str; 7] = [
 ];
 
 /// Has the client program read the whole backup. `tap` is shown what goes by.
-pub(super) fn feed(
-    origin: &Origin,
+pub(super) fn feed_client(
+    origin: &BackupOrigin,
     program: &Program,
     options: &OptionFile,
     journal: &Journal,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
-    tap: &mut dyn FnMut(&FileSeen, &[u8]),
+    tap: &mut dyn FnMut(&FileSummary, &[u8]),
 ) -> Result<()> {
     let arguments = CLIENT.map(str::to_owned);
     let mut command = program.command(&arguments, options);
@@ -275,12 +281,12 @@ pub(super) fn feed(
     // A client that waits for a lock reads nothing, and whoever writes to it waits with it.
     let end = || drop(journal.undo(id));
     let (fed, ended) = cancel.run_interruptible(end, || {
-        let fed = copy(origin, &mut stdin, cancel, seen, tap);
+        let fed = copy_to_client(origin, &mut stdin, cancel, seen, tap);
         drop(stdin);
         (fed, child.wait())
     });
     let status = ended.context("cannot wait for the client that restores")?;
-    journal.done(id)?;
+    journal.mark_done(id)?;
     let said = complaints.join().unwrap_or_default();
     if status.success() && fed.is_ok() {
         // A signal that came after the last byte has broken nothing off.
@@ -295,16 +301,16 @@ pub(super) fn feed(
     fed
 }
 
-fn copy(
-    origin: &Origin,
+fn copy_to_client(
+    origin: &BackupOrigin,
     to: &mut dyn Write,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
-    tap: &mut dyn FnMut(&FileSeen, &[u8]),
+    tap: &mut dyn FnMut(&FileSummary, &[u8]),
 ) -> Result<()> {
     let whole = origin.bytes();
     let mut so_far = 0;
-    origin.read(|file, bytes| {
+    origin.read_files(|file, bytes| {
         if cancel.is_cancelled() {
             return Err(toll_store::Error::Interrupted);
         }

@@ -6,7 +6,7 @@ use super::privileges;
 use super::program::Program;
 use anyhow::{Context, Result, bail};
 use toll_mysql::{Connection, Target};
-use toll_server::{External, Flavour, Version};
+use toll_server::{ExternalServer, Flavour, Version};
 
 /// The server, and the schemas that were asked for.
 #[derive(Debug, Clone)]
@@ -20,29 +20,32 @@ pub struct Source {
     /// Accounts that views, triggers, routines and events run as, `user@host`.
     pub definers: Vec<String>,
     /// Tables of MariaDB that keep what their rows once were.
-    versioned: Vec<String>,
+    versioned_tables: Vec<String>,
     /// Columns of MySQL that MariaDB's program dumps wrongly.
-    beyond_mariadb: Vec<String>,
+    incompatible_columns: Vec<String>,
     pub warnings: Vec<String>,
 }
 
 /// The server's own, which a dump does not carry from one server to another.
-const SYSTEM: [&str; 4] = ["information_schema", "performance_schema", "mysql", "sys"];
+const SYSTEM_SCHEMAS: [&str; 4] = ["information_schema", "performance_schema", "mysql", "sys"];
 /// So many are named, the others counted.
-const NAMED: usize = 5;
+const MAX_NAMES: usize = 5;
 
 impl Source {
     /// `asked`: schemas; none for all but the system's.
-    pub fn look(target: &Target, asked: &[String]) -> Result<Self> {
-        let server = External::connect(target, None)?;
+    pub fn inspect(target: &Target, schemas_wanted: &[String]) -> Result<Self> {
+        let server = ExternalServer::connect(target, None)?;
         let mut connection = Connection::connect(server.target())?;
-        let there = column(&mut connection, "SELECT schema_name FROM information_schema.schemata")?;
-        if let Some(missing) = asked.iter().find(|name| !there.contains(name)) {
+        let there = query_column(&mut connection, "SELECT schema_name FROM information_schema.schemata")?;
+        if let Some(missing) = schemas_wanted.iter().find(|name| !there.contains(name)) {
             bail!("there is no schema {missing} on the server at {}: check --schema", target.address);
         }
-        let is_own = |name: &String| !SYSTEM.contains(&name.to_ascii_lowercase().as_str());
-        let mut schemas: Vec<String> =
-            if asked.is_empty() { there.into_iter().filter(is_own).collect() } else { asked.to_vec() };
+        let is_own = |name: &String| !SYSTEM_SCHEMAS.contains(&name.to_ascii_lowercase().as_str());
+        let mut schemas: Vec<String> = if schemas_wanted.is_empty() {
+            there.into_iter().filter(is_own).collect()
+        } else {
+            schemas_wanted.to_vec()
+        };
         schemas.sort();
         schemas.dedup();
         if schemas.is_empty() {
@@ -51,19 +54,26 @@ impl Source {
                 target.address
             );
         }
-        let list: Vec<String> = schemas.iter().map(|name| literal(name)).collect();
+        let list: Vec<String> = schemas.iter().map(|name| sql_literal(name)).collect();
         let among = list.join(",");
         let sizes = format!(
             "SELECT COALESCE(SUM(data_length), 0) FROM information_schema.tables WHERE table_schema IN ({among})"
         );
         let estimated = connection.query(&sizes).context("cannot ask how large the tables are")?;
-        let mut warnings = warnings(&mut connection, &among)?;
-        let all = asked.is_empty();
-        warnings.extend(privileges::missing(&mut connection, server.flavour(), &schemas, all));
-        let definers = definers(&mut connection, &among)?;
+        let mut warnings = query_warnings(&mut connection, &among)?;
+        let all = schemas_wanted.is_empty();
+        warnings.extend(privileges::missing_privilege_warnings(
+            &mut connection,
+            server.flavour(),
+            &schemas,
+            all,
+        ));
+        let definers = query_definers(&mut connection, &among)?;
         let (versioned, beyond_mariadb) = match server.flavour() {
-            Flavour::Mariadb => (versioned(&mut connection, &among)?, Vec::new()),
-            Flavour::Mysql | Flavour::Percona => (Vec::new(), beyond_mariadb(&mut connection, &among)?),
+            Flavour::Mariadb => (query_versioned_tables(&mut connection, &among)?, Vec::new()),
+            Flavour::Mysql | Flavour::Percona => {
+                (Vec::new(), query_incompatible_columns(&mut connection, &among)?)
+            }
         };
         Ok(Self {
             flavour: server.flavour(),
@@ -72,38 +82,38 @@ impl Source {
             schemas,
             estimated_bytes: estimated.scalar().and_then(|sum| sum.parse().ok()).unwrap_or(0),
             definers,
-            versioned,
-            beyond_mariadb,
+            versioned_tables: versioned,
+            incompatible_columns: beyond_mariadb,
             warnings,
         })
     }
 
     /// Has the program dump all that there is; what it cannot is a warning.
-    pub fn equip(&mut self, program: &mut Program) {
-        if !self.versioned.is_empty() && !program.with_history(self.version) {
+    pub fn configure_program(&mut self, program: &mut Program) {
+        if !self.versioned_tables.is_empty() && !program.enable_history(self.version) {
             self.warnings.push(format!(
                 "{} with system versioning: what their rows once were is not in the backup; MariaDB 10.11 and its \
                  mariadb-dump can dump that",
-                named("table", "tables", &self.versioned)
+                summarise_names("table", "tables", &self.versioned_tables)
             ));
         }
     }
 
     /// Refuses a program whose dump of this server could not be restored.
-    pub fn check_fit(&self, program: &Program) -> Result<()> {
-        if !program.is_mariadb || self.beyond_mariadb.is_empty() {
+    pub fn check_program(&self, program: &Program) -> Result<()> {
+        if !program.is_mariadb || self.incompatible_columns.is_empty() {
             return Ok(());
         }
         bail!(
             "{} is MariaDB's, which dumps MySQL's generated and invisible columns wrongly ({}): install mysql-client, or \
              name MySQL's own mysqldump with --dump-program",
             program.path.display(),
-            named("column", "columns", &self.beyond_mariadb)
+            summarise_names("column", "columns", &self.incompatible_columns)
         );
     }
 }
 
-fn definers(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+fn query_definers(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     let of = |table: &str, schema: &str| {
         format!("SELECT definer FROM information_schema.{table} WHERE {schema} IN ({among})")
     };
@@ -113,74 +123,74 @@ fn definers(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
         of("routines", "routine_schema"),
         of("events", "event_schema"),
     ];
-    column(
+    query_column(
         connection,
         &format!("SELECT definer FROM ({}) AS a GROUP BY definer ORDER BY definer", all.join(" UNION ")),
     )
 }
 
-fn versioned(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+fn query_versioned_tables(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     let sql = format!(
         "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE table_schema IN ({among}) \
          AND table_type = 'SYSTEM VERSIONED' ORDER BY 1"
     );
-    column(connection, &sql)
+    query_column(connection, &sql)
 }
 
 /// It writes values of generated columns, which no server takes back, and leaves those of invisible ones out.
-fn beyond_mariadb(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+fn query_incompatible_columns(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     let sql = format!(
         "SELECT CONCAT(table_schema, '.', table_name, '.', column_name) FROM information_schema.columns \
          WHERE table_schema IN ({among}) AND (generation_expression <> '' OR extra LIKE '%INVISIBLE%') ORDER BY 1"
     );
-    column(connection, &sql)
+    query_column(connection, &sql)
 }
 
-fn warnings(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
+fn query_warnings(connection: &mut Connection, among: &str) -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let without_snapshot = format!(
         "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables WHERE table_schema IN ({among}) \
          AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND engine NOT IN ('InnoDB', 'RocksDB', 'ROCKSDB', 'TokuDB') ORDER BY 1"
     );
-    let tables = column(connection, &without_snapshot)?;
+    let tables = query_column(connection, &without_snapshot)?;
     if !tables.is_empty() {
         warnings.push(format!(
             "{} without snapshots (their engine is not transactional): rows that change during the dump may be \
              in it or not; convert them to InnoDB, or back up while nobody writes to them",
-            named("table", "tables", &tables)
+            summarise_names("table", "tables", &tables)
         ));
     }
     let floats = format!(
         "SELECT CONCAT(table_schema, '.', table_name, '.', column_name) FROM information_schema.columns \
          WHERE table_schema IN ({among}) AND data_type = 'float' ORDER BY 1"
     );
-    let columns = column(connection, &floats)?;
+    let columns = query_column(connection, &floats)?;
     if !columns.is_empty() {
         warnings.push(format!(
             "{} of type FLOAT: the server writes six digits of them, so what comes back may differ in the seventh; \
              DOUBLE and DECIMAL come back whole",
-            named("column", "columns", &columns)
+            summarise_names("column", "columns", &columns)
         ));
     }
     Ok(warnings)
 }
 
-pub(super) fn named(one: &str, many: &str, names: &[String]) -> String {
-    let shown = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+pub(super) fn summarise_names(one: &str, many: &str, names: &[String]) -> String {
+    let shown = names.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
     match names.len() {
         1 => format!("1 {one} ({shown})"),
-        count if count <= NAMED => format!("{count} {many} ({shown})"),
-        count => format!("{count} {many} ({shown} and {} more)", count - NAMED),
+        count if count <= MAX_NAMES => format!("{count} {many} ({shown})"),
+        count => format!("{count} {many} ({shown} and {} more)", count - MAX_NAMES),
     }
 }
 
 /// The first column of an answer.
-pub fn column(connection: &mut Connection, sql: &str) -> Result<Vec<String>> {
+pub fn query_column(connection: &mut Connection, sql: &str) -> Result<Vec<String>> {
     let rows = connection.query(sql).with_context(|| format!("cannot ask the server ({sql})"))?;
     Ok(rows.rows.into_iter().filter_map(|row| row.into_iter().next()?).collect())
 }
 
 /// Text in SQL.
-pub fn literal(text: &str) -> String {
+pub fn sql_literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

@@ -4,13 +4,13 @@
 //! row counts of each table are compared, and the bytes of its rows and definition. So the original server
 //! need not be idle, nor even exist any more.
 
-use super::cost::since;
-use super::dump::Dump;
-use super::program::{HISTORY, OptionFile, Program};
-use super::restore::{Origin, feed};
-use super::source::column;
-use crate::archive::sections::Kind;
-use crate::archive::{Content, FileSeen, Name};
+use super::cost::seconds_since;
+use super::dump::DumpProcess;
+use super::program::{DUMP_HISTORY, OptionFile, Program};
+use super::restore::{BackupOrigin, feed_client};
+use super::source::query_column;
+use crate::archive::sections::SectionKind;
+use crate::archive::{ContentHash, ContentSplitter, FileSummary};
 use anyhow::{Context, Result};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -26,7 +26,7 @@ use toll_sys::private_file;
 
 /// What came of it.
 #[derive(Debug, Clone, Serialize)]
-pub struct Verified {
+pub struct VerifySummary {
     pub backup: String,
     /// Of the scratch server.
     pub server: String,
@@ -46,13 +46,14 @@ pub struct Verified {
 /// Loads a backup into a scratch server and looks at what is there then. `seen` is told how many bytes have gone
 /// in, of how many.
 pub fn verify(
-    origin: &Origin,
+    origin: &BackupOrigin,
     server_bin: Option<PathBuf>,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
-) -> Result<Verified> {
-    let journal = Journal::begin(&format!("verify-{}", super::place::id())).context("nothing was changed")?;
-    let verified = in_sandbox(origin, server_bin, &journal, cancel, seen);
+) -> Result<VerifySummary> {
+    let journal = Journal::begin(&format!("verify-{}", super::store_location::new_id()))
+        .context("nothing was changed")?;
+    let verified = verify_in_sandbox(origin, server_bin, &journal, cancel, seen);
     let undone = journal.undo_all();
     let verified = verified?;
     match undone.failures.as_slice() {
@@ -62,12 +63,12 @@ pub fn verify(
 }
 
 /// Reads all that is stored of a backup, and checks it against its manifest; needs no server.
-pub fn check_stored(origin: &Origin, cancel: &CancelToken, seen: &dyn Fn(u64, u64)) -> Result<()> {
-    let Origin::Store { store, opening, manifest } = origin else {
+pub fn check_stored(origin: &BackupOrigin, cancel: &CancelToken, seen: &dyn Fn(u64, u64)) -> Result<()> {
+    let BackupOrigin::Store { store, opening, manifest } = origin else {
         anyhow::bail!("git checks what it holds by itself: git fsck");
     };
     let (mut so_far, whole) = (0, origin.bytes());
-    crate::archive::restore::check(store, opening, manifest, |bytes| {
+    crate::archive::restore::check_backup(store, opening, manifest, |bytes| {
         so_far += bytes as u64;
         seen(so_far, whole);
         if cancel.is_cancelled() { Err(toll_store::Error::Interrupted) } else { Ok(()) }
@@ -75,13 +76,13 @@ pub fn check_stored(origin: &Origin, cancel: &CancelToken, seen: &dyn Fn(u64, u6
     Ok(())
 }
 
-fn in_sandbox(
-    origin: &Origin,
+fn verify_in_sandbox(
+    origin: &BackupOrigin,
     program: Option<PathBuf>,
     journal: &Journal,
     cancel: &CancelToken,
     seen: &dyn Fn(u64, u64),
-) -> Result<Verified> {
+) -> Result<VerifySummary> {
     let begun = Instant::now();
     // The one place where a statement of the backup may have the server read or write files.
     let files = std::env::temp_dir().join(format!("toll-files-{}", journal.run_id()));
@@ -104,35 +105,35 @@ fn in_sandbox(
     let sandbox = Sandbox::start(&spec, journal)?;
     let flavour = sandbox.flavour();
     let options = OptionFile::at(sandbox.client_defaults());
-    make_definers(origin, &sandbox)?;
+    create_definers(origin, &sandbox)?;
 
     let loading = Instant::now();
-    let mut bodies = Bodies::default();
-    let mut tap = |file: &FileSeen, bytes: &[u8]| {
-        if file.file.kind == Kind::Bodies {
-            bodies.take(bytes);
+    let mut bodies = BodiesHasher::default();
+    let mut tap = |file: &FileSummary, bytes: &[u8]| {
+        if file.file.kind == SectionKind::Bodies {
+            bodies.update(bytes);
         }
     };
-    feed(origin, &Program::for_restores(flavour)?, &options, journal, cancel, seen, &mut tap)
+    feed_client(origin, &Program::for_restores(flavour)?, &options, journal, cancel, seen, &mut tap)
         .context("the scratch server does not take the backup")?;
-    let restore_s = since(loading);
+    let restore_s = seconds_since(loading);
 
     let definitions_compared = origin.server() == (flavour, sandbox.version().to_string().as_str());
-    let mut differences = counted(origin, &sandbox, cancel)?;
+    let mut differences = compare_row_counts(origin, &sandbox, cancel)?;
     let mut program = Program::for_dumps(flavour, None)?;
-    if origin.options().iter().any(|option| option == HISTORY) {
-        program.with_history(sandbox.version());
+    if origin.options().iter().any(|option| option == DUMP_HISTORY) {
+        program.enable_history(sandbox.version());
     }
-    let (found, found_bodies) = dumped_again(origin, &program, &options, journal, cancel)?;
-    differences.extend(compared(&origin.files(), &found, definitions_compared));
+    let (found, found_bodies) = dump_sandbox(origin, &program, &options, journal, cancel)?;
+    differences.extend(compare_files(&origin.files(), &found, definitions_compared));
     if definitions_compared && bodies.digest() != found_bodies.digest() {
         differences.push("triggers, routines or events are not what was dumped".into());
     }
 
     let server = format!("{} {}", flavour.name(), sandbox.version());
     sandbox.stop(journal)?;
-    let tables = origin.files().iter().filter(|file| file.file.kind == Kind::Table).count() as u64;
-    Ok(Verified {
+    let tables = origin.files().iter().filter(|file| file.file.kind == SectionKind::Table).count() as u64;
+    Ok(VerifySummary {
         backup: origin.name().to_owned(),
         server,
         tables,
@@ -140,17 +141,17 @@ fn in_sandbox(
         bytes: origin.bytes(),
         definitions_compared,
         restore_s,
-        total_s: since(begun),
+        total_s: seconds_since(begun),
         differences,
     })
 }
 
 /// Views and the like run as accounts that a scratch server does not have; nobody can log in as these.
-fn make_definers(origin: &Origin, sandbox: &Sandbox) -> Result<()> {
+fn create_definers(origin: &BackupOrigin, sandbox: &Sandbox) -> Result<()> {
     let mut connection = Connection::connect(&sandbox.target())?;
     for definer in origin.definers() {
         let (user, host) = definer.rsplit_once('@').unwrap_or((definer, "%"));
-        let account = format!("{}@{}", super::source::literal(user), super::source::literal(host));
+        let account = format!("{}@{}", super::source::sql_literal(user), super::source::sql_literal(host));
         connection
             .exec_drop(&format!("CREATE USER IF NOT EXISTS {account} ACCOUNT LOCK"))
             .and_then(|()| connection.exec_drop(&format!("GRANT ALL PRIVILEGES ON *.* TO {account}")))
@@ -160,18 +161,18 @@ fn make_definers(origin: &Origin, sandbox: &Sandbox) -> Result<()> {
 }
 
 /// Rows of each table, as the scratch server counts them.
-fn counted(origin: &Origin, sandbox: &Sandbox, cancel: &CancelToken) -> Result<Vec<String>> {
+fn compare_row_counts(origin: &BackupOrigin, sandbox: &Sandbox, cancel: &CancelToken) -> Result<Vec<String>> {
     let mut connection = Connection::connect(&sandbox.target())?;
     let versioned = "SELECT CONCAT(table_schema, '.', table_name) FROM information_schema.tables \
                      WHERE table_type = 'SYSTEM VERSIONED'";
-    let versioned = column(&mut connection, versioned)?;
+    let versioned = query_column(&mut connection, versioned)?;
     let mut differences = Vec::new();
-    for file in origin.files().into_iter().filter(|file| file.file.kind == Kind::Table) {
+    for file in origin.files().into_iter().filter(|file| file.file.kind == SectionKind::Table) {
         cancel.check()?;
         let table = format!("{}.{}", quoted_name(&file.file.schema), quoted_name(&file.file.name));
         let own = format!("{}.{}", file.file.schema, file.file.name);
         let all = if versioned.contains(&own) { " FOR SYSTEM_TIME ALL" } else { "" };
-        let found = column(&mut connection, &format!("SELECT COUNT(*) FROM {table}{all}"))?;
+        let found = query_column(&mut connection, &format!("SELECT COUNT(*) FROM {table}{all}"))?;
         if found.first().and_then(|count| count.parse().ok()) != Some(file.rows) {
             let found = found.first().map_or("no answer", String::as_str);
             differences.push(format!("{table} has {found} rows, and {} were dumped", file.rows));
@@ -180,34 +181,38 @@ fn counted(origin: &Origin, sandbox: &Sandbox, cancel: &CancelToken) -> Result<V
     Ok(differences)
 }
 
-fn dumped_again(
-    origin: &Origin,
+fn dump_sandbox(
+    origin: &BackupOrigin,
     program: &Program,
     options: &OptionFile,
     journal: &Journal,
     cancel: &CancelToken,
-) -> Result<(Vec<FileSeen>, Bodies)> {
-    let mut content = Content::new(Vec::new());
+) -> Result<(Vec<FileSummary>, BodiesHasher)> {
+    let mut content = ContentSplitter::new(Vec::new());
     let schemas = origin.schemas();
     let what = "the dump of the scratch server";
-    let (dump, stream) = Dump::start(program, &program.options(), options, schemas, what, journal, cancel)?;
+    let (dump, stream) =
+        DumpProcess::start(program, &program.options(), options, schemas, what, journal, cancel)?;
     dump.finish(content.read(stream, |_| Ok(())))?;
     let (dump, stream) =
-        Dump::start(program, &program.options_for_bodies(), options, schemas, what, journal, cancel)?;
-    let mut bodies = Bodies::default();
-    dump.finish(content.read_bodies(Tapped { from: stream, bodies: &mut bodies }, |_| Ok(())))?;
+        DumpProcess::start(program, &program.options_for_bodies(), options, schemas, what, journal, cancel)?;
+    let mut bodies = BodiesHasher::default();
+    dump.finish(content.read_bodies(BodiesReader { inner: stream, bodies: &mut bodies }, |_| Ok(())))?;
     Ok((content.finish()?, bodies))
 }
 
-fn compared(expected: &[&FileSeen], found: &[FileSeen], definitions: bool) -> Vec<String> {
-    let found: HashMap<&str, &FileSeen> = found.iter().map(|file| (file.file.path.as_str(), file)).collect();
+fn compare_files(expected: &[&FileSummary], found: &[FileSummary], definitions: bool) -> Vec<String> {
+    let found: HashMap<&str, &FileSummary> =
+        found.iter().map(|file| (file.file.path.as_str(), file)).collect();
     // The head names the host; what has bodies is compared by itself.
-    let compared =
-        expected.iter().filter(|file| !matches!(file.file.kind, Kind::Head | Kind::Tail | Kind::Bodies));
-    let differs = |file: &&&FileSeen| -> Option<String> {
+    let compared = expected.iter().filter(|file| {
+        !matches!(file.file.kind, SectionKind::Head | SectionKind::Tail | SectionKind::Bodies)
+    });
+    let differs = |file: &&&FileSummary| -> Option<String> {
         let path = &file.file.path;
         let Some(found) = found.get(path.as_str()) else {
-            return (definitions || file.file.kind == Kind::Table).then(|| format!("{path} is missing"));
+            return (definitions || file.file.kind == SectionKind::Table)
+                .then(|| format!("{path} is missing"));
         };
         if found.rows_sha256 != file.rows_sha256 {
             return Some(format!("{path}: rows are not what was dumped"));
@@ -220,15 +225,15 @@ fn compared(expected: &[&FileSeen], found: &[FileSeen], definitions: bool) -> Ve
 
 /// What has bodies, without the comments that it begins with: they name the host.
 #[derive(Debug, Default)]
-struct Bodies {
+struct BodiesHasher {
     /// The line that has begun, while the beginning goes on.
     line: Vec<u8>,
     begun: bool,
     text: Sha256,
 }
 
-impl Bodies {
-    fn take(&mut self, bytes: &[u8]) {
+impl BodiesHasher {
+    fn update(&mut self, bytes: &[u8]) {
         if self.begun {
             self.text.update(bytes);
             return;
@@ -249,21 +254,21 @@ impl Bodies {
         }
     }
 
-    fn digest(&self) -> Name {
-        Name(self.text.clone().finalize().into())
+    fn digest(&self) -> ContentHash {
+        ContentHash(self.text.clone().finalize().into())
     }
 }
 
 /// Shows what is read on its way.
-struct Tapped<'a, R> {
-    from: R,
-    bodies: &'a mut Bodies,
+struct BodiesReader<'a, R> {
+    inner: R,
+    bodies: &'a mut BodiesHasher,
 }
 
-impl<R: Read> Read for Tapped<'_, R> {
+impl<R: Read> Read for BodiesReader<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.from.read(buffer)?;
-        self.bodies.take(&buffer[..read]);
+        let read = self.inner.read(buffer)?;
+        self.bodies.update(&buffer[..read]);
         Ok(read)
     }
 }
@@ -278,8 +283,8 @@ mod tests {
             format!("/*M! x */\n-- Host: {host}\n\n/*!40101 SET x */;\n{body}\n-- Host: x\n")
         };
         let digest = |text: &str, step: usize| {
-            let mut bodies = Bodies::default();
-            text.as_bytes().chunks(step).for_each(|chunk| bodies.take(chunk));
+            let mut bodies = BodiesHasher::default();
+            text.as_bytes().chunks(step).for_each(|chunk| bodies.update(chunk));
             bodies.digest()
         };
         let here = text("here", "BEGIN END");

@@ -7,20 +7,22 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use toll_backup::archive::prune::{self, Stay};
+use toll_backup::archive::prune::{self, RetentionPolicy};
 use toll_backup::archive::{
-    Backups, Content, Manifest, Opening, Owner, Progress, Running, Sealing, Totals, Upload, restore,
+    ActivityMarker, Backups, ContentSplitter, Manifest, MarkerOwner, PieceDecoder, PieceEncoder, Totals,
+    UploadProgress, Uploader, restore,
 };
-use toll_store::{Destination, Error, Patience, Store};
+use toll_store::{Destination, Error, RetryPolicy, Store};
 use toll_sys::cancel::CancelToken;
 
 fn open(folder: &Path) -> Arc<Store> {
-    let patience = Patience { retry_for: Duration::from_millis(300), stop: Arc::default(), failing: |_| {} };
+    let patience =
+        RetryPolicy { retry_for: Duration::from_millis(300), stop: Arc::default(), on_failure: |_| {} };
     Arc::new(Store::open(Destination::Folder(folder.to_owned()), true, patience).unwrap())
 }
 
-fn owner(pid: i32) -> Owner {
-    Owner { boot_id: "this".into(), namespace: "n".into(), pid, start_ticks: 1 }
+fn owner(pid: i32) -> MarkerOwner {
+    MarkerOwner { boot_id: "this".into(), namespace: "n".into(), pid, start_ticks: 1 }
 }
 
 /// As mariadb-dump writes it: `tables` of `rows` each, in which every row of `changed` has another text.
@@ -42,8 +44,8 @@ fn dump(tables: u32, rows: u32, changed: impl Fn(u32) -> bool) -> String {
     text + "/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE */;\n\n-- Dump completed\n"
 }
 
-fn back_up(store: &Arc<Store>, sealing: &Sealing, id: &str, dump: &str) -> Result<Manifest, Error> {
-    let running = Running::backup(
+fn store_backup(store: &Arc<Store>, sealing: &PieceEncoder, id: &str, dump: &str) -> Result<Manifest, Error> {
+    let running = ActivityMarker::start_backup(
         store.clone(),
         id,
         &owner(1),
@@ -51,9 +53,10 @@ fn back_up(store: &Arc<Store>, sealing: &Sealing, id: &str, dump: &str) -> Resul
         Duration::from_secs(1),
         &CancelToken::new(),
     )?;
-    let mut upload = Upload::begin(store.clone(), sealing.clone(), |_| true, Arc::new(Progress::default()))?;
+    let mut upload =
+        Uploader::start(store.clone(), sealing.clone(), |_| true, Arc::new(UploadProgress::default()))?;
     let files = {
-        let mut content = Content::new(vec![&mut upload]);
+        let mut content = ContentSplitter::new(vec![&mut upload]);
         content.read(dump.as_bytes(), |_| Ok(()))?;
         content.read_bodies(&b"CREATE TRIGGER x\n-- Dump completed\n"[..], |_| Ok(()))?;
         content.finish()?
@@ -77,17 +80,17 @@ fn back_up(store: &Arc<Store>, sealing: &Sealing, id: &str, dump: &str) -> Resul
         definers: vec![],
         warnings: vec![],
     };
-    prune::put_index(store, sealing, id, manifest.pieces().map(|piece| piece.name()))?;
-    running.still_believed()?;
-    manifest.put(store, sealing)?;
+    prune::write_index(store, sealing, id, manifest.pieces().map(|piece| piece.name()))?;
+    running.ensure_valid()?;
+    manifest.write(store, sealing)?;
     Ok(manifest)
 }
 
-fn restored(store: &Store, opening: &Opening, id: &str) -> Result<String, Error> {
-    let manifest = Backups::list(store)?.find(id)?.read(store, opening)?;
-    restore::check(store, opening, &manifest, |_| Ok(()))?;
+fn restore_backup(store: &Store, opening: &PieceDecoder, id: &str) -> Result<String, Error> {
+    let manifest = Backups::list(store)?.find(id)?.read_manifest(store, opening)?;
+    restore::check_backup(store, opening, &manifest, |_| Ok(()))?;
     let mut text = Vec::new();
-    restore::read(store, opening, &manifest, |_, bytes| {
+    restore::read_pieces(store, opening, &manifest, |_, bytes| {
         text.extend_from_slice(bytes);
         Ok(())
     })?;
@@ -102,8 +105,8 @@ fn files(below: &Path) -> Vec<PathBuf> {
     all
 }
 
-fn latest(count: usize) -> Stay<'static> {
-    Stay { latest: Some(count), also: None }
+fn keep_latest(count: usize) -> RetentionPolicy<'static> {
+    RetentionPolicy { keep_latest: Some(count), keep_id: None }
 }
 
 const BODIES: &str = "CREATE TRIGGER x\n-- Dump completed\n";
@@ -114,23 +117,23 @@ fn a_backup_comes_back_byte_for_byte_and_a_second_one_stores_what_changed() {
     let store = open(&dir.path().join("new/store"));
     let before = dump(3, 20_000, |_| false);
     let after = dump(3, 20_000, |row| row / 200 == 50);
-    let plain = Sealing::default();
-    let first = back_up(&store, &plain, "a", &before).unwrap();
+    let plain = PieceEncoder::default();
+    let first = store_backup(&store, &plain, "a", &before).unwrap();
     // An object that is put again is another file under the same name.
     let pieces = || -> HashMap<PathBuf, u64> {
         let files = files(&dir.path().join("new/store/pieces")).into_iter();
         files.map(|path| (path.clone(), std::fs::metadata(&path).unwrap().ino())).collect()
     };
     let put = pieces();
-    let second = back_up(&store, &plain, "b", &after).unwrap();
+    let second = store_backup(&store, &plain, "b", &after).unwrap();
     assert!(first.totals.new_pieces > 20, "{:?}", first.totals);
     let there = pieces();
     assert!(put.iter().all(|(path, inode)| there.get(path) == Some(inode)), "a piece was put twice");
     // The rows lie together: a piece or two of each table.
     assert!((1..=9).contains(&second.totals.new_pieces), "{:?}", second.totals);
-    assert_eq!(restored(&store, &Opening::default(), "a").unwrap(), before.clone() + BODIES);
-    assert_eq!(restored(&store, &Opening::default(), "latest").unwrap(), after + BODIES);
-    let rows: u64 = first.files.iter().map(|file| file.seen.rows).sum();
+    assert_eq!(restore_backup(&store, &PieceDecoder::default(), "a").unwrap(), before.clone() + BODIES);
+    assert_eq!(restore_backup(&store, &PieceDecoder::default(), "latest").unwrap(), after + BODIES);
+    let rows: u64 = first.files.iter().map(|file| file.summary.rows).sum();
     assert_eq!(rows, 60_000);
     assert!(files(&dir.path().join("new/store/running")).is_empty());
 }
@@ -140,10 +143,10 @@ fn what_was_put_before_a_break_is_not_put_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let text = dump(2, 20_000, |_| false);
-    let broken = back_up(&store, &Sealing::default(), "a", &text[..text.len() / 2]).unwrap_err();
+    let broken = store_backup(&store, &PieceEncoder::default(), "a", &text[..text.len() / 2]).unwrap_err();
     assert!(matches!(broken, Error::Incomplete(_)), "{broken}");
-    assert!(Backups::list(&store).unwrap().whole.is_empty());
-    let whole = back_up(&store, &Sealing::default(), "b", &text).unwrap();
+    assert!(Backups::list(&store).unwrap().valid.is_empty());
+    let whole = store_backup(&store, &PieceEncoder::default(), "b", &text).unwrap();
     let all = whole.pieces().count() as u64;
     assert!(whole.totals.new_pieces < all * 2 / 3, "{} of {all}", whole.totals.new_pieces);
 }
@@ -153,26 +156,26 @@ fn a_piece_or_manifest_that_was_damaged_is_told_and_never_handed_on() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let text = dump(1, 5000, |_| false);
-    back_up(&store, &Sealing::default(), "a", &text).unwrap();
-    let opening = Opening::default();
+    store_backup(&store, &PieceEncoder::default(), "a", &text).unwrap();
+    let opening = PieceDecoder::default();
     for path in files(&dir.path().join("pieces")) {
         let whole = std::fs::read(&path).unwrap();
         let mut damaged = whole.clone();
         *damaged.last_mut().unwrap() ^= 1;
         for damage in [damaged, whole[..whole.len() / 2].to_vec(), Vec::new()] {
             std::fs::write(&path, damage).unwrap();
-            assert!(restored(&store, &opening, "a").is_err(), "{}", path.display());
+            assert!(restore_backup(&store, &opening, "a").is_err(), "{}", path.display());
         }
         std::fs::remove_file(&path).unwrap();
-        assert!(restored(&store, &opening, "a").is_err(), "{}", path.display());
+        assert!(restore_backup(&store, &opening, "a").is_err(), "{}", path.display());
         std::fs::write(&path, whole).unwrap();
     }
-    assert!(restored(&store, &opening, "a").is_ok());
+    assert!(restore_backup(&store, &opening, "a").is_ok());
     let manifest = files(&dir.path().join("backups")).remove(0);
     let whole = std::fs::read(&manifest).unwrap();
     for length in [0, 1, whole.len() - 1] {
         std::fs::write(&manifest, &whole[..length]).unwrap();
-        let error = restored(&store, &opening, "a").unwrap_err();
+        let error = restore_backup(&store, &opening, "a").unwrap_err();
         assert!(error.to_string().contains("not what was stored"), "{error}");
     }
 }
@@ -182,12 +185,12 @@ fn a_piece_that_a_full_disk_left_empty_is_put_anew() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let text = dump(1, 5000, |_| false);
-    back_up(&store, &Sealing::default(), "a", &text).unwrap();
+    store_backup(&store, &PieceEncoder::default(), "a", &text).unwrap();
     let piece = files(&dir.path().join("pieces")).remove(0);
     std::fs::write(&piece, b"").unwrap();
-    let again = back_up(&store, &Sealing::default(), "b", &text).unwrap();
+    let again = store_backup(&store, &PieceEncoder::default(), "b", &text).unwrap();
     assert_eq!(again.totals.new_pieces, 1);
-    assert!(restored(&store, &Opening::default(), "b").is_ok());
+    assert!(restore_backup(&store, &PieceDecoder::default(), "b").is_ok());
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn prune_removes_what_no_backup_names_and_nothing_else() {
     let store = open(dir.path());
     let versions: Vec<String> = (0..4).map(|n| dump(1, 20_000, move |row| row / 500 == 7 * n)).collect();
     for (number, text) in versions.iter().enumerate() {
-        back_up(&store, &Sealing::default(), &format!("b{number}"), text).unwrap();
+        store_backup(&store, &PieceEncoder::default(), &format!("b{number}"), text).unwrap();
     }
     std::fs::write(dir.path().join("pieces/00#1"), b"half").unwrap();
     // Whatever else is in the folder is not the store's.
@@ -204,8 +207,8 @@ fn prune_removes_what_no_backup_names_and_nothing_else() {
     std::fs::write(dir.path().join("mine/notes#1"), b"precious").unwrap();
     let before = files(dir.path());
     let prune = |dry_run| {
-        let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
-        prune::prune(&store, &Opening::default(), latest(2), dry_run, &alone).unwrap()
+        let alone = ActivityMarker::start_prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
+        prune::prune(&store, &PieceDecoder::default(), keep_latest(2), dry_run, &alone).unwrap()
     };
     let foretold = prune(true);
     assert_eq!(files(dir.path()), before, "a dry run removes nothing");
@@ -215,13 +218,13 @@ fn prune_removes_what_no_backup_names_and_nothing_else() {
     assert!(pruned.pieces > 0);
     for number in [2, 3] {
         assert_eq!(
-            restored(&store, &Opening::default(), &format!("b{number}")).unwrap(),
+            restore_backup(&store, &PieceDecoder::default(), &format!("b{number}")).unwrap(),
             versions[number].clone() + BODIES
         );
     }
     assert_eq!(files(&dir.path().join("pieces")).len() as u64, pruned.pieces_left);
     assert!(dir.path().join("mine/notes#1").exists());
-    let named = prune::named(&store, &Opening::default()).unwrap();
+    let named = prune::referenced_pieces(&store, &PieceDecoder::default()).unwrap();
     assert_eq!(named.len() as u64, pruned.pieces_left, "nothing is left that no backup names");
 }
 
@@ -229,22 +232,37 @@ fn prune_removes_what_no_backup_names_and_nothing_else() {
 fn prune_keeps_away_from_a_backup_that_goes_on_and_from_what_it_cannot_read() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let alive = |_: &Owner| Some(true);
-    back_up(&store, &Sealing::default(), "a", &dump(1, 10, |_| false)).unwrap();
-    let going =
-        Running::backup(store.clone(), "going", &owner(1), alive, Duration::ZERO, &CancelToken::new())
-            .unwrap();
-    let refused = Running::prune(store.clone(), "p", &owner(2), alive).unwrap_err();
+    let alive = |_: &MarkerOwner| Some(true);
+    store_backup(&store, &PieceEncoder::default(), "a", &dump(1, 10, |_| false)).unwrap();
+    let going = ActivityMarker::start_backup(
+        store.clone(),
+        "going",
+        &owner(1),
+        alive,
+        Duration::ZERO,
+        &CancelToken::new(),
+    )
+    .unwrap();
+    let refused = ActivityMarker::start_prune(store.clone(), "p", &owner(2), alive).unwrap_err();
     assert!(refused.to_string().contains("a backup goes on"), "{refused}");
     drop(going);
-    let pruning = Running::prune(store.clone(), "p", &owner(2), alive).unwrap();
-    let waits = Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, &CancelToken::new())
-        .unwrap_err();
+    let pruning = ActivityMarker::start_prune(store.clone(), "p", &owner(2), alive).unwrap();
+    let waits = ActivityMarker::start_backup(
+        store.clone(),
+        "b",
+        &owner(1),
+        alive,
+        Duration::ZERO,
+        &CancelToken::new(),
+    )
+    .unwrap_err();
     assert!(waits.to_string().contains("a prune goes on"), "{waits}");
     let manifest = files(&dir.path().join("backups")).remove(0);
     std::fs::write(&manifest, b"{}").unwrap();
     let before = files(&dir.path().join("pieces"));
-    assert!(prune::prune(&store, &Opening::default(), Stay::default(), false, &pruning).is_err());
+    assert!(
+        prune::prune(&store, &PieceDecoder::default(), RetentionPolicy::default(), false, &pruning).is_err()
+    );
     assert_eq!(files(&dir.path().join("pieces")), before);
 }
 
@@ -253,54 +271,62 @@ fn a_dead_owner_counts_for_nothing_and_one_of_another_boot_takes_trust_away_unti
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let leave_behind = |name: &str, boot_id: &str| {
-        let owner = Owner { boot_id: boot_id.into(), ..owner(9) };
+        let owner = MarkerOwner { boot_id: boot_id.into(), ..owner(9) };
         let text = serde_json::json!({ "work": "backup", "owner": owner }).to_string();
         store.put(&format!("running/{name}.json"), text.into_bytes()).unwrap();
     };
-    let is_alive = |owner: &Owner| Some(owner.pid != 9);
+    let is_alive = |owner: &MarkerOwner| Some(owner.pid != 9);
     let begin = || {
-        Running::backup(store.clone(), "b", &owner(1), is_alive, Duration::ZERO, &CancelToken::new()).unwrap()
+        ActivityMarker::start_backup(
+            store.clone(),
+            "b",
+            &owner(1),
+            is_alive,
+            Duration::ZERO,
+            &CancelToken::new(),
+        )
+        .unwrap()
     };
     leave_behind("killed", "this");
-    assert!(begin().trusts());
+    assert!(begin().trusts_unreferenced());
     assert!(files(&dir.path().join("running")).is_empty());
     leave_behind("unplugged", "another");
-    assert!(!begin().trusts());
-    assert!(!begin().trusts(), "its pieces are still there");
-    let alone = Running::prune(store.clone(), "p", &owner(2), is_alive).unwrap();
-    prune::prune(&store, &Opening::default(), Stay::default(), false, &alone).unwrap();
+    assert!(!begin().trusts_unreferenced());
+    assert!(!begin().trusts_unreferenced(), "its pieces are still there");
+    let alone = ActivityMarker::start_prune(store.clone(), "p", &owner(2), is_alive).unwrap();
+    prune::prune(&store, &PieceDecoder::default(), RetentionPolicy::default(), false, &alone).unwrap();
     drop(alone);
-    assert!(begin().trusts());
+    assert!(begin().trusts_unreferenced());
 }
 
 #[test]
 fn what_is_encrypted_comes_back_with_its_key_alone_and_can_be_pruned_without() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let (sealing, opening) = toll_backup::archive::with_passphrase(&store, "correct horse").unwrap();
+    let (sealing, opening) = toll_backup::archive::codec_with_passphrase(&store, "correct horse").unwrap();
     let texts = [dump(1, 5000, |_| false), dump(1, 5000, |row| row < 2000)];
-    back_up(&store, &sealing, "a", &texts[0]).unwrap();
+    store_backup(&store, &sealing, "a", &texts[0]).unwrap();
     // Another run, which has nothing but the passphrase.
-    let (again, _) = toll_backup::archive::with_passphrase(&store, "correct horse").unwrap();
-    let second = back_up(&store, &again, "b", &texts[1]).unwrap();
+    let (again, _) = toll_backup::archive::codec_with_passphrase(&store, "correct horse").unwrap();
+    let second = store_backup(&store, &again, "b", &texts[1]).unwrap();
     assert!(second.totals.new_pieces < second.pieces().count() as u64, "names are the same");
     for path in files(dir.path()) {
         let stored = std::fs::read(&path).unwrap();
         let told = String::from_utf8_lossy(&stored);
         assert!(!told.contains("INSERT INTO") && !told.contains("shop"), "{}", path.display());
     }
-    assert_eq!(restored(&store, &opening, "a").unwrap(), texts[0].clone() + BODIES);
-    let wrong = toll_backup::archive::with_passphrase(&store, "wrong horse").unwrap_err();
+    assert_eq!(restore_backup(&store, &opening, "a").unwrap(), texts[0].clone() + BODIES);
+    let wrong = toll_backup::archive::codec_with_passphrase(&store, "wrong horse").unwrap_err();
     assert!(wrong.to_string().contains("passphrase does not open"), "{wrong}");
-    let without = restored(&store, &Opening::default(), "a").unwrap_err();
+    let without = restore_backup(&store, &PieceDecoder::default(), "a").unwrap_err();
     assert!(without.to_string().contains("encrypted"), "{without}");
-    let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
+    let alone = ActivityMarker::start_prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
     // Of a backup that was killed before its manifest was put.
     store.put("pieces-of/killed", vec![0; 32]).unwrap();
-    let pruned = prune::prune(&store, &Opening::default(), latest(1), false, &alone).unwrap();
+    let pruned = prune::prune(&store, &PieceDecoder::default(), keep_latest(1), false, &alone).unwrap();
     assert!(pruned.pieces > 0, "{pruned:?}");
     assert_eq!(files(&dir.path().join("pieces-of")).len(), 1);
-    assert_eq!(restored(&store, &opening, "b").unwrap(), texts[1].clone() + BODIES);
+    assert_eq!(restore_backup(&store, &opening, "b").unwrap(), texts[1].clone() + BODIES);
 }
 
 #[test]
@@ -309,12 +335,12 @@ fn servers_that_share_a_store_do_not_remove_each_others_backups() {
     let store = open(dir.path());
     let ids = ["20260101T000000Z-0-one", "20260102T000000Z-0-two", "20260103T000000Z-0-two"];
     for (number, id) in ids.into_iter().enumerate() {
-        back_up(&store, &Sealing::default(), id, &dump(1, 10 + number as u32, |_| false)).unwrap();
+        store_backup(&store, &PieceEncoder::default(), id, &dump(1, 10 + number as u32, |_| false)).unwrap();
     }
-    let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
-    let pruned = prune::prune(&store, &Opening::default(), latest(1), false, &alone).unwrap();
+    let alone = ActivityMarker::start_prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
+    let pruned = prune::prune(&store, &PieceDecoder::default(), keep_latest(1), false, &alone).unwrap();
     assert_eq!(pruned.backups, [ids[1]]);
-    assert!(restored(&store, &Opening::default(), ids[0]).is_ok());
+    assert!(restore_backup(&store, &PieceDecoder::default(), ids[0]).is_ok());
 }
 
 #[test]
@@ -323,13 +349,13 @@ fn a_backup_that_was_just_taken_stays_beside_one_that_a_wrong_clock_dated_ahead(
     let store = open(dir.path());
     let ids = ["20260101T000000Z-0-x", "20260102T000000Z-0-x", "20990101T000000Z-0-x"];
     for (number, id) in ids.into_iter().enumerate() {
-        back_up(&store, &Sealing::default(), id, &dump(1, 10 + number as u32, |_| false)).unwrap();
+        store_backup(&store, &PieceEncoder::default(), id, &dump(1, 10 + number as u32, |_| false)).unwrap();
     }
-    let alone = Running::prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
-    let stay = Stay { also: Some(ids[1]), ..latest(1) };
-    let pruned = prune::prune(&store, &Opening::default(), stay, false, &alone).unwrap();
+    let alone = ActivityMarker::start_prune(store.clone(), "p", &owner(2), |_| Some(true)).unwrap();
+    let stay = RetentionPolicy { keep_id: Some(ids[1]), ..keep_latest(1) };
+    let pruned = prune::prune(&store, &PieceDecoder::default(), stay, false, &alone).unwrap();
     assert_eq!(pruned.backups, [ids[0]]);
-    assert!(restored(&store, &Opening::default(), ids[1]).is_ok());
+    assert!(restore_backup(&store, &PieceDecoder::default(), ids[1]).is_ok());
 }
 
 #[test]
@@ -337,11 +363,11 @@ fn a_damaged_backup_is_no_reason_to_take_none() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let [one, other] = [dump(1, 100, |_| false), dump(1, 100, |_| true)];
-    back_up(&store, &Sealing::default(), "a", &one).unwrap();
+    store_backup(&store, &PieceEncoder::default(), "a", &one).unwrap();
     let manifest = files(&dir.path().join("backups")).remove(0);
-    let whole = back_up(&store, &Sealing::default(), "b", &other).unwrap();
+    let whole = store_backup(&store, &PieceEncoder::default(), "b", &other).unwrap();
     std::fs::write(manifest, b"{}").unwrap();
-    let named = prune::named(&store, &Opening::default()).unwrap();
+    let named = prune::referenced_pieces(&store, &PieceDecoder::default()).unwrap();
     assert_eq!(named, whole.pieces().map(|piece| piece.name()).collect());
 }
 
@@ -350,7 +376,14 @@ fn a_marker_whose_first_answer_was_lost_is_known_again_and_anothers_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let begin = |pid| {
-        Running::backup(store.clone(), "b", &owner(pid), |_| Some(true), Duration::ZERO, &CancelToken::new())
+        ActivityMarker::start_backup(
+            store.clone(),
+            "b",
+            &owner(pid),
+            |_| Some(true),
+            Duration::ZERO,
+            &CancelToken::new(),
+        )
     };
     let _first = begin(1).unwrap();
     assert!(begin(1).is_ok());
@@ -362,16 +395,23 @@ fn a_marker_whose_first_answer_was_lost_is_known_again_and_anothers_is_not() {
 fn a_backup_waits_again_for_a_prune_that_took_it_for_dead() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let alive = |_: &Owner| Some(true);
-    let mut backup =
-        Running::backup(store.clone(), "b", &owner(1), alive, Duration::ZERO, &CancelToken::new()).unwrap();
+    let alive = |_: &MarkerOwner| Some(true);
+    let mut backup = ActivityMarker::start_backup(
+        store.clone(),
+        "b",
+        &owner(1),
+        alive,
+        Duration::ZERO,
+        &CancelToken::new(),
+    )
+    .unwrap();
     // It does not see the other: this host slept, and its marker became old.
-    let dead = |owner: &Owner| Some(owner.pid != 1);
-    let prune = Running::prune(store.clone(), "p", &owner(2), dead).unwrap();
-    let busy = backup.outlast_prunes(Duration::ZERO, &CancelToken::new()).unwrap_err();
+    let dead = |owner: &MarkerOwner| Some(owner.pid != 1);
+    let prune = ActivityMarker::start_prune(store.clone(), "p", &owner(2), dead).unwrap();
+    let busy = backup.wait_for_prunes(Duration::ZERO, &CancelToken::new()).unwrap_err();
     assert!(busy.to_string().contains("a prune goes on"), "{busy}");
     drop(prune);
-    backup.outlast_prunes(Duration::ZERO, &CancelToken::new()).unwrap();
+    backup.wait_for_prunes(Duration::ZERO, &CancelToken::new()).unwrap();
 }
 
 #[test]
@@ -380,7 +420,7 @@ fn what_is_kept_in_a_folder_that_others_may_look_into_is_its_owners_alone() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let store = open(dir.path());
-    back_up(&store, &Sealing::default(), "a", &dump(1, 10, |_| false)).unwrap();
+    store_backup(&store, &PieceEncoder::default(), "a", &dump(1, 10, |_| false)).unwrap();
     for entry in std::fs::read_dir(dir.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().mode() & 0o077, 0, "{}", entry.path().display());
@@ -391,11 +431,11 @@ fn what_is_kept_in_a_folder_that_others_may_look_into_is_its_owners_alone() {
 fn nothing_that_is_longer_than_any_piece_is_fetched_in_the_place_of_one() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    back_up(&store, &Sealing::default(), "a", &dump(1, 10, |_| false)).unwrap();
+    store_backup(&store, &PieceEncoder::default(), "a", &dump(1, 10, |_| false)).unwrap();
     let piece = files(&dir.path().join("pieces")).remove(0);
     // As long as a disk, and takes none.
     std::fs::File::options().write(true).open(piece).unwrap().set_len(1 << 40).unwrap();
-    let refused = restored(&store, &Opening::default(), "a").unwrap_err();
+    let refused = restore_backup(&store, &PieceDecoder::default(), "a").unwrap_err();
     assert!(refused.to_string().contains("nothing of more than"), "{refused}");
 }
 
@@ -403,13 +443,13 @@ fn nothing_that_is_longer_than_any_piece_is_fetched_in_the_place_of_one() {
 fn a_key_that_was_lost_or_replaced_is_told_before_anything_is_encrypted_for_another() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    let (sealing, _) = toll_backup::archive::with_passphrase(&store, "correct horse").unwrap();
-    back_up(&store, &sealing, "a", &dump(1, 10, |_| false)).unwrap();
+    let (sealing, _) = toll_backup::archive::codec_with_passphrase(&store, "correct horse").unwrap();
+    store_backup(&store, &sealing, "a", &dump(1, 10, |_| false)).unwrap();
     sealing.check_key(&store).unwrap();
     std::fs::remove_file(dir.path().join("keys/identity.age")).unwrap();
     let refused = sealing.check_key(&store).unwrap_err();
     assert!(refused.to_string().contains("is not that of this backup"), "{refused}");
-    let lost = toll_backup::archive::with_passphrase(&store, "correct horse").unwrap_err();
+    let lost = toll_backup::archive::codec_with_passphrase(&store, "correct horse").unwrap_err();
     assert!(lost.to_string().contains("if keys/identity.age was lost"), "{lost}");
     assert!(files(&dir.path().join("keys")).is_empty(), "no other was made");
 }

@@ -2,9 +2,9 @@
 //!
 //! No classes and no fingerprints: as fast as the bytes can be read.
 
-use super::decode::Decode;
+use super::accounting::InputAccounting;
+use super::decoder::InputDecoder;
 use super::input::Input;
-use super::ledger::Ledger;
 use crate::Type;
 use anyhow::Context;
 use std::fs::File;
@@ -29,26 +29,36 @@ pub enum CountWindow {
 
 /// Result of a count, with its accuracy.
 #[derive(Debug, Clone)]
-pub struct Count {
+pub struct ArtifactQueryCount {
     /// Queries and executions of prepared statements; neither prepares nor pings nor quits.
     pub queries: u64,
     /// Bytes of the artefact that were read.
     pub bytes_read: u64,
     /// Number of `queries` with lost bytes: they count by their start.
     pub tainted: u64,
-    pub ledger: Ledger,
+    pub accounting: InputAccounting,
 }
 
 /// Counts the queries of `path`, of this kind; `None`: each line is one. `ports`: the server's, for captures.
 ///
 /// # Errors
 /// The file cannot be read, is of another kind, or its kind holds no queries.
-pub fn count(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) -> anyhow::Result<Count> {
-    counted(path, kind, window, ports)
+pub fn count_queries(
+    path: &Path,
+    kind: Option<Type>,
+    window: CountWindow,
+    ports: &[u16],
+) -> anyhow::Result<ArtifactQueryCount> {
+    count_input(path, kind, window, ports)
         .with_context(|| format!("cannot count the queries in {}", path.display()))
 }
 
-fn counted(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) -> anyhow::Result<Count> {
+fn count_input(
+    path: &Path,
+    kind: Option<Type>,
+    window: CountWindow,
+    ports: &[u16],
+) -> anyhow::Result<ArtifactQueryCount> {
     let (reader, kind): (Box<dyn Read + Send>, _) = match window {
         CountWindow::Bytes { from, to } => {
             let mut file = File::open(path)?;
@@ -63,22 +73,27 @@ fn counted(path: &Path, kind: Option<Type>, window: CountWindow, ports: &[u16]) 
             None => (Box::new(File::open(path)?), None),
         },
     };
-    let Some(kind) = kind else { return lines(reader) };
+    let Some(kind) = kind else { return count_lines(reader) };
     let config = Config { ports: ports.to_vec(), ..Config::default() };
-    let mut decode = Decode::new(kind, &config)?;
-    let mut counter = Counter { window, queries: 0, tainted: 0 };
-    let pumped = pump(reader, false, &mut decode.with(&mut counter), &AtomicBool::new(false))?;
-    let ledger = decode.ledger();
-    Ok(Count { queries: counter.queries, bytes_read: pumped.bytes, tainted: counter.tainted, ledger })
+    let mut decode = InputDecoder::new(kind, &config)?;
+    let mut counter = CountingSink { window, queries: 0, tainted: 0 };
+    let pumped = pump(reader, false, &mut decode.with_sink(&mut counter), &AtomicBool::new(false))?;
+    let ledger = decode.accounting();
+    Ok(ArtifactQueryCount {
+        queries: counter.queries,
+        bytes_read: pumped.bytes,
+        tainted: counter.tainted,
+        accounting: ledger,
+    })
 }
 
-struct Counter {
+struct CountingSink {
     window: CountWindow,
     queries: u64,
     tainted: u64,
 }
 
-impl Sink for Counter {
+impl Sink for CountingSink {
     fn on_event(&mut self, event: &Event<'_>) {
         if !matches!(event.kind, CommandKind::Query | CommandKind::Execute) {
             return;
@@ -96,13 +111,18 @@ impl Sink for Counter {
     }
 }
 
-fn lines(mut reader: Box<dyn Read + Send>) -> anyhow::Result<Count> {
+fn count_lines(mut reader: Box<dyn Read + Send>) -> anyhow::Result<ArtifactQueryCount> {
     let mut buffer = vec![0; 256 * 1024];
     let (mut queries, mut bytes_read) = (0, 0);
     loop {
         let read = reader.read(&mut buffer)?;
         if read == 0 {
-            return Ok(Count { queries, bytes_read, tainted: 0, ledger: Ledger::default() });
+            return Ok(ArtifactQueryCount {
+                queries,
+                bytes_read,
+                tainted: 0,
+                accounting: InputAccounting::default(),
+            });
         }
         bytes_read += read as u64;
         queries += memchr::memchr_iter(b'\n', &buffer[..read]).count() as u64;

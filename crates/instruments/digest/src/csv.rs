@@ -1,14 +1,14 @@
 //! CSV output of a digest (RFC 4180), one row for each class.
 
-use super::json::{kind_name, moment, text};
-use super::{Digested, Request};
+use super::json::{format_time, kind_name, lossy_text};
+use super::{DigestResult, Request};
 use crate::classes::Measure;
 use std::io::{self, Write};
 use toll_wire::attribute::{Attribute, Unit};
 
 const AGGREGATES: [&str; 8] = ["sum", "min", "max", "mean", "stddev", "p50", "p95", "p99"];
 
-pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_csv(request: &Request, done: &DigestResult, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "rank,id,fingerprint,distill,kind,count,errors,tainted,first_seen,last_seen")?;
     for attribute in Attribute::ALL {
         let unit = if attribute.unit() == Unit::Time { "_us" } else { "" };
@@ -19,9 +19,15 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
     write!(out, "{}\r\n", if request.literals { ",sample" } else { "" })?;
     let (shown, _) = done.digest.ranked(request.limit);
     for (rank, class) in (1..).zip(shown) {
-        write!(out, "{rank},{},{},{}", class.id, quoted(&text(&class.text)), quoted(&text(&class.distill)))?;
+        write!(
+            out,
+            "{rank},{},{},{}",
+            class.id,
+            quote(&lossy_text(&class.text)),
+            quote(&lossy_text(&class.distill))
+        )?;
         write!(out, ",{},{},{},{}", kind_name(class.kind), class.count, class.errors, class.tainted)?;
-        let moments = [class.first_ns, class.last_ns].map(|ns| moment(ns).unwrap_or_default());
+        let moments = [class.first_ns, class.last_ns].map(|ns| format_time(ns).unwrap_or_default());
         write!(out, ",{},{}", moments[0], moments[1])?;
         for attribute in Attribute::ALL {
             for aggregate in AGGREGATES {
@@ -31,7 +37,11 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
             }
         }
         if request.literals {
-            write!(out, ",{}", quoted(&class.sample.as_ref().map(|s| text(&s.text)).unwrap_or_default()))?;
+            write!(
+                out,
+                ",{}",
+                quote(&class.sample.as_ref().map(|s| lossy_text(&s.text)).unwrap_or_default())
+            )?;
         }
         write!(out, "\r\n")?;
     }
@@ -53,6 +63,6 @@ fn value(measure: &Measure, aggregate: &str, unit: Unit) -> f64 {
 }
 
 /// As one field, whatever stands in it.
-pub fn quoted(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }

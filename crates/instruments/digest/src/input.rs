@@ -51,7 +51,7 @@ impl Input {
     /// `-` is standard input.
     pub fn open(path: &Path, kind: Option<Type>, progress: &Progress) -> anyhow::Result<Self> {
         let DecompressedInput { name, head, reader, plain_bytes } = DecompressedInput::open(path, progress)?;
-        let kind = match kind.map(|kind| exact(kind, &head)).or_else(|| told(&head)) {
+        let kind = match kind.map(|kind| refine_type(kind, &head)).or_else(|| detect_type(&head)) {
             Some(kind) => kind,
             // Nothing in it is nothing to tell a type from, and nothing to misread.
             None if head.is_empty() => Type::Slowlog,
@@ -65,7 +65,7 @@ impl Input {
 }
 
 /// `pcap` is asked for where either format is meant.
-fn exact(kind: Type, head: &[u8]) -> Type {
+fn refine_type(kind: Type, head: &[u8]) -> Type {
     match (kind, Format::detect(head)) {
         (Type::Pcap, Some(Format::PcapNg)) => Type::Pcapng,
         _ => kind,
@@ -73,11 +73,11 @@ fn exact(kind: Type, head: &[u8]) -> Type {
 }
 
 /// By its first bytes.
-fn told(head: &[u8]) -> Option<Type> {
-    if stored::is_digest(head) { Some(Type::Digest) } else { detect_kind(head).and_then(readable) }
+fn detect_type(head: &[u8]) -> Option<Type> {
+    if stored::is_digest(head) { Some(Type::Digest) } else { detect_kind(head).and_then(type_of_kind) }
 }
 
-fn readable(kind: FileKind) -> Option<Type> {
+fn type_of_kind(kind: FileKind) -> Option<Type> {
     match kind {
         FileKind::Capture(Format::Pcap) => Some(Type::Pcap),
         FileKind::Capture(Format::PcapNg) => Some(Type::Pcapng),

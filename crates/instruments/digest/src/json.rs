@@ -1,27 +1,27 @@
 //! Writer of digests as JSON: rows of the schema, built from a digest.
 
-use super::sampled::{Estimate, Found};
+use super::sample_estimator::{Estimate, SampledTotals};
 use super::schema::{
-    self, ClassRow, Document, Exact, FlagRow, JsonEstimate, JsonMeasure, JsonSampled, MeasureRow, Named,
-    Other, Schema, Sum, Totals,
+    self, ClassRow, Document, ExactValues, FlagRow, JsonEstimate, JsonMeasure, JsonSampled, MeasureRow,
+    NameCount, Other, Schema, Sum, Totals,
 };
-use super::{Digested, Request};
-use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, HISTOGRAM_SCHEME, Measure, Names};
+use super::{DigestResult, Request};
+use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, HISTOGRAM_SCHEME, Measure, NameCounts};
 use std::collections::BTreeMap;
 use std::io::Write;
 use toll_wire::attribute::{Attribute, Unit};
 use toll_wire::event::CommandKind;
 
-pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, &document(request, done))?;
+pub fn write_json(request: &Request, done: &DigestResult, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, &build_document(request, done))?;
     writeln!(out)?;
     Ok(())
 }
 
-pub fn document(request: &Request, done: &Digested) -> Document {
+pub fn build_document(request: &Request, done: &DigestResult) -> Document {
     let digest = &done.digest;
     let (shown, beyond) = digest.ranked(request.limit);
-    let rest = digest.rest(&beyond);
+    let rest = digest.merge_rest(&beyond);
     let other_time = rest.class.measure(Attribute::QueryTime).map_or(0, |measure| measure.sum);
     Document {
         schema: Some(Schema {
@@ -34,11 +34,11 @@ pub fn document(request: &Request, done: &Digested) -> Document {
         interrupted: done.interrupted,
         merged: Some(done.merged.clone()).filter(|merged| merged.digests > 0),
         totals: Some(totals(digest)),
-        sampled: done.sampled.found().as_ref().map(json_sampled),
+        sampled: done.sampled.totals().as_ref().map(sampled_row),
         classes: shown
             .iter()
             .zip(1..)
-            .map(|(class, rank)| row(digest, class, rank, request.literals))
+            .map(|(class, rank)| class_row(digest, class, rank, request.literals))
             .collect(),
         other: Other {
             classes: rest.classes,
@@ -50,18 +50,18 @@ pub fn document(request: &Request, done: &Digested) -> Document {
             count_max: rest.count_max,
             exact: exact(digest, &rest.class),
         },
-        ledger: done.ledger.row(),
+        ledger: done.accounting.row(),
     }
 }
 
-fn json_sampled(found: &Found) -> JsonSampled {
+fn sampled_row(found: &SampledTotals) -> JsonSampled {
     let estimate = |of: &Estimate, scale: f64| JsonEstimate {
         estimate: (of.total * scale).round(),
         low: of.interval.map(|(low, _)| (low * scale).round()),
         high: of.interval.map(|(_, high)| (high * scale).round()),
     };
     JsonSampled {
-        share_least: found.share_least,
+        share_least: found.share_min,
         share_mean: found.share_mean,
         connections: found.connections,
         queries: estimate(&found.queries, 1.0),
@@ -81,8 +81,8 @@ fn totals(digest: &Digest) -> Totals {
         errors: totals.errors,
         tainted: totals.tainted,
         unique: digest.unique(),
-        first_seen: moment(totals.first_ns),
-        last_seen: moment(totals.last_ns),
+        first_seen: format_time(totals.first_ns),
+        last_seen: format_time(totals.last_ns),
         duration_s,
         qps: (duration_s > 0.0).then(|| totals.commands as f64 / duration_s),
         concurrency: (duration_s > 0.0).then(|| busy_s / duration_s),
@@ -98,17 +98,17 @@ pub fn duration_s(digest: &Digest) -> f64 {
 }
 
 /// One class; `rank`: its place, from 1.
-fn row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> ClassRow {
-    let names = |names: &Names| {
-        let named = |(id, count)| Named { name: text(digest.name(id)), count };
+fn class_row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> ClassRow {
+    let names = |names: &NameCounts| {
+        let named = |(id, count)| NameCount { name: lossy_text(digest.name(id)), count };
         names.by_count().into_iter().map(named).collect()
     };
     let sample = class.sample.as_ref().filter(|_| literals);
     ClassRow {
         rank,
         id: class.id.to_string(),
-        fingerprint: text(&class.text),
-        distill: text(&class.distill),
+        fingerprint: lossy_text(&class.text),
+        distill: lossy_text(&class.distill),
         kind: kind_name(class.kind).to_owned(),
         count: class.count,
         errors: class.errors,
@@ -117,14 +117,14 @@ fn row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> ClassRow 
         measures: measures(digest, class),
         flags: flags(class),
         error_numbers: class.error_numbers.iter().copied().collect(),
-        tables: class.tables.iter().map(|table| text(table)).collect(),
+        tables: class.tables.iter().map(|table| lossy_text(table)).collect(),
         users: names(&class.users),
         dbs: names(&class.dbs),
         hosts: names(&class.hosts),
-        first_seen: moment(class.first_ns),
-        last_seen: moment(class.last_ns),
-        sample: sample.map(|sample| text(&sample.text)),
-        exact: Exact {
+        first_seen: format_time(class.first_ns),
+        last_seen: format_time(class.last_ns),
+        sample: sample.map(|sample| lossy_text(&sample.text)),
+        exact: ExactValues {
             fingerprint_hex: std::str::from_utf8(&class.text).is_err().then(|| hex(&class.text)),
             sample_start_ns: sample.map(|sample| sample.start_ns),
             sample_query_ns: sample.map(|sample| sample.query_ns),
@@ -133,15 +133,15 @@ fn row(digest: &Digest, class: &Class, rank: usize, literals: bool) -> ClassRow 
     }
 }
 
-fn exact(digest: &Digest, class: &Class) -> Exact {
+fn exact(digest: &Digest, class: &Class) -> ExactValues {
     let flags = FLAG_NAMES.into_iter().zip(class.flags).filter(|(_, (_, told))| *told > 0);
-    Exact {
+    ExactValues {
         first_ns: class.first_ns,
         last_ns: class.last_ns,
         flags: flags
             .map(|(name, (set, reported))| FlagRow { name: name.to_owned(), set, reported })
             .collect(),
-        measures: each_measure(digest, class, |name, unit, measure| MeasureRow {
+        measures: measures_by_name(digest, class, |name, unit, measure| MeasureRow {
             name: name.to_owned(),
             unit: unit_name(unit).to_owned(),
             count: measure.count,
@@ -152,7 +152,7 @@ fn exact(digest: &Digest, class: &Class) -> Exact {
             histogram: measure.histogram.buckets(),
         })
         .collect(),
-        ..Exact::default()
+        ..ExactValues::default()
     }
 }
 
@@ -188,14 +188,14 @@ pub fn kind_name(kind: CommandKind) -> &'static str {
 }
 
 fn measures(digest: &Digest, class: &Class) -> BTreeMap<String, JsonMeasure> {
-    each_measure(digest, class, |of, unit, measure| {
+    measures_by_name(digest, class, |of, unit, measure| {
         (name(&of.to_ascii_lowercase(), unit), json_measure(measure, unit))
     })
     .collect()
 }
 
 /// Attributes of toll's own, then those that logs name.
-fn each_measure<'a, T>(
+fn measures_by_name<'a, T>(
     digest: &'a Digest,
     class: &'a Class,
     with: impl Fn(&str, Unit, &Measure) -> T + Copy + 'a,
@@ -244,12 +244,12 @@ fn us(ns: f64) -> f64 {
 }
 
 /// Unix ns as RFC 3339 in UTC, to the microsecond.
-pub fn moment(ns: u64) -> Option<String> {
+pub fn format_time(ns: u64) -> Option<String> {
     let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok().filter(|_| ns > 0)?;
     Some(time.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string())
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

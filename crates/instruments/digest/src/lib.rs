@@ -5,37 +5,37 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod accounting;
 pub mod classes;
 pub mod count;
 mod csv;
-mod decode;
-mod events;
+mod decoder;
+mod event_printer;
 mod input;
 mod json;
-mod ledger;
 mod lines;
 mod report;
 mod report_class;
-mod sampled;
+mod sample_estimator;
 mod schema;
 mod select;
 mod shards;
 mod stored;
-mod when;
+mod time_bound;
 
+pub use accounting::InputAccounting;
 pub use input::Type;
-pub use ledger::Ledger;
-pub use sampled::{Sampled, Sampling};
-pub use when::When;
+pub use sample_estimator::{SampleEstimator, SamplingSink};
+pub use time_bound::TimeBound;
 
 use crate::classes::{Digest, Limit, Settings};
 use anyhow::Context;
-use decode::Decode;
-use events::Events;
+use decoder::InputDecoder;
+use event_printer::EventPrinter;
 use input::Input;
 use schema::Merged;
-use select::Select;
-use shards::Part;
+use select::SelectingSink;
+use shards::InputPart;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -55,8 +55,8 @@ pub struct Request {
     pub capture: Config,
     pub settings: Settings,
     pub limit: Limit,
-    pub since: Option<When>,
-    pub until: Option<When>,
+    pub since: Option<TimeBound>,
+    pub until: Option<TimeBound>,
     pub filter: Option<Filter>,
     pub format: Format,
     pub literals: bool,
@@ -88,30 +88,30 @@ impl NamedChoice for Format {
 }
 
 /// A digest and its sources.
-pub struct Digested {
+pub struct DigestResult {
     pub digest: Digest,
-    pub sampled: Sampled,
-    pub ledger: Ledger,
-    pub inputs: Vec<Source>,
+    pub sampled: SampleEstimator,
+    pub accounting: InputAccounting,
+    pub inputs: Vec<InputSource>,
     pub interrupted: bool,
     pub merged: Merged,
 }
 
 /// One file or stream that was read.
 #[derive(Debug, Clone, serde::Serialize)]
-pub struct Source {
+pub struct InputSource {
     pub name: String,
     pub r#type: &'static str,
     /// Bytes read, after decompression.
     pub bytes: u64,
 }
 
-impl Digested {
+impl DigestResult {
     pub fn new(settings: Settings) -> Self {
         Self {
             digest: Digest::new(settings),
-            sampled: Sampled::default(),
-            ledger: Ledger::default(),
+            sampled: SampleEstimator::default(),
+            accounting: InputAccounting::default(),
             inputs: Vec::new(),
             interrupted: false,
             merged: Merged::default(),
@@ -120,14 +120,14 @@ impl Digested {
 }
 
 /// Reads all inputs of the request. `stop` ends it early with the data read so far.
-pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<Digested> {
-    let mut done = Digested::new(request.settings);
+pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<DigestResult> {
+    let mut done = DigestResult::new(request.settings);
     for path in &request.files {
         let input = Input::open(path, request.kind, progress)
             .with_context(|| format!("cannot digest {}", path.display()))?;
         let kind = input.kind;
         if kind == Type::Digest {
-            stored::merge(request, input, &mut done, stop)
+            stored::merge_stored(request, input, &mut done, stop)
                 .with_context(|| format!("cannot merge {}", path.display()))?;
             if done.interrupted {
                 break;
@@ -135,18 +135,18 @@ pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyh
             continue;
         }
         let parts = match input.plain_bytes {
-            Some(bytes) => shards::parts(request, path, kind, bytes)?,
+            Some(bytes) => shards::split_input(request, path, kind, bytes)?,
             None => Vec::new(),
         };
         if parts.len() < 2 {
             let mut digest = std::mem::replace(&mut done.digest, Digest::new(request.settings));
             let mut sampled = std::mem::take(&mut done.sampled);
-            let mut sink = Sampling { digest: &mut digest, sampled: &mut sampled };
-            let read = read(request, input, &mut sink, &mut done, stop);
+            let mut sink = SamplingSink { digest: &mut digest, sampled: &mut sampled };
+            let read = read_input(request, input, &mut sink, &mut done, stop);
             (done.digest, done.sampled) = (digest, sampled);
             read?;
         } else {
-            digest_parts(request, path, input, &parts, &mut done, progress, stop)?;
+            digest_in_parts(request, path, input, &parts, &mut done, progress, stop)?;
         }
         if done.interrupted {
             break;
@@ -157,35 +157,36 @@ pub fn digest(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyh
 }
 
 /// Reads one input into a sink, and records its accounting.
-fn read(
+fn read_input(
     request: &Request,
     input: Input,
     sink: &mut dyn Sink,
-    done: &mut Digested,
+    done: &mut DigestResult,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
-    let mut decode = Decode::new(input.kind, &request.capture)?;
-    let mut sink = Select::new(request, sink);
-    let pumped = pump(input.reader, input.plain_bytes.is_none(), &mut decode.with(&mut sink), stop)
+    let mut decode = InputDecoder::new(input.kind, &request.capture)?;
+    let mut sink = SelectingSink::new(request, sink);
+    let pumped = pump(input.reader, input.plain_bytes.is_none(), &mut decode.with_sink(&mut sink), stop)
         .with_context(|| format!("cannot read {}", input.name))?;
-    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
-    done.ledger.merge(&decode.ledger());
+    done.inputs.push(InputSource { name: input.name, r#type: input.kind.name(), bytes: pumped.bytes });
+    done.accounting.merge(&decode.accounting());
     done.interrupted |= pumped.interrupted;
     Ok(())
 }
 
-fn digest_parts(
+fn digest_in_parts(
     request: &Request,
     path: &Path,
     input: Input,
-    parts: &[Part],
-    done: &mut Digested,
+    parts: &[InputPart],
+    done: &mut DigestResult,
     progress: &Progress,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut db = Vec::new();
     let mut bytes = 0;
-    for (part, result) in parts.iter().zip(shards::digest(request, path, input.kind, parts, progress, stop)?)
+    for (part, result) in
+        parts.iter().zip(shards::digest_parts(request, path, input.kind, parts, progress, stop)?)
     {
         done.digest.merge_following(&result.digest, &db);
         done.sampled.merge(&result.sampled);
@@ -193,19 +194,19 @@ fn digest_parts(
             db = result.db;
         }
         match part {
-            Part::Bytes { .. } => {
+            InputPart::Bytes { .. } => {
                 bytes += result.pumped.bytes;
-                done.ledger.merge(&result.ledger);
+                done.accounting.merge(&result.accounting);
             }
             // Every thread reads all of a capture, and counts its share.
-            Part::Connections(shard) => {
+            InputPart::Connections(shard) => {
                 bytes = bytes.max(result.pumped.bytes);
-                done.ledger.merge_share(&result.ledger, shard.index);
+                done.accounting.merge_shard(&result.accounting, shard.index);
             }
         }
         done.interrupted |= result.pumped.interrupted;
     }
-    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes });
+    done.inputs.push(InputSource { name: input.name, r#type: input.kind.name(), bytes });
     Ok(())
 }
 
@@ -216,13 +217,13 @@ pub fn print_events(
     stop: &AtomicBool,
     out: &mut dyn Write,
 ) -> anyhow::Result<bool> {
-    let mut done = Digested::new(request.settings);
-    let mut events = Events::new(request, out);
-    events.head()?;
+    let mut done = DigestResult::new(request.settings);
+    let mut events = EventPrinter::new(request, out);
+    events.write_header()?;
     for path in &request.files {
         let input = Input::open(path, request.kind, progress)
             .with_context(|| format!("cannot read {}", path.display()))?;
-        read(request, input, &mut events, &mut done, stop)?;
+        read_input(request, input, &mut events, &mut done, stop)?;
         if let Some(error) = events.error.take() {
             return Err(error.into());
         }
@@ -235,20 +236,20 @@ pub fn print_events(
 }
 
 /// Writes a digest as JSON on one line: one of many.
-pub fn print_line(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, &json::document(request, done))?;
+pub fn print_line(request: &Request, done: &DigestResult, out: &mut dyn Write) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, &json::build_document(request, done))?;
     writeln!(out)?;
     out.flush()?;
     Ok(())
 }
 
 /// Writes a digest in the requested format.
-pub fn print(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn print(request: &Request, done: &DigestResult, out: &mut dyn Write) -> anyhow::Result<()> {
     match request.format {
-        Format::Report => report::write(request, done, out)?,
-        Format::Json => json::write(request, done, out)?,
-        Format::Ndjson => lines::write(request, done, out)?,
-        Format::Csv => csv::write(request, done, out)?,
+        Format::Report => report::write_report(request, done, out)?,
+        Format::Json => json::write_json(request, done, out)?,
+        Format::Ndjson => lines::write_lines(request, done, out)?,
+        Format::Csv => csv::write_csv(request, done, out)?,
         Format::Slowlog => anyhow::bail!("the format slowlog holds events: add --events"),
     }
     out.flush()?;

@@ -1,13 +1,13 @@
 //! JSON lines output of a digest: an object for each class, then one for the rest.
 
 use super::schema::Document;
-use super::{Digested, Request, json};
+use super::{DigestResult, Request, json};
 use serde_json::json;
 use std::io::Write;
 
-pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn write_lines(request: &Request, done: &DigestResult, out: &mut dyn Write) -> anyhow::Result<()> {
     let Document { schema, inputs, interrupted, merged, totals, sampled, classes, other, ledger } =
-        json::document(request, done);
+        json::build_document(request, done);
     for class in &classes {
         serde_json::to_writer(&mut *out, class)?;
         writeln!(out)?;

@@ -1,10 +1,10 @@
 //! Text report of a digest, in the layout of pt-query-digest's report, which users know.
 
-use super::json::{duration_s, text};
-use super::report_class::{self, Table};
-use super::sampled::{Estimate, Found};
+use super::json::{duration_s, lossy_text};
+use super::report_class::{self, AttributeTable};
+use super::sample_estimator::{Estimate, SampledTotals};
 use super::schema::Merged;
-use super::{Digested, Request};
+use super::{DigestResult, Request};
 use crate::classes::{Class, GroupBy};
 use std::io::{self, Write};
 use toll_input::short_number::{format_magnitude, format_time};
@@ -12,23 +12,23 @@ use toll_wire::attribute::Attribute;
 
 pub(super) const WIDTH: usize = 74;
 
-pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_report(request: &Request, done: &DigestResult, out: &mut dyn Write) -> io::Result<()> {
     let digest = &done.digest;
     if done.interrupted {
         writeln!(out, "# Interrupted: this is what was read until then.")?;
     }
     let files: Vec<&str> = done.inputs.iter().map(|input| input.name.as_str()).collect();
     writeln!(out, "# Files: {}", files.join(", "))?;
-    merged(done, out)?;
+    write_merged(done, out)?;
     if digest.totals.commands == 0 {
-        writeln!(out, "# No events.{}", elsewhere(request, done))?;
-        return done.ledger.print(out);
+        writeln!(out, "# No events.{}", explain_wrong_port(request, done))?;
+        return done.accounting.write_text(out);
     }
-    overall(done, out)?;
+    write_overall(done, out)?;
     let (shown, beyond) = digest.ranked(request.limit);
-    profile(done, &shown, &beyond, out)?;
+    write_profile(done, &shown, &beyond, out)?;
     for (rank, class) in (1..).zip(&shown) {
-        report_class::write(request, digest, class, rank, out)?;
+        report_class::write_class(request, digest, class, rank, out)?;
     }
     if done.merged.classes_not_listed > 0 {
         writeln!(
@@ -47,10 +47,10 @@ pub fn write(request: &Request, done: &Digested, out: &mut dyn Write) -> io::Res
         )?;
     }
     writeln!(out)?;
-    done.ledger.print(out)
+    done.accounting.write_text(out)
 }
 
-fn merged(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+fn write_merged(done: &DigestResult, out: &mut dyn Write) -> io::Result<()> {
     let Merged { digests, interrupted, .. } = done.merged;
     if digests == 0 {
         return Ok(());
@@ -60,8 +60,8 @@ fn merged(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// Why a sound capture may hold none: the server listens elsewhere.
-fn elsewhere(request: &Request, done: &Digested) -> String {
-    let Some(capture) = &done.ledger.capture else { return String::new() };
+fn explain_wrong_port(request: &Request, done: &DigestResult) -> String {
+    let Some(capture) = &done.accounting.capture else { return String::new() };
     let frames = &capture.counts.frames;
     if frames.read == 0 || frames.not_ours < frames.read {
         return String::new();
@@ -74,7 +74,7 @@ fn elsewhere(request: &Request, done: &Digested) -> String {
     )
 }
 
-fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
+fn write_overall(done: &DigestResult, out: &mut dyn Write) -> io::Result<()> {
     let digest = &done.digest;
     let totals = &digest.totals;
     let seconds = duration_s(digest);
@@ -88,25 +88,25 @@ fn overall(done: &Digested, out: &mut dyn Write) -> io::Result<()> {
         rate(busy),
     );
     writeln!(out, "{line:_<WIDTH$}")?;
-    report_class::time_range(totals.first_ns, totals.last_ns, out)?;
+    report_class::write_time_range(totals.first_ns, totals.last_ns, out)?;
     if totals.tainted > 0 {
         writeln!(out, "# Tainted: {} events lost a part: counted, but without a time", totals.tainted)?;
     }
-    if let Some(found) = done.sampled.found() {
-        sampled(&found, out)?;
+    if let Some(found) = done.sampled.totals() {
+        write_sampled(&found, out)?;
     }
-    Table::of_totals(digest).write(out)?;
+    AttributeTable::from_totals(digest).write(out)?;
     writeln!(out)
 }
 
 /// What the figures below are a part of.
-fn sampled(found: &Found, out: &mut dyn Write) -> io::Result<()> {
+fn write_sampled(found: &SampledTotals, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "# Sampled: only a share of the connections was looked at, {:.3}% on average and {:.3}% at least;\n\
          # {} of them were met. All figures but these two are of what was looked at:",
         found.share_mean * 100.0,
-        found.share_least * 100.0,
+        found.share_min * 100.0,
         found.connections
     )?;
     let line = |name: &str, of: &Estimate, shown: fn(f64) -> String| {
@@ -120,9 +120,14 @@ fn sampled(found: &Found, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", line("Query time in all:", &found.query_ns, format_time))
 }
 
-fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn Write) -> io::Result<()> {
+fn write_profile(
+    done: &DigestResult,
+    shown: &[&Class],
+    beyond: &[&Class],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let digest = &done.digest;
-    let total = response(&digest.all).0;
+    let total = response_time(&digest.all).0;
     let by_statement = matches!(digest.settings().group_by, GroupBy::Fingerprint | GroupBy::Distill);
     let mut rows: Vec<[String; 7]> = vec![
         ["Rank", "Query ID", "Response time", "Calls", "R/Call", "V/M", "Item"].map(str::to_owned),
@@ -151,8 +156,8 @@ fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn W
         ]
     };
     for (rank, class) in (1..).zip(shown) {
-        let (time, calls) = response(class);
-        let item = if by_statement { text(&class.distill) } else { text(&class.text) };
+        let (time, calls) = response_time(class);
+        let item = if by_statement { lossy_text(&class.distill) } else { lossy_text(&class.text) };
         rows.push(row(
             rank.to_string(),
             format!("0x{}", class.id),
@@ -166,8 +171,8 @@ fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn W
     if rest > 0 {
         let (time, calls) = beyond
             .iter()
-            .map(|class| response(class))
-            .chain([response(&digest.folded)])
+            .map(|class| response_time(class))
+            .chain([response_time(&digest.folded)])
             .fold((0.0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         rows.push(row("MISC".into(), "0xMISC".into(), time, calls, "0.0".into(), format!("<{rest} ITEMS>")));
     }
@@ -188,6 +193,6 @@ fn profile(done: &Digested, shown: &[&Class], beyond: &[&Class], out: &mut dyn W
 }
 
 /// Seconds and calls.
-fn response(class: &Class) -> (f64, u64) {
+fn response_time(class: &Class) -> (f64, u64) {
     (class.measure(Attribute::QueryTime).map_or(0.0, |measure| measure.sum as f64 / 1e9), class.count)
 }

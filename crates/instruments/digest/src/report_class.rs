@@ -1,14 +1,14 @@
 //! Text report of one class: attributes, users and hosts, and a distribution.
 
 use super::Request;
-use super::json::text;
+use super::json::lossy_text;
 use super::report::WIDTH;
-use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, Measure, Names};
+use crate::classes::{Class, Digest, FLAG_NAMES, GroupBy, Measure, NameCounts};
 use std::io::{self, Write};
 use toll_input::short_number::{format_attribute, format_magnitude, format_share};
 use toll_wire::attribute::{Attribute, Unit};
 
-pub fn write(
+pub fn write_class(
     request: &Request,
     digest: &Digest,
     class: &Class,
@@ -28,7 +28,7 @@ pub fn write(
     );
     writeln!(out, "\n{line:_<WIDTH$}")?;
     writeln!(out, "# Scores: V/M = {:.2}", variance_to_mean(class))?;
-    time_range(class.first_ns, class.last_ns, out)?;
+    write_time_range(class.first_ns, class.last_ns, out)?;
     if class.tainted > 0 {
         writeln!(out, "# Tainted: {} events lost a part: counted, but without a time", class.tainted)?;
     }
@@ -39,15 +39,15 @@ pub fn write(
             class.count_short_by_at_most
         )?;
     }
-    Table::of_class(digest, class).write(out)?;
-    strings(digest, class, out)?;
-    distribution(class, out)?;
+    AttributeTable::from_class(digest, class).write(out)?;
+    write_strings(digest, class, out)?;
+    write_distribution(class, out)?;
     if by_fingerprint {
-        tables(class, out)?;
+        write_tables(class, out)?;
         let sample = class.sample.as_ref().filter(|_| request.literals);
-        writeln!(out, "{}\\G", text(sample.map_or(&class.text, |sample| &sample.text)))
+        writeln!(out, "{}\\G", lossy_text(sample.map_or(&class.text, |sample| &sample.text)))
     } else {
-        writeln!(out, "{}", text(&class.text))
+        writeln!(out, "{}", lossy_text(&class.text))
     }
 }
 
@@ -59,7 +59,7 @@ pub fn variance_to_mean(class: &Class) -> f64 {
     })
 }
 
-pub fn time_range(first_ns: u64, last_ns: u64, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_time_range(first_ns: u64, last_ns: u64, out: &mut dyn Write) -> io::Result<()> {
     let zone = jiff::tz::TimeZone::system();
     let moment = |ns: u64| {
         let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
@@ -79,43 +79,47 @@ pub fn time_range(first_ns: u64, last_ns: u64, out: &mut dyn Write) -> io::Resul
 }
 
 /// Rows of attributes under a common head.
-pub struct Table {
+pub struct AttributeTable {
     rows: Vec<String>,
 }
 
-impl Table {
-    pub fn of_totals(digest: &Digest) -> Self {
+impl AttributeTable {
+    pub fn from_totals(digest: &Digest) -> Self {
         let mut rows = vec![
-            row(
+            render_row(
                 "Attribute",
                 "",
                 &["total", "min", "max", "avg", "95%", "stddev", "median"].map(str::to_owned),
             ),
-            row("============", "", &std::array::from_fn(|_| "=======".to_owned())),
+            render_row("============", "", &std::array::from_fn(|_| "=======".to_owned())),
         ];
         for (label, measure, unit) in measures(digest, &digest.all) {
-            rows.push(row(&label, "", &cells(measure, unit)));
+            rows.push(render_row(&label, "", &render_cells(measure, unit)));
         }
         rows.extend(flags(&digest.all));
         Self { rows }
     }
 
-    pub fn of_class(digest: &Digest, class: &Class) -> Self {
+    pub fn from_class(digest: &Digest, class: &Class) -> Self {
         let mut rows = vec![
-            row(
+            render_row(
                 "Attribute",
                 "pct",
                 &["total", "min", "max", "avg", "95%", "stddev", "median"].map(str::to_owned),
             ),
-            row("============", "===", &std::array::from_fn(|_| "=======".to_owned())),
+            render_row("============", "===", &std::array::from_fn(|_| "=======".to_owned())),
         ];
         let mut count: [String; 7] = Default::default();
         count[0] = class.count.to_string();
-        rows.push(row("Count", &format_share(class.count as f64, digest.all.count as f64), &count));
+        rows.push(render_row("Count", &format_share(class.count as f64, digest.all.count as f64), &count));
         let wholes = measures(digest, &digest.all);
         for (label, measure, unit) in measures(digest, class) {
             let whole = wholes.iter().find(|(name, ..)| *name == label).map_or(0, |(_, whole, _)| whole.sum);
-            rows.push(row(&label, &format_share(measure.sum as f64, whole as f64), &cells(measure, unit)));
+            rows.push(render_row(
+                &label,
+                &format_share(measure.sum as f64, whole as f64),
+                &render_cells(measure, unit),
+            ));
         }
         rows.extend(flags(class));
         Self { rows }
@@ -126,7 +130,7 @@ impl Table {
     }
 }
 
-fn row(label: &str, share: &str, cells: &[String; 7]) -> String {
+fn render_row(label: &str, share: &str, cells: &[String; 7]) -> String {
     let mut row = format!("# {label:<12} {share:>3}");
     for cell in cells {
         row.push_str(&format!(" {cell:>7}"));
@@ -134,7 +138,7 @@ fn row(label: &str, share: &str, cells: &[String; 7]) -> String {
     row
 }
 
-fn cells(measure: &Measure, unit: Unit) -> [String; 7] {
+fn render_cells(measure: &Measure, unit: Unit) -> [String; 7] {
     [
         measure.sum as f64,
         measure.min as f64,
@@ -188,17 +192,21 @@ fn flags(class: &Class) -> Vec<String> {
     if set.is_empty() { set } else { std::iter::once("# Boolean:".to_owned()).chain(set).collect() }
 }
 
-fn strings(digest: &Digest, class: &Class, out: &mut dyn Write) -> io::Result<()> {
-    let listed = |names: &Names| {
+fn write_strings(digest: &Digest, class: &Class, out: &mut dyn Write) -> io::Result<()> {
+    let listed = |names: &NameCounts| {
         let counts = names.by_count();
         if let [(id, _)] = counts[..] {
-            return text(digest.name(id));
+            return lossy_text(digest.name(id));
         }
         let shown: Vec<String> = counts
             .iter()
             .take(3)
             .map(|(id, n)| {
-                format!("{} ({n}/{}%)", text(digest.name(*id)), format_share(*n as f64, class.count as f64))
+                format!(
+                    "{} ({n}/{}%)",
+                    lossy_text(digest.name(*id)),
+                    format_share(*n as f64, class.count as f64)
+                )
             })
             .collect();
         let more = counts.len().saturating_sub(3);
@@ -225,7 +233,7 @@ fn strings(digest: &Digest, class: &Class, out: &mut dyn Write) -> io::Result<()
     Ok(())
 }
 
-fn distribution(class: &Class, out: &mut dyn Write) -> io::Result<()> {
+fn write_distribution(class: &Class, out: &mut dyn Write) -> io::Result<()> {
     const LABELS: [&str; 8] = ["1us", "10us", "100us", "1ms", "10ms", "100ms", "1s", "10s+"];
     const BAR: f64 = 64.0;
     let Some(measure) = class.measure(Attribute::QueryTime) else { return Ok(()) };
@@ -245,13 +253,13 @@ fn distribution(class: &Class, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn tables(class: &Class, out: &mut dyn Write) -> io::Result<()> {
+fn write_tables(class: &Class, out: &mut dyn Write) -> io::Result<()> {
     if class.tables.is_empty() {
         return Ok(());
     }
     writeln!(out, "# Tables")?;
     for table in &class.tables {
-        let table = text(table);
+        let table = lossy_text(table);
         let (db, name) = match table.split_once('.') {
             Some((db, name)) => (Some(db), name),
             None => (None, table.as_str()),

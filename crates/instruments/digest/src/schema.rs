@@ -5,7 +5,7 @@
 //! below 2^52 in a file that is read. What is derived (means, percentiles, shares of time) is written for readers and
 //! never read back.
 
-use super::Source;
+use super::InputSource;
 use crate::classes::CLASSES_MAX;
 use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -36,7 +36,7 @@ pub struct Document {
     #[serde(default, deserialize_with = "known_schema")]
     pub schema: Option<Schema>,
     #[serde(skip_deserializing)]
-    pub inputs: Vec<Source>,
+    pub inputs: Vec<InputSource>,
     #[serde(default)]
     pub interrupted: bool,
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct Document {
     #[serde(default)]
     pub other: Other,
     #[serde(default)]
-    pub ledger: LedgerRow,
+    pub ledger: AccountingRow,
 }
 
 /// First in a document, so that whoever reads it knows what follows.
@@ -107,7 +107,7 @@ pub struct Totals {
     pub flags: BTreeMap<&'static str, u64>,
     /// Of all events, whatever they are grouped by.
     #[serde(default)]
-    pub exact: Exact,
+    pub exact: ExactValues,
 }
 
 /// Estimated totals if only a share of the connections was sampled.
@@ -162,11 +162,11 @@ pub struct ClassRow {
     #[serde(deserialize_with = "texts")]
     pub tables: Vec<String>,
     #[serde(deserialize_with = "at_most::<_, _, NAMES_MAX>")]
-    pub users: Vec<Named>,
+    pub users: Vec<NameCount>,
     #[serde(deserialize_with = "at_most::<_, _, NAMES_MAX>")]
-    pub dbs: Vec<Named>,
+    pub dbs: Vec<NameCount>,
     #[serde(deserialize_with = "at_most::<_, _, NAMES_MAX>")]
-    pub hosts: Vec<Named>,
+    pub hosts: Vec<NameCount>,
     #[serde(skip_deserializing)]
     pub first_seen: Option<String>,
     #[serde(skip_deserializing)]
@@ -174,12 +174,12 @@ pub struct ClassRow {
     #[serde(default, deserialize_with = "some_text", skip_serializing_if = "Option::is_none")]
     pub sample: Option<String>,
     #[serde(default)]
-    pub exact: Exact,
+    pub exact: ExactValues,
 }
 
 /// What merges to the last digit.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Exact {
+pub struct ExactValues {
     /// Bytes of `fingerprint` as hexadecimal digits, where they are not UTF-8.
     #[serde(default, deserialize_with = "some_text", skip_serializing_if = "Option::is_none")]
     pub fingerprint_hex: Option<String>,
@@ -251,7 +251,7 @@ pub struct Other {
     pub count_max: u64,
     /// Of all of them together.
     #[serde(default)]
-    pub exact: Exact,
+    pub exact: ExactValues,
 }
 
 #[derive(Debug, Serialize)]
@@ -260,7 +260,7 @@ pub struct Sum {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Named {
+pub struct NameCount {
     #[serde(deserialize_with = "text")]
     pub name: String,
     #[serde(deserialize_with = "count")]
@@ -283,7 +283,7 @@ pub struct JsonMeasure {
 
 /// Accounting of all inputs. `frames` to `damage` are of captures, and absent without one.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct LedgerRow {
+pub struct AccountingRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log: Option<LogAccounting>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -357,7 +357,7 @@ fn some_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Er
 
 /// The first of a list of texts.
 fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let first: First<Text, TEXTS_MAX> = First::deserialize(from)?;
+    let first: BoundedList<Text, TEXTS_MAX> = BoundedList::deserialize(from)?;
     Ok(first.0.into_iter().map(|text| text.0).collect())
 }
 
@@ -371,20 +371,20 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let First(list, beyond) = First::<T, MAX>::deserialize(from)?;
+    let BoundedList(list, beyond) = BoundedList::<T, MAX>::deserialize(from)?;
     if beyond == 0 { Ok(list) } else { Err(D::Error::custom(format!("a list of more than {MAX}"))) }
 }
 
 /// The first `MAX` of a list, and how many more there were.
-struct First<T, const MAX: usize>(Vec<T>, usize);
+struct BoundedList<T, const MAX: usize>(Vec<T>, usize);
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for First<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_seq(Self(Vec::new(), 0))
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for First<T, MAX> {
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedList<T, MAX> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,11 +4,11 @@
 //! decodes its share. Slow logs are split where an entry has its own time, query-event files between blocks.
 
 use super::Request;
-use super::decode::Decode;
+use super::accounting::InputAccounting;
+use super::decoder::InputDecoder;
 use super::input::Type;
-use super::ledger::Ledger;
-use super::sampled::{Sampled, Sampling};
-use super::select::Select;
+use super::sample_estimator::{SampleEstimator, SamplingSink};
+use super::select::SelectingSink;
 use crate::classes::{Digest, GroupBy};
 use anyhow::{Context, anyhow};
 use std::fs::File;
@@ -21,16 +21,16 @@ use toll_wire::decoder::{Config, Shard};
 use toll_wire::queries::BlockHeader;
 
 /// Smaller parts are not worth a thread.
-const PART_MIN: u64 = 8 << 20;
+const PART_MIN_BYTES: u64 = 8 << 20;
 /// What ends an entry that one with a time follows, and how much of it is that end.
-const ENTRY: &[u8] = b";\n# Time: ";
+const ENTRY_START: &[u8] = b";\n# Time: ";
 const ENTRY_END: u64 = 2;
 /// Bytes that such an entry is looked for in at once.
 const PIECE: usize = 1 << 20;
 
 /// One thread's share of a file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Part {
+pub enum InputPart {
     /// All bytes, some connections.
     Connections(Shard),
     /// Some bytes. Unless it is the first of a slow log, the session's schema is told by the part before.
@@ -38,39 +38,39 @@ pub enum Part {
 }
 
 /// Result of a part.
-pub struct Done {
+pub struct PartResult {
     pub digest: Digest,
-    pub sampled: Sampled,
-    pub ledger: Ledger,
+    pub sampled: SampleEstimator,
+    pub accounting: InputAccounting,
     pub pumped: PumpResult,
     /// The schema that entries after this part inherit.
     pub db: Vec<u8>,
 }
 
 /// The parts of a file; one or none: read it as a whole.
-pub fn parts(request: &Request, path: &Path, kind: Type, bytes: u64) -> anyhow::Result<Vec<Part>> {
-    let jobs = u64::try_from(request.jobs)?.min(bytes / PART_MIN);
+pub fn split_input(request: &Request, path: &Path, kind: Type, bytes: u64) -> anyhow::Result<Vec<InputPart>> {
+    let jobs = u64::try_from(request.jobs)?.min(bytes / PART_MIN_BYTES);
     if jobs < 2 {
         return Ok(Vec::new());
     }
     match kind {
         Type::Pcap | Type::Pcapng => {
             let of = u32::try_from(jobs)?;
-            Ok((0..of).map(|index| Part::Connections(Shard { index, of })).collect())
+            Ok((0..of).map(|index| InputPart::Connections(Shard { index, of })).collect())
         }
         // A schema may be named only once, at the head of a log; who asks for it reads in order.
-        Type::Slowlog if !asks_for_db(request) => byte_parts(path, bytes, jobs),
+        Type::Slowlog if !needs_db(request) => byte_parts(path, bytes, jobs),
         Type::Queries => block_parts(path, bytes, jobs),
         Type::Slowlog | Type::Tcpdump | Type::Genlog | Type::Auditlog | Type::Digest => Ok(Vec::new()),
     }
 }
 
-fn asks_for_db(request: &Request) -> bool {
+fn needs_db(request: &Request) -> bool {
     matches!(request.settings.group_by, GroupBy::Db | GroupBy::Tables)
         || request.filter.as_ref().is_some_and(|filter| filter.needs_db())
 }
 
-fn byte_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> {
+fn byte_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<InputPart>> {
     let mut file = File::open(path)?;
     let mut bounds = vec![0];
     for n in 1..jobs {
@@ -78,11 +78,11 @@ fn byte_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> {
         bounds.extend(timed_entry(&mut file, bytes / jobs * n, bytes / jobs)?);
     }
     bounds.push(bytes);
-    Ok(bounds.windows(2).map(|pair| Part::Bytes { from: pair[0], to: pair[1] }).collect())
+    Ok(bounds.windows(2).map(|pair| InputPart::Bytes { from: pair[0], to: pair[1] }).collect())
 }
 
 /// Parts of whole blocks; none where a block's head is damaged: whoever reads on finds the next.
-fn block_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> {
+fn block_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<InputPart>> {
     let file = File::open(path)?;
     let mut bounds = vec![0];
     let mut at = 0;
@@ -99,13 +99,13 @@ fn block_parts(path: &Path, bytes: u64, jobs: u64) -> anyhow::Result<Vec<Part>> 
         }
     }
     bounds.push(bytes);
-    Ok(bounds.windows(2).map(|pair| Part::Bytes { from: pair[0], to: pair[1] }).collect())
+    Ok(bounds.windows(2).map(|pair| InputPart::Bytes { from: pair[0], to: pair[1] }).collect())
 }
 
 /// Where, from `at` on and within `length` bytes, an entry begins that tells its own time. A server
 /// tells it once a second, however much it writes in that.
 fn timed_entry(file: &mut File, at: u64, length: u64) -> anyhow::Result<Option<u64>> {
-    let finder = memchr::memmem::Finder::new(ENTRY);
+    let finder = memchr::memmem::Finder::new(ENTRY_START);
     file.seek(SeekFrom::Start(at))?;
     let mut rest = file.take(length);
     let mut buffer = Vec::with_capacity(PIECE);
@@ -119,25 +119,25 @@ fn timed_entry(file: &mut File, at: u64, length: u64) -> anyhow::Result<Option<u
             return Ok(Some(passed + found as u64 + ENTRY_END));
         }
         // The last bytes may be the first of what is looked for.
-        let done = buffer.len().saturating_sub(ENTRY.len() - 1);
+        let done = buffer.len().saturating_sub(ENTRY_START.len() - 1);
         passed += done as u64;
         buffer.drain(..done);
     }
 }
 
 /// Digests all parts at once, in the order of the parts.
-pub fn digest(
+pub fn digest_parts(
     request: &Request,
     path: &Path,
     kind: Type,
-    parts: &[Part],
+    parts: &[InputPart],
     progress: &Progress,
     stop: &AtomicBool,
-) -> anyhow::Result<Vec<Done>> {
+) -> anyhow::Result<Vec<PartResult>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = parts
             .iter()
-            .map(|part| scope.spawn(move || one(request, path, kind, part, progress, stop)))
+            .map(|part| scope.spawn(move || digest_part(request, path, kind, part, progress, stop)))
             .collect();
         threads
             .into_iter()
@@ -146,35 +146,35 @@ pub fn digest(
     })
 }
 
-fn one(
+fn digest_part(
     request: &Request,
     path: &Path,
     kind: Type,
-    part: &Part,
+    part: &InputPart,
     progress: &Progress,
     stop: &AtomicBool,
-) -> anyhow::Result<Done> {
+) -> anyhow::Result<PartResult> {
     let mut file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let (reader, mut decode): (Box<dyn Read + Send>, _) = match part {
-        Part::Connections(shard) => {
+        InputPart::Connections(shard) => {
             let config = Config { shard: *shard, ..request.capture.clone() };
-            (progress.meter_reader(file, shard.of.into()), Decode::new(kind, &config)?)
+            (progress.meter_reader(file, shard.of.into()), InputDecoder::new(kind, &config)?)
         }
-        Part::Bytes { from, to } => {
+        InputPart::Bytes { from, to } => {
             file.seek(SeekFrom::Start(*from))?;
             let decode = match kind {
-                Type::Slowlog if *from > 0 => Decode::slow_log_from_middle(),
-                _ => Decode::new(kind, &request.capture)?,
+                Type::Slowlog if *from > 0 => InputDecoder::slow_log_from_middle(),
+                _ => InputDecoder::new(kind, &request.capture)?,
             };
             (progress.meter_reader(file.take(to - from), 1), decode)
         }
     };
     let mut digest = Digest::new(request.settings);
-    let mut sampled = Sampled::default();
-    let mut sampling = Sampling { digest: &mut digest, sampled: &mut sampled };
-    let mut sink = Select::new(request, &mut sampling);
-    let pumped = pump(reader, false, &mut decode.with(&mut sink), stop)?;
-    Ok(Done { digest, sampled, ledger: decode.ledger(), pumped, db: decode.db().to_vec() })
+    let mut sampled = SampleEstimator::default();
+    let mut sampling = SamplingSink { digest: &mut digest, sampled: &mut sampled };
+    let mut sink = SelectingSink::new(request, &mut sampling);
+    let pumped = pump(reader, false, &mut decode.with_sink(&mut sink), stop)?;
+    Ok(PartResult { digest, sampled, accounting: decode.accounting(), pumped, db: decode.db().to_vec() })
 }
 
 #[cfg(test)]
@@ -185,14 +185,14 @@ mod tests {
     fn bounds(length: usize, timed: &[usize], jobs: u64) -> Vec<(u64, u64)> {
         let mut log = b";".repeat(length);
         for &at in timed {
-            log[at..at + ENTRY.len()].copy_from_slice(ENTRY);
+            log[at..at + ENTRY_START.len()].copy_from_slice(ENTRY_START);
         }
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), log).unwrap();
         let parts = byte_parts(file.path(), length as u64, jobs).unwrap();
-        let bytes = |part: &Part| match part {
-            Part::Bytes { from, to } => (*from, *to),
-            Part::Connections(_) => panic!("{part:?}"),
+        let bytes = |part: &InputPart| match part {
+            InputPart::Bytes { from, to } => (*from, *to),
+            InputPart::Connections(_) => panic!("{part:?}"),
         };
         parts.iter().map(bytes).collect()
     }

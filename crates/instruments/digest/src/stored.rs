@@ -3,9 +3,9 @@
 
 use super::input::Input;
 use super::json::{group_name, kind_name, unit_name};
-use super::schema::{self, ClassRow, Document, Exact, MeasureRow, Named};
-use super::{Digested, Request, Source};
-use crate::classes::{Class, Digest, FLAG_NAMES, Measure, Names, Rest, Sample, Settings};
+use super::schema::{self, ClassRow, Document, ExactValues, MeasureRow, NameCount};
+use super::{DigestResult, InputSource, Request};
+use crate::classes::{Class, Digest, FLAG_NAMES, Measure, NameCounts, RestOfClasses, Sample, Settings};
 use anyhow::{Context, bail, ensure};
 use std::cell::Cell;
 use std::io::{self, BufReader, Read};
@@ -39,19 +39,24 @@ pub fn is_digest(head: &[u8]) -> bool {
 
 /// Adds all digests of an input, one behind the other. Objects that are no digest, such as the ledger that ends
 /// the output of `toll capture --json`, are passed by.
-pub fn merge(request: &Request, input: Input, done: &mut Digested, stop: &AtomicBool) -> anyhow::Result<()> {
+pub fn merge_stored(
+    request: &Request,
+    input: Input,
+    done: &mut DigestResult,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     ensure!(
         request.since.is_none() && request.until.is_none() && request.filter.is_none(),
         "a digest holds no single events to choose from: leave out --since, --until and --filter, or name the \
          captures or logs that it is of"
     );
     let (left, read) = (Rc::new(Cell::new(DOCUMENT_MAX)), Rc::new(Cell::new(0)));
-    let reader = Bounded { reader: input.reader, left: Rc::clone(&left), read: Rc::clone(&read) };
+    let reader = BoundedReader { reader: input.reader, left: Rc::clone(&left), read: Rc::clone(&read) };
     let documents = serde_json::Deserializer::from_reader(BufReader::new(reader)).into_iter::<Document>();
     let before = done.merged.digests;
     for document in documents {
         let document = document.context("it cannot be read as a digest")?;
-        if let Some(document) = digest_in(document)? {
+        if let Some(document) = check_document(document)? {
             merge_one(request.settings, document, done)?;
         }
         left.set(DOCUMENT_MAX);
@@ -64,12 +69,12 @@ pub fn merge(request: &Request, input: Input, done: &mut Digested, stop: &Atomic
         done.merged.digests > before || done.interrupted || read.get() == 0,
         "it holds no digest as --format json writes it"
     );
-    done.inputs.push(Source { name: input.name, r#type: input.kind.name(), bytes: read.get() });
+    done.inputs.push(InputSource { name: input.name, r#type: input.kind.name(), bytes: read.get() });
     Ok(())
 }
 
 /// `None`: another object.
-fn digest_in(document: Document) -> anyhow::Result<Option<Document>> {
+fn check_document(document: Document) -> anyhow::Result<Option<Document>> {
     match (&document.schema, &document.totals) {
         (Some(_), Some(_)) => Ok(Some(document)),
         (None, None) => Ok(None),
@@ -80,7 +85,7 @@ fn digest_in(document: Document) -> anyhow::Result<Option<Document>> {
     }
 }
 
-fn merge_one(settings: Settings, document: Document, done: &mut Digested) -> anyhow::Result<()> {
+fn merge_one(settings: Settings, document: Document, done: &mut DigestResult) -> anyhow::Result<()> {
     if document.sampled.is_some() {
         bail!(
             "its figures are of a share of the connections, and estimates do not add up: name the query events that \
@@ -92,14 +97,14 @@ fn merge_one(settings: Settings, document: Document, done: &mut Digested) -> any
     done.merged.classes_not_listed = done.merged.classes_not_listed.saturating_add(document.other.classes);
     let (digest, ledger) = digest_of(settings, document)?;
     done.digest.merge(&digest);
-    done.ledger.merge_row(ledger);
+    done.accounting.merge_row(ledger);
     let bytes = done.digest.histogram_bytes();
     ensure!(bytes <= HISTOGRAMS_MAX, "its histograms would take more than {} MiB", HISTOGRAMS_MAX >> 20);
     Ok(())
 }
 
 /// The digest that was written.
-fn digest_of(settings: Settings, document: Document) -> anyhow::Result<(Digest, schema::LedgerRow)> {
+fn digest_of(settings: Settings, document: Document) -> anyhow::Result<(Digest, schema::AccountingRow)> {
     let (Some(schema), Some(totals)) = (document.schema, document.totals) else { bail!("it is no digest") };
     let group_by = group_name(settings.group_by);
     if schema.group_by != group_by {
@@ -121,21 +126,21 @@ fn digest_of(settings: Settings, document: Document) -> anyhow::Result<(Digest, 
     for row in document.classes {
         let id = row.id.clone();
         counted += u128::from(row.count);
-        let class = class(row, &mut digest).with_context(|| format!("class {id:.32}"))?;
+        let class = parse_class(row, &mut digest).with_context(|| format!("class {id:.32}"))?;
         ensure!(digest.insert(class), "class {id:.32} is in it twice");
     }
     let other = document.other;
-    let mut class = Class::of_several();
+    let mut class = Class::new_merged();
     class.count = other.count;
     class.errors = other.errors;
     class.tainted = other.tainted;
-    fill(&mut class, other.exact, &mut digest).context("the classes that are not listed")?;
-    digest.insert_rest(Rest { class, classes: other.classes, count_max: other.count_max });
-    let mut all = Class::of_several();
+    fill_class(&mut class, other.exact, &mut digest).context("the classes that are not listed")?;
+    digest.insert_rest(RestOfClasses { class, classes: other.classes, count_max: other.count_max });
+    let mut all = Class::new_merged();
     all.count = totals.commands;
     all.errors = totals.errors;
     all.tainted = totals.tainted;
-    fill(&mut all, totals.exact, &mut digest).context("totals")?;
+    fill_class(&mut all, totals.exact, &mut digest).context("totals")?;
     digest.all = all;
     ensure!(
         !digest.is_by_text() || counted == u128::from(totals.commands),
@@ -145,16 +150,16 @@ fn digest_of(settings: Settings, document: Document) -> anyhow::Result<(Digest, 
     Ok((digest, document.ledger))
 }
 
-fn class(row: ClassRow, digest: &mut Digest) -> anyhow::Result<Class> {
+fn parse_class(row: ClassRow, digest: &mut Digest) -> anyhow::Result<Class> {
     let text = match &row.exact.fingerprint_hex {
-        Some(digits) => bytes(digits).context("fingerprint_hex")?,
+        Some(digits) => parse_hex(digits).context("fingerprint_hex")?,
         None => row.fingerprint.into_bytes(),
     };
-    let id = bytes(&row.id)
+    let id = parse_hex(&row.id)
         .ok()
         .and_then(|id| id.try_into().ok())
         .context("its id is not 32 hexadecimal digits")?;
-    let mut class = Class::of_text(&text, QueryId(id)).context("its id is not that of its fingerprint")?;
+    let mut class = Class::from_text(&text, QueryId(id)).context("its id is not that of its fingerprint")?;
     class.distill = row.distill.into_bytes();
     class.tables = row.tables.into_iter().map(String::into_bytes).collect();
     let kind = KINDS.into_iter().find(|kind| kind_name(*kind) == row.kind);
@@ -176,17 +181,17 @@ fn class(row: ClassRow, digest: &mut Digest) -> anyhow::Result<Class> {
             start_ns: row.exact.sample_start_ns.unwrap_or(0),
         });
     }
-    fill(&mut class, row.exact, digest)?;
+    fill_class(&mut class, row.exact, digest)?;
     Ok(class)
 }
 
-fn count_names(names: &mut Names, rows: &[Named], digest: &mut Digest) {
+fn count_names(names: &mut NameCounts, rows: &[NameCount], digest: &mut Digest) {
     for row in rows {
         names.add(digest.name_id(row.name.as_bytes()), row.count);
     }
 }
 
-fn fill(class: &mut Class, exact: Exact, digest: &mut Digest) -> anyhow::Result<()> {
+fn fill_class(class: &mut Class, exact: ExactValues, digest: &mut Digest) -> anyhow::Result<()> {
     class.first_ns = exact.first_ns;
     class.last_ns = exact.last_ns;
     for flag in exact.flags {
@@ -197,12 +202,12 @@ fn fill(class: &mut Class, exact: Exact, digest: &mut Digest) -> anyhow::Result<
     }
     for row in exact.measures {
         let name = row.name.clone();
-        put(class, row, digest).with_context(|| format!("attribute `{name:.64}`"))?;
+        add_measure(class, row, digest).with_context(|| format!("attribute `{name:.64}`"))?;
     }
     Ok(())
 }
 
-fn put(class: &mut Class, row: MeasureRow, digest: &mut Digest) -> anyhow::Result<()> {
+fn add_measure(class: &mut Class, row: MeasureRow, digest: &mut Digest) -> anyhow::Result<()> {
     let measure = Measure::of_parts(row.sum, row.sum_of_squares, row.min, row.max, &row.histogram)
         .filter(|measure| measure.count == row.count)
         .context("its sum, bounds, count and histogram contradict each other")?;
@@ -213,17 +218,17 @@ fn put(class: &mut Class, row: MeasureRow, digest: &mut Digest) -> anyhow::Resul
     if let Some(attribute) = Attribute::ALL.into_iter().find(|attribute| attribute.name() == row.name) {
         check_unit(attribute.unit())?;
         ensure!(class.measure(attribute).is_none(), "it is there twice");
-        class.put_measure(attribute, measure);
+        class.set_measure(attribute, measure);
     } else if let Some(id) = digest.other_id(&row.name) {
         check_unit(digest.other_attributes()[usize::from(id)].1)?;
         ensure!(class.other(id).is_none(), "it is there twice");
-        class.put_other(id, measure);
+        class.set_other(id, measure);
     }
     Ok(())
 }
 
 /// Of hexadecimal digits.
-fn bytes(digits: &str) -> anyhow::Result<Vec<u8>> {
+fn parse_hex(digits: &str) -> anyhow::Result<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     ensure!(rest.is_empty(), "an odd number of hexadecimal digits");
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -235,13 +240,13 @@ fn bytes(digits: &str) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Ends in an error where one digest is too long to be one.
-struct Bounded {
+struct BoundedReader {
     reader: Box<dyn Read + Send>,
     left: Rc<Cell<u64>>,
     read: Rc<Cell<u64>>,
 }
 
-impl Read for Bounded {
+impl Read for BoundedReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.reader.read(buffer)?;
         if self.left.get() < read as u64 {

@@ -1,7 +1,7 @@
 //! Tests that stored digests merge to the digest of all their input.
 
 use super::input::Input;
-use super::{Digested, Format, Request, json, print_line, stored};
+use super::{DigestResult, Format, Request, json, print_line, stored};
 use crate::classes::{GroupBy, Limit, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -36,8 +36,8 @@ fn specs() -> impl Strategy<Value = Vec<Spec>> {
     vec((0_u8..9, 0_u8..6, proptest::option::of(query_ns), any::<u8>()), 0..60)
 }
 
-fn digested(request: &Request, specs: &[Spec]) -> Digested {
-    let mut done = Digested::new(request.settings);
+fn digest_specs(request: &Request, specs: &[Spec]) -> DigestResult {
+    let mut done = DigestResult::new(request.settings);
     for (text, user, query_ns, rest) in specs {
         // Some are not UTF-8, some longer than is kept.
         let mut statement =
@@ -70,33 +70,33 @@ fn digested(request: &Request, specs: &[Spec]) -> Digested {
     done
 }
 
-fn written(request: &Request, done: &Digested) -> String {
+fn write_document(request: &Request, done: &DigestResult) -> String {
     let mut out = Vec::new();
     print_line(request, done, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
-fn read(request: &Request, text: &str) -> anyhow::Result<Digested> {
+fn read_document(request: &Request, text: &str) -> anyhow::Result<DigestResult> {
     let input = Input {
         name: "a.json".to_owned(),
         kind: super::Type::Digest,
         reader: Box::new(Cursor::new(text.as_bytes().to_vec())),
         plain_bytes: None,
     };
-    let mut done = Digested::new(request.settings);
-    stored::merge(request, input, &mut done, &AtomicBool::new(false))?;
+    let mut done = DigestResult::new(request.settings);
+    stored::merge_stored(request, input, &mut done, &AtomicBool::new(false))?;
     done.digest.settle();
     Ok(done)
 }
 
-fn refused(request: &Request, text: &str) -> String {
-    let error = read(request, text).err().expect("it is refused");
+fn expect_refusal(request: &Request, text: &str) -> String {
+    let error = read_document(request, text).err().expect("it is refused");
     format!("{error:#}")
 }
 
 /// As JSON, but for where it comes from; names that occurred as often as others are in any order.
-fn value(request: &Request, done: &Digested) -> Value {
-    let mut value = serde_json::to_value(json::document(request, done)).unwrap();
+fn value(request: &Request, done: &DigestResult) -> Value {
+    let mut value = serde_json::to_value(json::build_document(request, done)).unwrap();
     for name in ["inputs", "merged"] {
         value.as_object_mut().unwrap().remove(name);
     }
@@ -115,12 +115,12 @@ proptest! {
     #[test]
     fn what_was_written_merges_as_it_would_have_in_memory(a in specs(), b in specs(), group in 0_usize..4) {
         let request = request(GROUPS[group], 0);
-        let (mut one, other) = (digested(&request, &a), digested(&request, &b));
-        let merged = read(&request, &(written(&request, &one) + &written(&request, &other))).unwrap();
+        let (mut one, other) = (digest_specs(&request, &a), digest_specs(&request, &b));
+        let merged = read_document(&request, &(write_document(&request, &one) + &write_document(&request, &other))).unwrap();
         one.digest.merge(&other.digest);
         one.digest.settle();
         prop_assert_eq!(value(&request, &merged), value(&request, &one));
-        let again = read(&request, &written(&request, &merged)).unwrap();
+        let again = read_document(&request, &write_document(&request, &merged)).unwrap();
         prop_assert_eq!(value(&request, &again), value(&request, &one));
     }
 
@@ -129,14 +129,14 @@ proptest! {
         specs in specs(), at in any::<prop::sample::Index>(), byte in any::<u8>(), is_cut in any::<bool>(),
     ) {
         let request = request(GroupBy::Fingerprint, 0);
-        let mut text = written(&request, &digested(&request, &specs)).into_bytes();
+        let mut text = write_document(&request, &digest_specs(&request, &specs)).into_bytes();
         let at = at.index(text.len());
         text[at] = byte;
         if is_cut {
             text.truncate(at);
         }
         if let Ok(text) = String::from_utf8(text)
-            && let Ok(done) = read(&request, &text)
+            && let Ok(done) = read_document(&request, &text)
         {
             value(&request, &done);
         }
@@ -151,8 +151,8 @@ fn some_events() -> Vec<Spec> {
 fn classes_beyond_the_limit_stay_in_the_totals_and_the_rest_says_so() {
     let all = request(GroupBy::Fingerprint, 0);
     let few = request(GroupBy::Fingerprint, 3);
-    let whole = digested(&all, &some_events());
-    let merged = read(&all, &written(&few, &whole)).unwrap();
+    let whole = digest_specs(&all, &some_events());
+    let merged = read_document(&all, &write_document(&few, &whole)).unwrap();
     let (whole, merged) = (value(&all, &whole), value(&all, &merged));
     assert_eq!(merged["totals"], whole["totals"]);
     assert_eq!(merged["classes"].as_array().unwrap()[..], whole["classes"].as_array().unwrap()[..3]);
@@ -162,8 +162,12 @@ fn classes_beyond_the_limit_stay_in_the_totals_and_the_rest_says_so() {
     assert_eq!(merged["other"]["count"], beyond.iter().sum::<u64>());
     assert_eq!(merged["other"]["count_max"], beyond.into_iter().max().unwrap());
     // A digest that lists another class learns that some of its events may be in that rest.
-    let more = digested(&all, &[(8, 0, Some(5), 1)]);
-    let both = read(&all, &(written(&few, &digested(&all, &some_events())) + &written(&all, &more))).unwrap();
+    let more = digest_specs(&all, &[(8, 0, Some(5), 1)]);
+    let both = read_document(
+        &all,
+        &(write_document(&few, &digest_specs(&all, &some_events())) + &write_document(&all, &more)),
+    )
+    .unwrap();
     let both = value(&all, &both);
     let rare = both["classes"].as_array().unwrap().iter().find(|class| class["count"] == 1).unwrap();
     assert_eq!(rare["count_short_by_at_most"], merged["other"]["count_max"]);
@@ -172,11 +176,11 @@ fn classes_beyond_the_limit_stay_in_the_totals_and_the_rest_says_so() {
 #[test]
 fn what_does_not_merge_exactly_is_refused_with_the_reason() {
     let request = request(GroupBy::Fingerprint, 0);
-    let done = digested(&request, &some_events());
-    let text = written(&request, &done);
+    let done = digest_specs(&request, &some_events());
+    let text = write_document(&request, &done);
     let changed = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
-        refused(&request, &text.replacen(from, to, 1))
+        expect_refusal(&request, &text.replacen(from, to, 1))
     };
     let refusals = [
         (changed("\"version\":1", "\"version\":2"), "schema is version 2"),
@@ -191,39 +195,39 @@ fn what_does_not_merge_exactly_is_refused_with_the_reason() {
         (changed("\"sum\":\"", "\"sum\":\"1"), "contradict each other"),
         (changed("\"unit\":\"ns\"", "\"unit\":\"s\""), "unit is `s`"),
         (changed("\"name\":\"Full_scan\"", "\"name\":\"Full\""), "flag `Full`"),
-        (refused(&request, "{\"inputs\": [], \"totals\": 1}"), "cannot be read"),
-        (refused(&request, "{\"frames\": 12}\n"), "holds no digest"),
-        (refused(&request, "{\"schema\": "), "EOF"),
+        (expect_refusal(&request, "{\"inputs\": [], \"totals\": 1}"), "cannot be read"),
+        (expect_refusal(&request, "{\"frames\": 12}\n"), "holds no digest"),
+        (expect_refusal(&request, "{\"schema\": "), "EOF"),
     ];
     for (error, why) in &refusals {
         assert!(error.contains(why) && error.lines().count() == 1, "{why}: {error}");
     }
     let old = r#"{"inputs": [], "interrupted": false, "totals": {"commands": 1, "queries": 1, "prepares": 0,
         "admin": 0, "errors": 0, "tainted": 0}, "classes": []}"#;
-    assert!(refused(&request, old).contains("older toll"));
+    assert!(expect_refusal(&request, old).contains("older toll"));
     let class = text.split_once("\"classes\":[").unwrap().1.split_once(",{\"rank\":2").unwrap().0;
     let many = format!("\"classes\":[{}", format!("{class},").repeat(9_000));
-    let error = refused(&request, &text.replacen("\"classes\":[", &many, 1));
+    let error = expect_refusal(&request, &text.replacen("\"classes\":[", &many, 1));
     assert!(error.contains("more than 8192"), "{error}");
     let twice = format!("\"classes\":[{class},");
-    assert!(refused(&request, &text.replacen("\"classes\":[", &twice, 1)).contains("twice"));
+    assert!(expect_refusal(&request, &text.replacen("\"classes\":[", &twice, 1)).contains("twice"));
 }
 
 #[test]
 fn estimates_of_a_share_are_not_added_up() {
     let request = request(GroupBy::Fingerprint, 0);
-    let mut done = digested(&request, &some_events());
-    done.sampled.share(&SampleShare { time_ns: 1_000, fraction: 0.5, requests: None });
-    let error = refused(&request, &written(&request, &done));
+    let mut done = digest_specs(&request, &some_events());
+    done.sampled.set_share(&SampleShare { time_ns: 1_000, fraction: 0.5, requests: None });
+    let error = expect_refusal(&request, &write_document(&request, &done));
     assert!(error.contains("share of the connections"), "{error}");
 }
 
 #[test]
 fn objects_that_are_no_digest_are_passed_by() {
     let request = request(GroupBy::Fingerprint, 0);
-    let done = digested(&request, &some_events());
-    let text = written(&request, &done) + "{\"queries\": {\"packets\": 12}}\n";
-    let merged = read(&request, &text).unwrap();
+    let done = digest_specs(&request, &some_events());
+    let text = write_document(&request, &done) + "{\"queries\": {\"packets\": 12}}\n";
+    let merged = read_document(&request, &text).unwrap();
     assert_eq!(merged.merged.digests, 1);
     assert_eq!(value(&request, &merged), value(&request, &done));
 }

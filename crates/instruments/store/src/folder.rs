@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// The folders of a store.
-const OWN: [&str; 5] = ["pieces", "backups", "pieces-of", "running", "keys"];
+const STORE_DIRS: [&str; 5] = ["pieces", "backups", "pieces-of", "running", "keys"];
 
 /// `make`: one that is not there is made.
 pub fn open(path: &Path, make: bool) -> Result<LocalFileSystem> {
@@ -17,7 +17,7 @@ pub fn open(path: &Path, make: bool) -> Result<LocalFileSystem> {
     };
     if make {
         // What is in a backup is for its owner alone, also in a folder that others may look into.
-        for dir in OWN.iter().map(|below| path.join(below)) {
+        for dir in STORE_DIRS.iter().map(|below| path.join(below)) {
             std::fs::DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
@@ -33,7 +33,7 @@ pub fn open(path: &Path, make: bool) -> Result<LocalFileSystem> {
 
 /// The local store writes `NAME#1` and renames it. What lies beside the store's own folders is the user's.
 pub fn remove_unfinished(path: &Path) -> std::io::Result<u64> {
-    let own = OWN.iter().map(|below| path.join(below)).filter(|dir| dir.is_dir());
+    let own = STORE_DIRS.iter().map(|below| path.join(below)).filter(|dir| dir.is_dir());
     own.map(|dir| remove_below(&dir)).sum()
 }
 

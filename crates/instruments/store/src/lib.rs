@@ -7,9 +7,9 @@ mod connector;
 mod destination;
 mod error;
 mod folder;
-mod profile;
+mod s3_settings;
 mod store;
 
 pub use destination::Destination;
 pub use error::{Error, Result};
-pub use store::{Object, Patience, Store};
+pub use store::{Object, RetryPolicy, Store};

@@ -5,7 +5,7 @@
 //! new.
 
 use crate::connector::Connector;
-use crate::{Destination, Error, Result, folder, profile};
+use crate::{Destination, Error, Result, folder, s3_settings};
 use futures::StreamExt;
 use object_store::aws::{AmazonS3Builder, Checksum};
 use object_store::path::Path as ObjectPath;
@@ -17,13 +17,13 @@ use tokio::runtime::Runtime;
 
 /// Retry policy of a store.
 #[derive(Debug, Clone)]
-pub struct Patience {
+pub struct RetryPolicy {
     /// From the first failure of a request on.
     pub retry_for: Duration,
     /// True once the user wants an end.
     pub stop: Arc<AtomicBool>,
     /// Callback with the reason of repeated retries, at most once a minute.
-    pub failing: fn(&str),
+    pub on_failure: fn(&str),
 }
 
 /// An object, as listed.
@@ -42,9 +42,9 @@ pub struct Store {
     inner: Arc<dyn ObjectStore>,
     prefix: ObjectPath,
     destination: Destination,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     retries: AtomicU64,
-    told: Mutex<Option<Instant>>,
+    last_reported: Mutex<Option<Instant>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -62,21 +62,21 @@ impl std::fmt::Display for Store {
 /// A request to a bucket that takes longer is given up and made anew,
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// and of so many bytes a second is borne: a large database's manifest takes hundreds of MB.
-const SLOWEST: u64 = 64 << 10;
+const MIN_BYTES_PER_S: u64 = 64 << 10;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For what is asked of a store on the way out.
-const LAST_TRY: Duration = Duration::from_secs(5);
+const FINAL_DELETE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pauses between tries: doubled from the first to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
 /// Before so long a pause the user is told what it is for,
-const TOLD_FROM: Duration = Duration::from_secs(1);
+const REPORT_FROM_BACKOFF: Duration = Duration::from_secs(1);
 /// and then this often at most.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Store {
     /// Opens it. `make`: a folder that is not there is made, for its owner alone.
-    pub fn open(destination: Destination, make: bool, patience: Patience) -> Result<Self> {
+    pub fn open(destination: Destination, make: bool, retry_policy: RetryPolicy) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("store")
@@ -85,7 +85,7 @@ impl Store {
             .map_err(|cause| Error::Write { what: "a thread", cause })?;
         let (inner, prefix): (Arc<dyn ObjectStore>, _) = match &destination {
             Destination::Folder(path) => (Arc::new(folder::open(path, make)?), String::new()),
-            Destination::S3 { bucket, prefix } => (Arc::new(bucket_named(bucket)?), prefix.clone()),
+            Destination::S3 { bucket, prefix } => (Arc::new(open_bucket(bucket)?), prefix.clone()),
         };
         let prefix = ObjectPath::parse(&prefix)
             .map_err(|reason| Error::Destination(format!("{destination} cannot be a prefix: {reason}")))?;
@@ -94,9 +94,9 @@ impl Store {
             inner,
             prefix,
             destination,
-            patience,
+            retry_policy,
             retries: AtomicU64::new(0),
-            told: Mutex::new(None),
+            last_reported: Mutex::new(None),
         })
     }
 
@@ -107,55 +107,58 @@ impl Store {
 
     /// Puts an object, in the place of one that may be there.
     pub fn put(&self, path: &str, bytes: Vec<u8>) -> Result<()> {
-        let at = self.at(path);
+        let at = self.object_path(path);
         let length = bytes.len() as u64;
         let payload = object_store::PutPayload::from(bytes);
-        self.again(&format!("putting {path}"), || async {
-            self.within(length, self.inner.put(&at, payload.clone())).await.map(drop)
+        self.retry(&format!("putting {path}"), || async {
+            self.with_timeout(length, self.inner.put(&at, payload.clone())).await.map(drop)
         })
     }
 
     /// Puts an object unless one is there; false: one was. Where the store cannot do that in one step, it is
     /// looked for first.
-    pub fn put_new(&self, path: &str, bytes: Vec<u8>) -> Result<bool> {
-        let at = self.at(path);
+    pub fn put_if_absent(&self, path: &str, bytes: Vec<u8>) -> Result<bool> {
+        let at = self.object_path(path);
         let payload = object_store::PutPayload::from(bytes);
-        self.again(&format!("putting {path}"), || async {
+        self.retry(&format!("putting {path}"), || async {
             let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-            match self.within(0, self.inner.put_opts(&at, payload.clone(), options)).await {
+            match self.with_timeout(0, self.inner.put_opts(&at, payload.clone(), options)).await {
                 Ok(_) => Ok(true),
                 Err(object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. }) => {
                     Ok(false)
                 }
-                Err(error) if is_unsupported(&error) => match self.within(0, self.inner.head(&at)).await {
-                    Ok(_) => Ok(false),
-                    Err(object_store::Error::NotFound { .. }) => {
-                        self.within(0, self.inner.put(&at, payload.clone())).await.map(|_| true)
+                Err(error) if is_unsupported(&error) => {
+                    match self.with_timeout(0, self.inner.head(&at)).await {
+                        Ok(_) => Ok(false),
+                        Err(object_store::Error::NotFound { .. }) => {
+                            self.with_timeout(0, self.inner.put(&at, payload.clone())).await.map(|_| true)
+                        }
+                        Err(error) => Err(error),
                     }
-                    Err(error) => Err(error),
-                },
+                }
                 Err(error) => Err(error),
             }
         })
     }
 
     pub fn get(&self, path: &str) -> Result<Vec<u8>> {
-        self.get_if_there(path)?.ok_or_else(|| self.failed(&format!("getting {path}"), "it is not there"))
+        self.get_if_exists(path)?
+            .ok_or_else(|| self.store_error(&format!("getting {path}"), "it is not there"))
     }
 
-    pub fn get_if_there(&self, path: &str) -> Result<Option<Vec<u8>>> {
+    pub fn get_if_exists(&self, path: &str) -> Result<Option<Vec<u8>>> {
         self.fetch(path, u64::MAX)
     }
 
     /// One that is there; if it is longer than `most`, it is not fetched.
-    pub fn get_at_most(&self, path: &str, most: u64) -> Result<Vec<u8>> {
-        self.fetch(path, most)?.ok_or_else(|| self.failed(&format!("getting {path}"), "it is not there"))
+    pub fn get_limited(&self, path: &str, most: u64) -> Result<Vec<u8>> {
+        self.fetch(path, most)?.ok_or_else(|| self.store_error(&format!("getting {path}"), "it is not there"))
     }
 
     fn fetch(&self, path: &str, most: u64) -> Result<Option<Vec<u8>>> {
-        let (at, doing) = (self.at(path), format!("getting {path}"));
-        let fetched = self.again(&doing, || async {
-            let got = match self.within(0, self.inner.get(&at)).await {
+        let (at, doing) = (self.object_path(path), format!("getting {path}"));
+        let fetched = self.retry(&doing, || async {
+            let got = match self.with_timeout(0, self.inner.get(&at)).await {
                 Ok(got) => got,
                 Err(object_store::Error::NotFound { .. }) => return Ok(Ok(None)),
                 Err(error) => return Err(error),
@@ -164,18 +167,21 @@ impl Store {
             if bytes > most {
                 return Ok(Err(bytes));
             }
-            self.within(bytes, got.bytes()).await.map(|bytes| Ok(Some(bytes.to_vec())))
+            self.with_timeout(bytes, got.bytes()).await.map(|bytes| Ok(Some(bytes.to_vec())))
         })?;
         fetched.map_err(|bytes| {
-            self.failed(&doing, &format!("it has {bytes} bytes, and nothing of more than {most} was put"))
+            self.store_error(
+                &doing,
+                &format!("it has {bytes} bytes, and nothing of more than {most} was put"),
+            )
         })
     }
 
     /// Removes an object; one that is gone already is no error.
     pub fn delete(&self, path: &str) -> Result<()> {
-        let at = self.at(path);
-        self.again(&format!("deleting {path}"), || async {
-            match self.within(0, self.inner.delete(&at)).await {
+        let at = self.object_path(path);
+        self.retry(&format!("deleting {path}"), || async {
+            match self.with_timeout(0, self.inner.delete(&at)).await {
                 Err(object_store::Error::NotFound { .. }) => Ok(()),
                 other => other,
             }
@@ -183,19 +189,21 @@ impl Store {
     }
 
     /// The same on the way out: one try, also after the user has asked for an end.
-    pub fn delete_at_last(&self, path: &str) {
-        let at = self.at(path);
+    pub fn delete_best_effort(&self, path: &str) {
+        let at = self.object_path(path);
         // Whatever stays is told by its age.
-        let _ = self.runtime.block_on(async { tokio::time::timeout(LAST_TRY, self.inner.delete(&at)).await });
+        let _ = self
+            .runtime
+            .block_on(async { tokio::time::timeout(FINAL_DELETE_TIMEOUT, self.inner.delete(&at)).await });
     }
 
     /// Removes many objects, in as few requests as the store allows.
     pub fn delete_all(&self, paths: Vec<String>) -> Result<()> {
-        let paths: Vec<ObjectPath> = paths.iter().map(|path| self.at(path)).collect();
-        self.again("deleting pieces", || async {
+        let paths: Vec<ObjectPath> = paths.iter().map(|path| self.object_path(path)).collect();
+        self.retry("deleting pieces", || async {
             let locations = futures::stream::iter(paths.clone()).map(Ok).boxed();
             let mut deleted = self.inner.delete_stream(locations);
-            while let Some(one) = self.within(0, next(&mut deleted)).await? {
+            while let Some(one) = self.with_timeout(0, next_item(&mut deleted)).await? {
                 match one {
                     Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                     Err(error) => return Err(error),
@@ -208,14 +216,14 @@ impl Store {
     /// Hands every object below a folder to `take`, in no order. An error in the middle begins the list
     /// anew, so objects may come twice.
     pub fn list(&self, folder: &str, mut take: impl FnMut(Object) -> Result<()>) -> Result<()> {
-        let below = self.at(folder);
+        let below = self.object_path(folder);
         let own = self.prefix.as_ref().len();
         let mut refused = None;
         let take = Mutex::new(&mut take);
         let stopped = Mutex::new(&mut refused);
-        self.again(&format!("listing {folder}"), || async {
+        self.retry(&format!("listing {folder}"), || async {
             let mut objects = self.inner.list(Some(&below));
-            while let Some(object) = self.within(0, next(&mut objects)).await? {
+            while let Some(object) = self.with_timeout(0, next_item(&mut objects)).await? {
                 let object = object?;
                 let path = object.location.as_ref();
                 let path = path.get(own..).unwrap_or(path).trim_start_matches('/').to_owned();
@@ -237,7 +245,7 @@ impl Store {
     }
 
     /// A request that moves so many bytes, given up where a bucket takes too long for it.
-    async fn within<T>(
+    async fn with_timeout<T>(
         &self,
         bytes: u64,
         request: impl Future<Output = object_store::Result<T>>,
@@ -245,7 +253,7 @@ impl Store {
         if matches!(self.destination, Destination::Folder(_)) {
             return request.await;
         }
-        let limit = time_for(bytes);
+        let limit = transfer_timeout(bytes);
         tokio::time::timeout(limit, request).await.unwrap_or_else(|_| {
             let source = format!("no answer within {} s", limit.as_secs()).into();
             Err(object_store::Error::Generic { store: "S3", source })
@@ -253,11 +261,11 @@ impl Store {
     }
 
     /// Returns once what was put survives a power failure. A bucket answers only then by itself.
-    pub fn settle(&self) -> Result<()> {
+    pub fn sync_to_disk(&self) -> Result<()> {
         let Destination::Folder(path) = &self.destination else { return Ok(()) };
         std::fs::File::open(path)
             .and_then(|folder| nix::unistd::syncfs(&folder).map_err(std::io::Error::from))
-            .map_err(|cause| self.failed("writing to disk", &cause.to_string()))
+            .map_err(|cause| self.store_error("writing to disk", &cause.to_string()))
     }
 
     /// Files that a killed process had not finished, where the store is a folder: they have no name yet
@@ -265,25 +273,25 @@ impl Store {
     pub fn remove_unfinished(&self) -> Result<u64> {
         let Destination::Folder(path) = &self.destination else { return Ok(0) };
         folder::remove_unfinished(path)
-            .map_err(|cause| self.failed("looking for unfinished files", &cause.to_string()))
+            .map_err(|cause| self.store_error("looking for unfinished files", &cause.to_string()))
     }
 
-    fn at(&self, path: &str) -> ObjectPath {
+    fn object_path(&self, path: &str) -> ObjectPath {
         path.split('/').fold(self.prefix.clone(), |at, part| at.join(part))
     }
 
-    fn again<T, F: Future<Output = object_store::Result<T>>>(
+    fn retry<T, F: Future<Output = object_store::Result<T>>>(
         &self,
         doing: &str,
         mut attempt: impl FnMut() -> F,
     ) -> Result<T> {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = INITIAL_BACKOFF;
         let mut failing: Option<Instant> = None;
         loop {
             let attempted = self.runtime.block_on(async {
                 tokio::select! {
                     done = attempt() => Some(done),
-                    () = stopped(&self.patience.stop) => None,
+                    () = wait_for_stop(&self.retry_policy.stop) => None,
                 }
             });
             let error = match attempted {
@@ -292,58 +300,60 @@ impl Store {
                 Some(Err(error)) => error,
             };
             let since = *failing.get_or_insert_with(Instant::now);
-            if !passes(&error) || since.elapsed() + pause > self.patience.retry_for {
-                return Err(self.failed(doing, &told(&error)));
+            if !is_transient(&error) || since.elapsed() + pause > self.retry_policy.retry_for {
+                return Err(self.store_error(doing, &describe_error(&error)));
             }
             self.retries.fetch_add(1, Ordering::Relaxed);
-            if pause >= TOLD_FROM {
-                self.tell(doing, &error);
+            if pause >= REPORT_FROM_BACKOFF {
+                self.report_failure(doing, &error);
             }
             self.runtime.block_on(async {
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
-                    () = stopped(&self.patience.stop) => {}
+                    () = wait_for_stop(&self.retry_policy.stop) => {}
                 }
             });
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_BACKOFF);
         }
     }
 
     /// Whoever waits is to know for what.
-    fn tell(&self, doing: &str, error: &object_store::Error) {
-        let mut at = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if at.is_none_or(|at| at.elapsed() > TOLD_EVERY) {
+    fn report_failure(&self, doing: &str, error: &object_store::Error) {
+        let mut at = self.last_reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if at.is_none_or(|at| at.elapsed() > REPORT_INTERVAL) {
             *at = Some(Instant::now());
-            let most_s = self.patience.retry_for.as_secs();
-            (self.patience.failing)(&format!(
+            let most_s = self.retry_policy.retry_for.as_secs();
+            (self.retry_policy.on_failure)(&format!(
                 "{self} fails at {doing} and is asked again for {most_s} s ({})",
-                told(error)
+                describe_error(error)
             ));
         }
     }
 
-    fn failed(&self, doing: &str, cause: &str) -> Error {
+    fn store_error(&self, doing: &str, cause: &str) -> Error {
         Error::Store { store: self.to_string(), doing: doing.to_owned(), cause: cause.to_owned() }
     }
 }
 
-fn time_for(bytes: u64) -> Duration {
-    REQUEST_TIMEOUT + Duration::from_secs(bytes / SLOWEST)
+fn transfer_timeout(bytes: u64) -> Duration {
+    REQUEST_TIMEOUT + Duration::from_secs(bytes / MIN_BYTES_PER_S)
 }
 
 /// Of a stream, whose items are results of their own.
-async fn next<T>(stream: &mut (impl futures::Stream<Item = T> + Unpin)) -> object_store::Result<Option<T>> {
+async fn next_item<T>(
+    stream: &mut (impl futures::Stream<Item = T> + Unpin),
+) -> object_store::Result<Option<T>> {
     Ok(stream.next().await)
 }
 
-async fn stopped(stop: &AtomicBool) {
+async fn wait_for_stop(stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-fn bucket_named(bucket: &str) -> Result<object_store::aws::AmazonS3> {
-    let settings = profile::settings(|name| std::env::var(name).ok());
+fn open_bucket(bucket: &str) -> Result<object_store::aws::AmazonS3> {
+    let settings = s3_settings::read_settings(|name| std::env::var(name).ok());
     // How long a request may take depends on its bytes: `Store::within`.
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(CONNECT_TIMEOUT);
     let mut builder = AmazonS3Builder::new()
@@ -371,7 +381,7 @@ fn bucket_named(bucket: &str) -> Result<object_store::aws::AmazonS3> {
 }
 
 /// True if a retry makes sense. False if the store understood and refused the request.
-fn passes(error: &object_store::Error) -> bool {
+fn is_transient(error: &object_store::Error) -> bool {
     use object_store::Error as E;
     match error {
         E::NotFound { .. }
@@ -384,7 +394,7 @@ fn passes(error: &object_store::Error) -> bool {
         | E::Unauthenticated { .. }
         | E::UnknownConfigurationKey { .. } => false,
         _ => {
-            let text = told(error);
+            let text = describe_error(error);
             // Out of space, or not allowed to write: a folder's disk does not mend itself.
             let of_disk =
                 ["No space left", "Permission denied", "Read-only file system", "File name too long"];
@@ -399,11 +409,11 @@ fn passes(error: &object_store::Error) -> bool {
 
 fn is_unsupported(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::NotImplemented { .. } | object_store::Error::NotSupported { .. })
-        || told(error).contains("status code: 501")
+        || describe_error(error).contains("status code: 501")
 }
 
 /// An error with its causes, each once: outer ones often repeat inner ones.
-fn told(error: &object_store::Error) -> String {
+fn describe_error(error: &object_store::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -413,11 +423,11 @@ fn told(error: &object_store::Error) -> String {
         }
         cause = inner.source();
     }
-    in_words(&text)
+    describe_xml_error(&text)
 }
 
 /// Code and message of a store's XML error.
-fn in_words(text: &str) -> String {
+fn describe_xml_error(text: &str) -> String {
     let element = |name: &str| {
         let (_, rest) = text.split_once(&format!("<{name}>"))?;
         rest.split_once(&format!("</{name}>")).map(|(value, _)| value)
@@ -437,16 +447,16 @@ mod tests {
 
     #[test]
     fn the_manifest_of_a_large_database_may_take_its_time() {
-        assert_eq!(time_for(0), REQUEST_TIMEOUT);
+        assert_eq!(transfer_timeout(0), REQUEST_TIMEOUT);
         // 720 MB, of a terabyte in pieces of 128 KiB, at a megabit a second.
-        assert!(time_for(720 << 20) > Duration::from_secs((720 << 20) / 125_000));
+        assert!(transfer_timeout(720 << 20) > Duration::from_secs((720 << 20) / 125_000));
     }
 
     #[test]
     fn what_a_store_says_is_told_without_its_markup() {
         let said = "PUT failed - 404 Not Found: <?xml?>\n<Error><Code>NoSuchBucket</Code><Message>It is not there.\
                     </Message><RequestId>1</RequestId></Error>";
-        assert_eq!(in_words(said), "PUT failed - 404 Not Found: NoSuchBucket, It is not there.");
-        assert_eq!(in_words("a < b"), "a < b");
+        assert_eq!(describe_xml_error(said), "PUT failed - 404 Not Found: NoSuchBucket, It is not there.");
+        assert_eq!(describe_xml_error("a < b"), "a < b");
     }
 }

@@ -3,7 +3,7 @@
 //! The command runs in a process group of its own, in the journal. Its output goes through the rate limiter
 //! to toll's own output. Its standard error goes to the user, and its exit code is passed on.
 
-use super::{Account, Asked, Throttle, Throttled};
+use super::{Throttle, ThrottleOptions, ThrottleSummary, ThrottledReader};
 use anyhow::{Context, Result, bail};
 use nix::fcntl::{FcntlArg, fcntl};
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,23 +20,28 @@ use toll_sys::{child_process, redact};
 /// speed (`bench/throttle.sh`).
 const PIPE_BYTES: i32 = 32 * 1024;
 /// What is read and written at once, at most.
-const PIECE_BYTES: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 /// A dump gets this long after each signal that ends it.
 const GRACE: Duration = Duration::from_secs(4);
 /// A command whose output nobody reads any more ends of that within this, or is asked to.
 const PIPE_BROKEN_GRACE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// End of the command, for toll's own exit code.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandExit {
     /// Exit code of the command, or 128 plus the number of the signal that ended it.
-    pub code: u8,
-    pub account: Account,
+    pub exit_code: u8,
+    pub summary: ThrottleSummary,
 }
 
 /// Runs the command to its end. `env` names the variables that it inherits from toll's environment.
-pub fn run(asked: Asked, words: &[String], env: &[String], to: impl Write + Send + 'static) -> Result<Ended> {
+pub fn run_command(
+    options: ThrottleOptions,
+    words: &[String],
+    env: &[String],
+    to: impl Write + Send + 'static,
+) -> Result<CommandExit> {
     let Some(name) = words.first() else { bail!("name a command after --") };
     if let Some(why) = toll_sys::program::missing_program_error(name) {
         bail!("{why}");
@@ -46,8 +51,8 @@ pub fn run(asked: Asked, words: &[String], env: &[String], to: impl Write + Send
     }
     let run_id = format!("throttle-{}-{}", std::process::id(), toll_sys::clock::wall_us());
     let journal = Journal::begin(&run_id)?;
-    let cancel = asked.cancel.clone();
-    let ended = behind(Throttle::begin(asked, &journal)?, &journal, cancel, words, env, to);
+    let cancel = options.cancel.clone();
+    let ended = run_throttled(Throttle::start(options, &journal)?, &journal, cancel, words, env, to);
     let undone = journal.undo_all();
     for failure in &undone.failures {
         tracing::warn!("could not put back: {failure}; `toll clean` tries again");
@@ -55,14 +60,14 @@ pub fn run(asked: Asked, words: &[String], env: &[String], to: impl Write + Send
     ended
 }
 
-fn behind(
+fn run_throttled(
     throttle: Throttle,
     journal: &Journal,
     cancel: CancelToken,
     words: &[String],
     env: &[String],
     to: impl Write + Send + 'static,
-) -> Result<Ended> {
+) -> Result<CommandExit> {
     let mut command = child_process::clean_env_command(&words[0]);
     command.args(&words[1..]).stdout(Stdio::piped());
     command.envs(env.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
@@ -71,44 +76,44 @@ fn behind(
     let Some(output) = child.stdout.take() else { bail!("{what} has no output: this is a mistake in toll") };
     // A kernel that refuses (a user's quota of pipe pages) leaves the pipe as it was.
     let _ = fcntl(&output, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
-    let gate = Arc::clone(throttle.gate());
+    let limiter = Arc::clone(throttle.limiter());
     let pump = std::thread::Builder::new()
         .name("pump".into())
-        .spawn(move || pump(Throttled::new(output, gate), to))
+        .spawn(move || copy_output(ThrottledReader::new(output, limiter), to))
         .context("cannot start a thread")?;
-    let dump = Dump { journal, cancel, undo, child, what };
-    dump.watch(throttle, pump)
+    let dump = DumpProcess { journal, cancel, undo, child, what };
+    dump.supervise(throttle, pump)
 }
 
 /// Copies from the dump to its consumer, with one buffer.
-fn pump(mut dump: Throttled<ChildStdout>, mut taker: impl Write) -> Passed {
-    let mut buffer = vec![0; PIECE_BYTES];
+fn copy_output(mut dump: ThrottledReader<ChildStdout>, mut taker: impl Write) -> CopyEnd {
+    let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let read = match dump.read(&mut buffer) {
-            Ok(0) => return Passed::All,
+            Ok(0) => return CopyEnd::EndOfDump,
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Passed::Stopped(error),
+            Err(error) => return CopyEnd::ReadFailed(error),
         };
         match taker.write_all(&buffer[..read]).and_then(|()| taker.flush()) {
             Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Passed::NobodyReads,
-            Err(error) => return Passed::CannotWrite(error),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return CopyEnd::ReaderGone,
+            Err(error) => return CopyEnd::WriteFailed(error),
         }
     }
 }
 
 /// Reason for the end of the copy.
 #[derive(Debug)]
-enum Passed {
-    All,
+enum CopyEnd {
+    EndOfDump,
     /// By the gate, whose reason this is; or the pipe cannot be read.
-    Stopped(io::Error),
-    NobodyReads,
-    CannotWrite(io::Error),
+    ReadFailed(io::Error),
+    ReaderGone,
+    WriteFailed(io::Error),
 }
 
-struct Dump<'a> {
+struct DumpProcess<'a> {
     journal: &'a Journal,
     cancel: CancelToken,
     undo: UndoId,
@@ -116,42 +121,44 @@ struct Dump<'a> {
     what: String,
 }
 
-impl Dump<'_> {
-    fn watch(mut self, throttle: Throttle, pump: JoinHandle<Passed>) -> Result<Ended> {
-        let gate = Arc::clone(throttle.gate());
+impl DumpProcess<'_> {
+    fn supervise(mut self, throttle: Throttle, pump: JoinHandle<CopyEnd>) -> Result<CommandExit> {
+        let limiter = Arc::clone(throttle.limiter());
         while !pump.is_finished() {
-            std::thread::sleep(LOOK);
-            if let Some(why) = gate.ended() {
-                self.end()?;
+            std::thread::sleep(POLL_INTERVAL);
+            if let Some(why) = limiter.close_reason() {
+                self.terminate()?;
                 drop(throttle);
                 bail!("{why}; the dump is not whole");
             }
         }
         let Ok(passed) = pump.join() else {
-            self.end()?;
+            self.terminate()?;
             bail!("the pump has failed: this is a mistake in toll; please report it");
         };
         let status = match &passed {
-            Passed::All => self.wait(None)?,
-            Passed::NobodyReads => {
+            CopyEnd::EndOfDump => self.wait_for_exit(None)?,
+            CopyEnd::ReaderGone => {
                 tracing::warn!("nobody reads the dump any more: {} is ended", self.what);
-                self.wait(Some(PIPE_BROKEN_GRACE))?
+                self.wait_for_exit(Some(PIPE_BROKEN_GRACE))?
             }
-            Passed::CannotWrite(_) | Passed::Stopped(_) => self.end()?,
+            CopyEnd::WriteFailed(_) | CopyEnd::ReadFailed(_) => self.terminate()?,
         };
         let account = throttle.finish()?;
         match passed {
-            Passed::CannotWrite(error) => {
+            CopyEnd::WriteFailed(error) => {
                 Err(error).with_context(|| format!("cannot write the dump; {} was ended", self.what))
             }
-            Passed::Stopped(why) => bail!("{why}; the dump is not whole"),
-            Passed::All | Passed::NobodyReads => Ok(Ended { code: code(status), account }),
+            CopyEnd::ReadFailed(why) => bail!("{why}; the dump is not whole"),
+            CopyEnd::EndOfDump | CopyEnd::ReaderGone => {
+                Ok(CommandExit { exit_code: exit_code(status), summary: account })
+            }
         }
     }
 
     /// Waits for the command to exit after the end of its output. After `patience` it is terminated, finally
     /// with KILL.
-    fn wait(&mut self, patience: Option<Duration>) -> Result<ExitStatus> {
+    fn wait_for_exit(&mut self, timeout: Option<Duration>) -> Result<ExitStatus> {
         let begun = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -159,25 +166,25 @@ impl Dump<'_> {
                 return Ok(status);
             }
             if self.cancel.is_cancelled() {
-                self.end()?;
+                self.terminate()?;
                 bail!("interrupted; the dump is not whole");
             }
-            if patience.is_some_and(|patience| begun.elapsed() >= patience) {
-                return self.end();
+            if timeout.is_some_and(|patience| begun.elapsed() >= patience) {
+                return self.terminate();
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// By the journal's entry: TERM, then KILL, to its whole group.
-    fn end(&mut self) -> Result<ExitStatus> {
+    fn terminate(&mut self) -> Result<ExitStatus> {
         self.journal.undo(self.undo)?;
         self.child.wait().context("cannot wait for the dump")
     }
 }
 
 /// As a shell would say it.
-fn code(status: ExitStatus) -> u8 {
+fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,
         (None, signal) => 128 + signal.unwrap_or(0) as u8,

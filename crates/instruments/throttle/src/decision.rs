@@ -6,19 +6,19 @@ use serde::Serialize;
 
 /// Permission of the dump's reader.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Allow {
+pub enum ReadLimit {
     /// Unlimited.
-    Open,
+    Unlimited,
     /// Bytes a second.
     Rate(f64),
     /// Paused.
-    Still,
+    Paused,
 }
 
 /// Reason of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum Reason {
     /// The rate rises until the probe latency does.
     Starting,
     /// The latency is below the limit, so the rate rises.
@@ -45,17 +45,17 @@ pub enum Why {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decision {
-    pub allow: Allow,
-    pub why: Why,
+    pub limit: ReadLimit,
+    pub reason: Reason,
 }
 
 /// State of the dump while a probe query was pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meanwhile {
-    Dump,
-    Pause,
+pub enum DumpState {
+    Running,
+    Paused,
     /// A transition between the two.
-    Between,
+    Transition,
 }
 
 /// Bounds of the rate and of the length of a pause.
@@ -64,9 +64,9 @@ pub struct Limits {
     /// Bytes a second; above 0.
     pub floor: f64,
     /// The user set the floor: no pause is made longer because the latency limit is exceeded at it.
-    pub floor_is_asked: bool,
+    pub floor_is_set_by_user: bool,
     /// Bytes a second that keep the server from timing out its reader; at most the floor.
-    pub trickle: f64,
+    pub keepalive_rate: f64,
     pub ceiling: Option<f64>,
     /// After this time the server must be able to send, or it times out its reader. Seconds.
     pub longest_pause_s: f64,
@@ -74,7 +74,7 @@ pub struct Limits {
 
 impl Limits {
     /// Bytes to read between two of the longest pauses, so that the server can send.
-    pub fn frees_writer(&self) -> u64 {
-        (self.trickle * self.longest_pause_s) as u64
+    pub fn keepalive_bytes(&self) -> u64 {
+        (self.keepalive_rate * self.longest_pause_s) as u64
     }
 }

@@ -6,10 +6,10 @@ use toll_sys::number_format;
 /// Where progress is shown.
 pub trait Progress: Debug + Send + Sync {
     /// Called ten times a second.
-    fn show(&self, now: &Now);
+    fn show(&self, now: &ProgressSnapshot);
 
     /// A line that stays.
-    fn say(&self, text: &str);
+    fn show_message(&self, text: &str);
 
     /// Leaves the terminal as it was.
     fn finish(&self);
@@ -17,21 +17,21 @@ pub trait Progress: Debug + Send + Sync {
 
 /// What is known at a moment.
 #[derive(Debug, Clone)]
-pub struct Now {
+pub struct ProgressSnapshot {
     pub bytes: u64,
     pub bytes_per_s: f64,
     /// What the reader may do and why, in words.
-    pub allowed: String,
+    pub limit_text: String,
     /// Probe p99, microseconds: recent, and undisturbed.
     pub p99_us: Option<(f64, f64)>,
-    pub max_toll_pct: f64,
-    pub kept: u32,
-    pub judged: u32,
+    pub max_p99_overhead_pct: f64,
+    pub windows_within_limit: u32,
+    pub windows_judged: u32,
 }
 
-impl Now {
-    pub fn line(&self) -> String {
-        let canary = match self.p99_us {
+impl ProgressSnapshot {
+    pub fn render_line(&self) -> String {
+        let latency = match self.p99_us {
             Some((now, base)) => format!(
                 "canary p99 {} against {} ({})",
                 number_format::format_duration_us(now),
@@ -41,13 +41,13 @@ impl Now {
             None => "canary not known yet".into(),
         };
         format!(
-            "{} MB, {} MB/s ({}), {canary}, within +{}% in {} of {} windows",
+            "{} MB, {} MB/s ({}), {latency}, within +{}% in {} of {} windows",
             number_format::format_megabytes(self.bytes as f64),
             number_format::format_megabytes(self.bytes_per_s),
-            self.allowed,
-            self.max_toll_pct,
-            self.kept,
-            self.judged
+            self.limit_text,
+            self.max_p99_overhead_pct,
+            self.windows_within_limit,
+            self.windows_judged
         )
     }
 }
@@ -58,20 +58,20 @@ mod tests {
 
     #[test]
     fn the_line_says_where_the_dump_and_the_promise_are() {
-        let now = Now {
+        let now = ProgressSnapshot {
             bytes: 120_000_000,
             bytes_per_s: 12_500_000.0,
-            allowed: "climbing, 13.0 MB/s allowed".into(),
+            limit_text: "climbing, 13.0 MB/s allowed".into(),
             p99_us: Some((1_050.0, 1_000.0)),
-            max_toll_pct: 10.0,
-            kept: 3,
-            judged: 4,
+            max_p99_overhead_pct: 10.0,
+            windows_within_limit: 3,
+            windows_judged: 4,
         };
         assert_eq!(
-            now.line(),
+            now.render_line(),
             "120 MB, 12.5 MB/s (climbing, 13.0 MB/s allowed), canary p99 1.05 ms against 1.00 ms (+5.0%), \
              within +10% in 3 of 4 windows"
         );
-        assert!(Now { p99_us: None, ..now }.line().contains("not known yet"));
+        assert!(ProgressSnapshot { p99_us: None, ..now }.render_line().contains("not known yet"));
     }
 }

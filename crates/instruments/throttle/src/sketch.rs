@@ -12,7 +12,7 @@ const LOWEST: f64 = -10.0;
 /// Up to 480 seconds in microseconds.
 const BUCKETS: usize = 3_000;
 /// Doublings after which weights are scaled down again, long before a number overflows.
-const MOST_DOUBLINGS: f64 = 256.0;
+const MAX_DOUBLINGS: f64 = 256.0;
 /// So many samples must lie beyond a quantile for its error to be known.
 const BEYOND: f64 = 2.0;
 
@@ -39,7 +39,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// The logarithm of the ratio of two.
-    pub fn over(self, base: Self) -> Self {
+    pub fn relative_to(self, base: Self) -> Self {
         Self { ln: self.ln - base.ln, error: self.error.hypot(base.error) }
     }
 }
@@ -59,7 +59,7 @@ impl Sketch {
     }
 
     /// These, none of which is older than another.
-    pub fn of(logarithms: impl IntoIterator<Item = f64>) -> Self {
+    pub fn from_samples(logarithms: impl IntoIterator<Item = f64>) -> Self {
         let mut sketch = Self::new(f64::INFINITY);
         logarithms.into_iter().for_each(|ln| sketch.add(0.0, ln));
         sketch
@@ -67,14 +67,14 @@ impl Sketch {
 
     /// A sample of the moment `at_s`; the moments need not rise.
     pub fn add(&mut self, at_s: f64, ln: f64) {
-        self.add_part(at_s, ln, 1.0);
+        self.add_weighted(at_s, ln, 1.0);
     }
 
     /// A sample that weighs only this share of one.
-    pub fn add_part(&mut self, at_s: f64, ln: f64, share: f64) {
+    pub fn add_weighted(&mut self, at_s: f64, ln: f64, share: f64) {
         let mut doublings = (at_s - self.origin_s) / self.half_life_s;
-        if doublings > MOST_DOUBLINGS {
-            self.keep((-doublings).exp2());
+        if doublings > MAX_DOUBLINGS {
+            self.scale_weight((-doublings).exp2());
             self.origin_s = at_s;
             doublings = 0.0;
         }
@@ -88,7 +88,7 @@ impl Sketch {
     }
 
     /// What it holds weighs only this share of what it did, beside what comes.
-    pub fn keep(&mut self, share: f64) {
+    pub fn scale_weight(&mut self, share: f64) {
         for weight in &mut self.buckets {
             *weight *= share;
         }

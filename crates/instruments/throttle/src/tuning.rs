@@ -9,7 +9,7 @@ pub struct Tuning {
     /// Standard errors by which the slow loop stays below the promise.
     pub margin_errors: f64,
     /// Share of the promise that the margin takes at most.
-    pub margin_most: f64,
+    pub margin_max: f64,
     /// Change of the logarithm of the rate in a second, where the whole promise is left: at first, and in
     /// the end. What is learnt of the rate outlasts the noise of one p99, so that the gain falls with time.
     pub gain_first: f64,
@@ -17,11 +17,11 @@ pub struct Tuning {
     pub gain_half_life_s: f64,
     /// Reduction of the logarithm of the rate at the end of the start phase: the probe reflects an earlier
     /// rate, and the rate has risen since.
-    pub start_back: f64,
+    pub start_reduction: f64,
     /// Standard errors beyond the promise at which the brake is put on.
     pub brake_errors: f64,
-    pub look_answers: usize,
-    pub look_every_s: f64,
+    pub pause_samples: usize,
+    pub pause_interval_s: f64,
 }
 
 impl Default for Tuning {
@@ -31,14 +31,14 @@ impl Default for Tuning {
             fast_half_life_s: 1.5,
             slow_half_life_s: 8.0,
             margin_errors: 1.5,
-            margin_most: 0.85,
+            margin_max: 0.85,
             gain_first: 0.1,
             gain_last: 0.02,
             gain_half_life_s: 30.0,
-            start_back: 0.7,
+            start_reduction: 0.7,
             brake_errors: 1.4,
-            look_answers: 100,
-            look_every_s: 12.0,
+            pause_samples: 100,
+            pause_interval_s: 12.0,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::losses::Dating;
 use anyhow::bail;
 use std::path::PathBuf;
 use toll_input::Progress;
-use toll_net::pcap::source::Source;
+use toll_net::pcap::capture_reader::CaptureReader;
 use toll_net::replay::stamp_of;
 use toll_record::{Held, Losses};
 use toll_wire::pcap::Link;
@@ -26,9 +26,9 @@ pub fn survey(files: &[PathBuf]) -> anyhow::Result<Survey> {
     let (mut held, mut dating) = (Held::default(), Dating::default());
     let mut first_ns = None;
     for file in files {
-        let mut source = Source::open(file, &Progress::hidden())?;
-        while let Some(time_ns) = source.advance()? {
-            source.take(|frame| {
+        let mut source = CaptureReader::open(file, &Progress::hidden())?;
+        while let Some(time_ns) = source.read_next()? {
+            source.take_packet(|frame| {
                 let first_ns = *first_ns.get_or_insert(time_ns);
                 held.packets += 1;
                 held.last_bytes = u64::from(frame.wire_len);

@@ -13,13 +13,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use toll_backup::archive::Backups;
-use toll_backup::archive::prune::Stay;
-use toll_backup::{Asked, Keys, Onto, Origin, Place, Repository};
+use toll_backup::archive::prune::RetentionPolicy;
+use toll_backup::{BackupOptions, BackupOrigin, KeyOptions, Repository, RestoreTarget, StoreLocation};
 use toll_mysql::Target;
 use toll_store::Destination;
 use toll_sys::cancel::CancelToken;
 use toll_sys::units;
-use toll_throttle::orders;
+use toll_throttle::control_commands;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -80,7 +80,7 @@ struct Take {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = units::duration)]
     retry_for: Duration,
     /// Slow the dump down so that the p99 of a small query grows by no more than this beside it
-    #[arg(long, value_name = "SHARE", value_parser = orders::max_toll)]
+    #[arg(long, value_name = "SHARE", value_parser = control_commands::parse_max_p99_overhead)]
     max_p99_toll: Option<f64>,
     #[command(flatten)]
     steering: Steering,
@@ -232,13 +232,13 @@ fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
         bail!("what is promised? --max-p99-toll 10%; the other options say how it is kept");
     }
     let promise = arguments.max_p99_toll.map(|max| arguments.steering.asked(server.clone(), max, cancel));
-    let asked = Asked {
+    let asked = BackupOptions {
         server,
-        promise,
+        throttle: promise,
         schemas: arguments.schema,
         dump_program: arguments.dump_program,
-        to: arguments.to.as_deref().map(|to| place(to, arguments.retry_for)).transpose()?,
-        keys: Keys {
+        store: arguments.to.as_deref().map(|to| place(to, arguments.retry_for)).transpose()?,
+        keys: KeyOptions {
             encrypt_to: arguments.encrypt_to,
             passphrase_file: arguments.passphrase_file,
             identity_file: None,
@@ -247,9 +247,9 @@ fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
         keep: arguments.keep.map(|keep| keep as usize),
     };
     // A throttle shows how far it is by itself.
-    let bar = if asked.promise.is_some() { ProgressBar::hidden() } else { bar()? };
+    let bar = if asked.throttle.is_some() { ProgressBar::hidden() } else { bar()? };
     cancelled_by_signals(cancel)?;
-    let taken = toll_backup::take(&asked, cancel, &|bytes, estimated| {
+    let taken = toll_backup::create_backup(&asked, cancel, &|bytes, estimated| {
         // What the server estimates may be less than what comes.
         bar.set_length(estimated.max(bytes));
         bar.set_position(bytes);
@@ -267,12 +267,12 @@ fn take(arguments: Take, cancel: &CancelToken) -> Result<ExitCode> {
 fn list_backups(arguments: List, cancel: &CancelToken) -> Result<ExitCode> {
     let (store, opening) = arguments.from.open(cancel)?;
     let backups = Backups::list(&store)?;
-    let read = backups.whole.iter().map(|listed| (listed, listed.read(&store, &opening)));
+    let read = backups.valid.iter().map(|listed| (listed, listed.read_manifest(&store, &opening)));
     let mut lines = Vec::new();
     for (listed, manifest) in read {
         lines.push(told::listed(&listed.id, listed.is_encrypted(), manifest));
     }
-    for broken in &backups.broken {
+    for broken in &backups.invalid {
         tell!("toll: {} is no backup: {}", broken.object, broken.reason);
     }
     if arguments.json {
@@ -322,15 +322,15 @@ fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
             let target = target(server)?;
             toll_backup::restore(
                 &origin,
-                Onto::Server { target: &target, overwrite: arguments.overwrite },
+                RestoreTarget::Server { target: &target, overwrite: arguments.overwrite },
                 cancel,
                 &seen,
             )
         }
         (None, Some(path)) if path.as_os_str() == "-" => {
-            toll_backup::restore(&origin, Onto::Output(&mut std::io::stdout().lock()), cancel, &seen)
+            toll_backup::restore(&origin, RestoreTarget::Output(&mut std::io::stdout().lock()), cancel, &seen)
         }
-        (None, Some(path)) => toll_backup::restore(&origin, Onto::File(path), cancel, &seen),
+        (None, Some(path)) => toll_backup::restore(&origin, RestoreTarget::File(path), cancel, &seen),
         (None, None) => bail!("where to? --server or --output"),
     };
     bar.finish_and_clear();
@@ -341,11 +341,11 @@ fn restore_one(arguments: Restore, cancel: &CancelToken) -> Result<ExitCode> {
 fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
     cancelled_by_signals(cancel)?;
     let (store, opening) = arguments.from.open(cancel)?;
-    if let Some(doubt) = toll_backup::dated_ahead(&Backups::list(&store)?) {
+    if let Some(doubt) = toll_backup::warn_future_backups(&Backups::list(&store)?) {
         tell!("toll: {doubt}");
     }
-    let stay = Stay { latest: arguments.keep.map(|keep| keep as usize), also: None };
-    let pruned = toll_backup::pruned(&store, &opening, stay, arguments.dry_run)?;
+    let stay = RetentionPolicy { keep_latest: arguments.keep.map(|keep| keep as usize), keep_id: None };
+    let pruned = toll_backup::prune_store(&store, &opening, stay, arguments.dry_run)?;
     if arguments.json {
         show!("{}", serde_json::to_string_pretty(&pruned)?);
     } else {
@@ -355,8 +355,8 @@ fn prune_store(arguments: Prune, cancel: &CancelToken) -> Result<ExitCode> {
 }
 
 impl KeyArgs {
-    fn keys(&self) -> Keys {
-        Keys {
+    fn keys(&self) -> KeyOptions {
+        KeyOptions {
             encrypt_to: Vec::new(),
             passphrase_file: self.passphrase_file.clone(),
             identity_file: self.identity.clone(),
@@ -368,35 +368,35 @@ impl From {
     fn open(
         &self,
         cancel: &CancelToken,
-    ) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::Opening)> {
-        let store = toll_backup::opened(&place(&self.from, self.retry_for)?, false, cancel)?;
+    ) -> Result<(std::sync::Arc<toll_store::Store>, toll_backup::archive::PieceDecoder)> {
+        let store = toll_backup::open_store(&place(&self.from, self.retry_for)?, false, cancel)?;
         let opening = self.keys.keys().for_reading(&store)?;
         Ok((store, opening))
     }
 }
 
 impl FromEither {
-    fn find(&self, cancel: &CancelToken) -> Result<Origin> {
+    fn find(&self, cancel: &CancelToken) -> Result<BackupOrigin> {
         if let Some(dir) = &self.git {
             let repository = Repository::open(dir, &self.git_branch)?;
             let revision = (self.backup != "latest").then_some(self.backup.as_str());
-            let (tree, commit) = repository.tree(revision)?;
-            return Ok(Origin::Git { repository, commit, tree: Box::new(tree) });
+            let (tree, commit) = repository.read_tree(revision)?;
+            return Ok(BackupOrigin::Git { repository, commit, tree: Box::new(tree) });
         }
         let Some(from) = &self.from else { bail!("where from? --from or --git") };
-        let store = toll_backup::opened(&place(from, self.retry_for)?, false, cancel)?;
+        let store = toll_backup::open_store(&place(from, self.retry_for)?, false, cancel)?;
         let opening = self.keys.keys().for_reading(&store)?;
         let backups = Backups::list(&store)?;
-        if let Some(doubt) = toll_backup::dated_ahead(&backups).filter(|_| self.backup == "latest") {
+        if let Some(doubt) = toll_backup::warn_future_backups(&backups).filter(|_| self.backup == "latest") {
             tell!("toll: {doubt}");
         }
-        let manifest = backups.find(&self.backup)?.read(&store, &opening)?;
-        Ok(Origin::Store { store, opening, manifest: Box::new(manifest) })
+        let manifest = backups.find(&self.backup)?.read_manifest(&store, &opening)?;
+        Ok(BackupOrigin::Store { store, opening, manifest: Box::new(manifest) })
     }
 }
 
-fn place(text: &str, retry_for: Duration) -> Result<Place> {
-    Ok(Place { destination: Destination::parse(text)?, retry_for })
+fn place(text: &str, retry_for: Duration) -> Result<StoreLocation> {
+    Ok(StoreLocation { destination: Destination::parse(text)?, retry_for })
 }
 
 fn target(named: &str) -> Result<Target> {

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use toll_agent::capture::{self, Front, Goal, Ledger, Options, Signals, Source};
+use toll_agent::capture::{
+    self, CaptureAccounting, CaptureFrontend, CaptureOptions, OutputKind, Signals, TapKind,
+};
 use toll_agent::rotation::Rotate;
 use toll_sys::signals;
 use toll_sys::units::{self, Bytes, Percent};
@@ -44,8 +46,8 @@ pub struct Capture {
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: Vec<u16>,
     /// What to listen to
-    #[arg(long, value_parser = named::<Source>(), default_value = "packets")]
-    tap: Source,
+    #[arg(long, value_parser = named::<TapKind>(), default_value = "packets")]
+    tap: TapKind,
     /// The server whose sockets are listened to [default: the only one of this host]
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
@@ -159,9 +161,9 @@ struct Console {
     saying: Option<InBackground>,
 }
 
-impl Front for Console {
+impl CaptureFrontend for Console {
     /// The first of the signals that ask to end does so in good order, a second at once; USR1 asks how far it is.
-    fn begin(&mut self) -> anyhow::Result<Signals> {
+    fn install_signals(&mut self) -> anyhow::Result<Signals> {
         self.saying = Some(InBackground::start().context("cannot start a thread to speak with")?);
         let asked = Signals::default();
         let cannot = "cannot listen to signals";
@@ -174,7 +176,7 @@ impl Front for Console {
         Ok(asked)
     }
 
-    fn show(&mut self, ledger: &Ledger, ended: bool) {
+    fn show_accounting(&mut self, ledger: &CaptureAccounting, ended: bool) {
         if ended {
             // All before it is said, and the last line waits for its reader.
             self.saying = None;
@@ -183,11 +185,11 @@ impl Front for Console {
             // It has no map with keys that are no text, and so cannot fail.
             show!("{}", serde_json::to_string(ledger).unwrap_or_default());
         } else {
-            tell!("toll: {}", ledger.text());
+            tell!("toll: {}", ledger.render_text());
         }
     }
 
-    fn digests(&mut self) -> Box<dyn Write + Send> {
+    fn digest_writer(&mut self) -> Box<dyn Write + Send> {
         Box::new(std::io::stdout())
     }
 
@@ -196,32 +198,32 @@ impl Front for Console {
     }
 }
 
-fn options(arguments: Capture) -> Options {
+fn options(arguments: Capture) -> CaptureOptions {
     let goal = match arguments {
-        Capture { write: Some(ref path), .. } => Goal::Packets(path.clone()),
-        Capture { queries: Some(ref path), .. } => Goal::Queries(path.clone()),
-        Capture { stream: Some(ref to), .. } => Goal::Stream(to.clone()),
-        _ => Goal::Digest,
+        Capture { write: Some(ref path), .. } => OutputKind::Packets(path.clone()),
+        Capture { queries: Some(ref path), .. } => OutputKind::Queries(path.clone()),
+        Capture { stream: Some(ref to), .. } => OutputKind::Stream(to.clone()),
+        _ => OutputKind::Digest,
     };
     let ports = match (arguments.tap, arguments.port) {
-        (Source::Packets, ports) if ports.is_empty() => vec![3306],
+        (TapKind::Packets, ports) if ports.is_empty() => vec![3306],
         (_, ports) => ports,
     };
-    Options {
+    CaptureOptions {
         source: arguments.tap,
         device: arguments.device,
         ports,
         server_pid: arguments.server_pid,
-        goal,
+        output: goal,
         snap_server: arguments.snap_server,
         buffer_bytes: usize::try_from(arguments.buffer).unwrap_or(usize::MAX),
-        rotate: arguments.rotate.unwrap_or_default(),
+        rotation: arguments.rotate.unwrap_or_default(),
         keep: arguments.keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX)),
         overwrite: arguments.overwrite,
         cpu_share: arguments.budget,
         duration: arguments.duration,
         user: arguments.user,
-        every: arguments.every,
+        digest_interval: arguments.every,
         key: arguments.key,
         plain: arguments.plain,
         metrics: arguments.metrics,

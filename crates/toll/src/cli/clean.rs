@@ -5,7 +5,7 @@ use super::login::{self, Login};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::ExitCode;
-use toll_journal::{Cleaned, Credentials, State};
+use toll_journal::{CleanResult, CleanState, Credentials};
 use toll_sys::paths;
 
 #[derive(Debug, Args)]
@@ -23,31 +23,31 @@ pub struct Clean {
 /// Exit code 1 if a change could not be undone.
 pub fn run(arguments: &Clean) -> Result<ExitCode> {
     let given = arguments.server.as_deref().map(Login::named).transpose().context("in --server")?;
-    let credentials = Credentials { given: given.map(|login| login.target), password: login::password() };
+    let credentials = Credentials { login: given.map(|login| login.target), password: login::password() };
     let found = toll_journal::clean(&paths::journal_dir()?, arguments.dry_run, &credentials)?;
     let left = found.iter().filter(|cleaned| !show(cleaned)).count();
-    if !found.iter().any(|cleaned| !matches!(cleaned.state, State::Running { .. })) {
+    if !found.iter().any(|cleaned| !matches!(cleaned.state, CleanState::Running { .. })) {
         show!("nothing to clean");
     }
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
 /// Prints the result. False if changes are left.
-fn show(cleaned: &Cleaned) -> bool {
+fn show(cleaned: &CleanResult) -> bool {
     let run = &cleaned.run_id;
     match &cleaned.state {
-        State::Running { pid } => show!("{run}: still running (pid {pid}), left alone"),
-        State::Elsewhere { namespace } => {
+        CleanState::Running { pid } => show!("{run}: still running (pid {pid}), left alone"),
+        CleanState::OtherNamespace { namespace } => {
             show!("{run}: belongs to another PID namespace ({namespace}): run toll clean there");
         }
-        State::Found { changes } => {
+        CleanState::WouldUndo { changes } => {
             show!("{run}: would put back");
             changes.iter().for_each(|change| show!("  {change}"));
             if changes.is_empty() {
                 show!("  nothing");
             }
         }
-        State::Undone(undone) => {
+        CleanState::Undone(undone) => {
             show!("{run}: put back");
             undone.actions.iter().for_each(|action| show!("  {action}"));
             if undone.actions.is_empty() && undone.failures.is_empty() {
@@ -56,7 +56,7 @@ fn show(cleaned: &Cleaned) -> bool {
             undone.failures.iter().for_each(|failure| tell!("  FAILED: {failure}"));
             return undone.failures.is_empty();
         }
-        State::Unreadable { reason } => {
+        CleanState::Unreadable { reason } => {
             tell!("{run}: {reason}");
             return false;
         }

@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use toll_digest::classes::{GroupBy, Limit, Rank, Settings};
-use toll_digest::{Format, Request, Type, When};
+use toll_digest::{Format, Request, TimeBound, Type};
 use toll_input::Progress;
 use toll_wire::decoder::Config;
 use toll_wire::filter::{Filter, FilterError};
@@ -49,10 +49,10 @@ pub struct Digest {
     limit: Limit,
     /// Only events at or after a time: 2h (ago), 2026-11-21 [10:00:00], 261121 [10:00:00]
     #[arg(long, value_name = "TIME")]
-    since: Option<When>,
+    since: Option<TimeBound>,
     /// Only events before a time
     #[arg(long, value_name = "TIME")]
-    until: Option<When>,
+    until: Option<TimeBound>,
     /// Only events for which an expression holds, such as: query_time > 0.1 && db == "shop"
     #[arg(long, value_name = "EXPR", value_parser = filter)]
     filter: Option<Filter>,

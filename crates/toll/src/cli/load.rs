@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use toll_load::engine::{self, BinGrid, Plan, RunError};
-use toll_load::mix::{self, Distribution, Mix, Profile, Recorded, Table};
-use toll_load::tables::{self, Layout, Progress};
+use toll_load::engine::{self, BinGrid, LoadPlan, RunError};
+use toll_load::mix::{self, Distribution, Mix, Profile, RecordedWorkload, TableSet};
+use toll_load::tables::{self, PrepareProgress, TableLayout};
 use toll_mysql::{NO_BINLOG, Target};
 use toll_stats::schedule::{ArrivalProcess, Pacing};
 use toll_sys::count_format::format_count;
@@ -123,7 +123,7 @@ pub fn run(arguments: &Load) -> Result<ExitCode> {
         "prepare" => prepare(arguments, &stop),
         "cleanup" => {
             let target = arguments.target()?;
-            tables::cleanup(&target, arguments.tables)?;
+            tables::drop_tables(&target, arguments.tables)?;
             show!("dropped sbtest1 to sbtest{} where they were", arguments.tables);
             Ok(ExitCode::SUCCESS)
         }
@@ -141,18 +141,18 @@ impl Load {
         Ok(target)
     }
 
-    fn table(&self) -> Table {
+    fn table(&self) -> TableSet {
         let distribution = match self.rand_type {
             Spread::Special => Distribution::Special,
             Spread::Uniform => Distribution::Uniform,
         };
-        Table { tables: self.tables, rows: self.rows, distribution }
+        TableSet { tables: self.tables, rows: self.rows, distribution }
     }
 
     /// Statements and their schedule.
     fn workload(&self) -> Result<(Mix, Pacing)> {
-        if let Some(profile) = Profile::named(&self.what) {
-            return Ok((profile.mix(self.table())?, self.pace(None)));
+        if let Some(profile) = Profile::from_name(&self.what) {
+            return Ok((profile.build_mix(self.table())?, self.pace(None)));
         }
         let path = Path::new(&self.what);
         if !path.is_file() {
@@ -183,8 +183,8 @@ impl Load {
     }
 
     /// A recording keeps its own times, or at least its own rate, unless options override them.
-    fn replayed(&self, recorded: Recorded) -> (Mix, Pacing) {
-        for (count, what) in &recorded.left_out {
+    fn replayed(&self, recorded: RecordedWorkload) -> (Mix, Pacing) {
+        for (count, what) in &recorded.unsupported {
             tell!("toll: left out {count} times: {what}");
         }
         let pace = if recorded.offsets_ns.is_empty() || self.rate.is_some() || self.closed {
@@ -224,7 +224,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
         _ => Duration::from_secs(10),
     });
     let time = (!time.is_zero()).then_some(time + arguments.warmup);
-    let plan = Plan {
+    let plan = LoadPlan {
         target,
         mix,
         pace,
@@ -241,7 +241,7 @@ fn drive(arguments: &Load, stop: Arc<AtomicBool>) -> Result<ExitCode> {
     };
     let address = plan.target.address.to_string();
     let mut output = Output::new(arguments)?;
-    let error = match engine::run(plan, stop, |bin| output.bin(bin)) {
+    let error = match engine::run_load(plan, stop, |bin| output.bin(bin)) {
         Ok(totals) => return output.totals(&totals).map(|()| ExitCode::SUCCESS),
         Err(error) => error,
     };
@@ -272,16 +272,16 @@ fn prepare(arguments: &Load, stop: &AtomicBool) -> Result<ExitCode> {
     } else {
         std::thread::available_parallelism().map_or(2, usize::from)
     };
-    let layout = Layout { table: arguments.table(), seed: arguments.seed, threads };
+    let layout = TableLayout { table: arguments.table(), seed: arguments.seed, threads };
     let begin = std::time::Instant::now();
     let bar = indicatif::ProgressBar::new(arguments.rows * u64::from(arguments.tables));
     bar.set_style(indicatif::ProgressStyle::with_template(
         "{bar:40} {human_pos} of {human_len} rows, {eta} left",
     )?);
-    let outcome = tables::prepare(&target, &layout, stop, |progress| match progress {
-        Progress::Rows(rows) => bar.set_position(rows),
-        Progress::Indexing(_) => {}
-        Progress::Done(number) => bar.println(format!("sbtest{number} is ready")),
+    let outcome = tables::prepare_tables(&target, &layout, stop, |progress| match progress {
+        PrepareProgress::Rows(rows) => bar.set_position(rows),
+        PrepareProgress::Indexing(_) => {}
+        PrepareProgress::Done(number) => bar.println(format!("sbtest{number} is ready")),
     });
     bar.finish_and_clear();
     outcome.context("preparing tables (if they are there already: toll load cleanup)")?;

@@ -117,7 +117,7 @@ impl Verb {
 /// Reports journals of killed runs: their changes may matter more than the current command.
 fn tell_of_waiting_journals() {
     let Ok(dir) = paths::journal_dir() else { return };
-    for waiting in toll_journal::waiting(&dir) {
+    for waiting in toll_journal::pending_runs(&dir) {
         let (run, n) = (&waiting.run_id, waiting.changes.len());
         tell!("toll: run {run} was killed and has {n} changes to put back: `toll clean` does it");
     }

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use toll_net::pcap::capture_writer::{FileFormat, Out};
 use toll_net::pcap::make::{self, Set};
-use toll_net::pcap::output::{FileFormat, Out};
 use toll_net::pcap::{merge, profile};
 use toll_report::html;
 use toll_sys::signals;
@@ -137,9 +137,9 @@ impl Profile {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         once_from_stdin(&self.files)?;
         let progress = progress::over(&self.files);
-        let read = profile::read(&self.files, self.together, &progress, stop);
+        let read = profile::read_profiles(&self.files, self.together, &progress, stop);
         progress.finish();
-        let document = profile::json::document(&read.profiles);
+        let document = profile::json::build_document(&read.profiles);
         if let Some(page) = &self.html
             && !document.profiles.is_empty()
         {
@@ -171,7 +171,7 @@ fn print(document: &profile::json::Document, json: bool) -> anyhow::Result<()> {
                 if at > 0 {
                     writeln!(out)?;
                 }
-                profile::text(one, &mut out)?;
+                profile::write_text(one, &mut out)?;
             }
         }
         out.flush()
@@ -201,14 +201,14 @@ fn out_of(path: PathBuf) -> anyhow::Result<Out> {
 impl Merge {
     fn run(self, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
         once_from_stdin(&self.files)?;
-        let format = self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcapng));
-        let request = merge::Request { files: self.files, out: out_of(self.out)?, format };
+        let format = self.format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcapng));
+        let request = merge::MergeOptions { files: self.files, out: out_of(self.out)?, format };
         let progress = progress::over(&request.files);
-        let merged = merge::merge(&request, &progress, stop);
+        let merged = merge::merge_captures(&request, &progress, stop);
         progress.finish();
         match merged {
             Ok(merged) => {
-                for line in merged.lines(&request.out, request.files.len()) {
+                for line in merged.summary_lines(&request.out, request.files.len()) {
                     tell!("toll: {line}");
                 }
                 Ok(if merged.damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -223,16 +223,16 @@ impl Make {
         if self.size.is_some() && self.set != Set::Sized {
             bail!("--size goes with the set `sized`: packets of the others have the lengths of their kind");
         }
-        let request = make::Request {
+        let request = make::MakeOptions {
             set: self.set,
             seconds: self.seconds,
             seed: self.seed,
-            size: self.size.unwrap_or(make::USUAL_SIZE),
-            mbps: self.mbps.unwrap_or_else(|| self.set.usual_mbps()),
-            format: self.format.unwrap_or_else(|| FileFormat::of(&self.out, FileFormat::Pcap)),
+            size: self.size.unwrap_or(make::DEFAULT_SIZE),
+            mbps: self.mbps.unwrap_or_else(|| self.set.default_mbps()),
+            format: self.format.unwrap_or_else(|| FileFormat::from_path(&self.out, FileFormat::Pcap)),
             out: out_of(self.out)?,
         };
-        match make::make(&request, stop) {
+        match make::make_capture(&request, stop) {
             Ok(made) => {
                 let (packets, bytes) = (made.packets, made.bytes);
                 tell!("toll: {}: {packets} packets, {bytes} bytes on the wire", request.out);

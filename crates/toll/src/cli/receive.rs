@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use toll_agent::receive::{self, Asked, Key, Place, Rotation};
+use toll_agent::receive::{self, Key, ReceiveOptions, Rotation, StreamDestination};
 use toll_agent::rotation::Rotate;
 use toll_sys::cancel::CancelToken;
 use toll_sys::units;
@@ -68,26 +68,26 @@ pub struct Receive {
 
 pub fn run(arguments: Receive) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.new_key {
-        let fingerprint = Key::make(path)?;
+        let fingerprint = Key::create(path)?;
         show!("{}: a new key, {fingerprint}. Copy it to the senders, and to nobody else.", path.display());
         return Ok(ExitCode::SUCCESS);
     }
     let json = arguments.json;
     let mut asked = asked(arguments)?;
-    asked.place.prepare()?;
+    asked.destination.prepare()?;
     asked.cancel = interrupt::listen()?;
-    receive::receive(asked, &mut |account| {
+    receive::receive_streams(asked, &mut |account| {
         if json {
             show!("{}", serde_json::to_string(account).context("cannot write JSON")?);
         } else {
-            tell!("toll: {}", account.text());
+            tell!("toll: {}", account.render_text());
         }
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn asked(arguments: Receive) -> anyhow::Result<Asked> {
+fn asked(arguments: Receive) -> anyhow::Result<ReceiveOptions> {
     let key = match (&arguments.key, arguments.plain) {
         (Some(path), _) => Key::read(path)?,
         (None, true) => Key::Plain,
@@ -98,24 +98,26 @@ fn asked(arguments: Receive) -> anyhow::Result<Asked> {
     };
     let write = arguments.write.context("say where to write with -w")?;
     let keep = arguments.keep.map(|files| files as usize);
-    let rotation = Rotation { when: arguments.rotate.unwrap_or_default(), keep };
+    let rotation = Rotation { limits: arguments.rotate.unwrap_or_default(), keep };
     let place = match (arguments.once, write.as_os_str() == "-") {
         (true, true) if arguments.json => bail!("-w - and --json both want standard output: name a file"),
-        (true, true) => Place::Open(Arc::new(output::standard().context("cannot write to standard output")?)),
+        (true, true) => {
+            StreamDestination::Open(Arc::new(output::standard().context("cannot write to standard output")?))
+        }
         (true, false) if write.is_dir() => {
             bail!("{} is a directory: with --once name a file", write.display())
         }
-        (true, false) => Place::File(write),
+        (true, false) => StreamDestination::File(write),
         (false, true) => {
             bail!("only one stream fits into standard output: say --once too, or name a directory")
         }
-        (false, false) => Place::Directory { path: write, rotation },
+        (false, false) => StreamDestination::Directory { path: write, rotation },
     };
-    Ok(Asked {
+    Ok(ReceiveOptions {
         listen: arguments.listen.context("say where to listen with --listen")?,
         key,
-        place,
-        streams: arguments.streams as usize,
+        destination: place,
+        max_streams: arguments.streams as usize,
         once: arguments.once,
         duration: arguments.duration,
         cancel: CancelToken::new(),

@@ -9,7 +9,7 @@ use clap::{ArgGroup, Args};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use toll_net::replay::{self, Asked, Choice, Snapped};
+use toll_net::replay::{self, FramePolicy, ReplayOptions, SnappedFrames};
 use toll_sys::units;
 use toll_taps::Rate;
 
@@ -62,8 +62,8 @@ pub struct Replay {
     #[arg(long, value_name = "DEVICE")]
     receive_on: Option<String>,
     /// Packets of which the capture holds only the first part
-    #[arg(long, value_parser = named::<Snapped>(), default_value = "refuse")]
-    snapped: Snapped,
+    #[arg(long, value_parser = named::<SnappedFrames>(), default_value = "refuse")]
+    snapped: SnappedFrames,
     /// Leave out packets that are longer than the device carries
     #[arg(long)]
     skip_oversized: bool,
@@ -92,11 +92,11 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
     let cancel = interrupt::listen()?;
     let (is_json, may_be_slower) = (arguments.json, arguments.allow_slower);
     let asked = asked(arguments);
-    let report = replay::replay(&asked, &progress::over(&asked.files), &cancel)?;
+    let report = replay::replay_captures(&asked, &progress::over(&asked.files), &cancel)?;
     if is_json {
         show!("{}", serde_json::to_string(&report).context("cannot write JSON")?);
     } else {
-        show!("{}", report.text());
+        show!("{}", report.render_text());
     }
     if report.was_stopped() {
         return Ok(ExitCode::from(130));
@@ -112,14 +112,14 @@ pub fn run(arguments: Replay) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn asked(arguments: Replay) -> Asked {
+fn asked(arguments: Replay) -> ReplayOptions {
     let rate = match arguments {
         Replay { topspeed: true, .. } => Rate::TopSpeed,
         Replay { mbps: Some(mbps), .. } => Rate::BitsPerSecond(whole(mbps * 1e6)),
         Replay { pps: Some(pps), .. } => Rate::MilliPacketsPerSecond(whole(pps * 1e3)),
         Replay { multiplier, .. } => Rate::MicroMultiples(whole(multiplier.unwrap_or(1.0) * 1e6)),
     };
-    Asked {
+    ReplayOptions {
         files: arguments.files,
         device: arguments.device,
         any_device: arguments.yes_this_interface,
@@ -130,7 +130,7 @@ fn asked(arguments: Replay) -> Asked {
         duration: arguments.duration,
         unique_ip: arguments.unique_ip,
         stamps: arguments.stamp,
-        choice: Choice { snapped: arguments.snapped, skip_oversized: arguments.skip_oversized },
+        frame_policy: FramePolicy { snapped: arguments.snapped, skip_oversized: arguments.skip_oversized },
     }
 }
 

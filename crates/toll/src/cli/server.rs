@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use toll_execution::stage::data;
 use toll_record::DataSetup;
-use toll_server::background::Background;
+use toll_server::background::BackgroundServer;
 use toll_server::{Sandbox, SandboxSpec};
 
 #[derive(Debug, Subcommand)]
@@ -80,7 +80,7 @@ fn start(arguments: Start) -> Result<ExitCode> {
         ..SandboxSpec::default()
     };
     let tell = |text: &str| tell!("toll: {text}");
-    let (server, warnings) = Background::start(&spec, |spec, journal| {
+    let (server, warnings) = BackgroundServer::start(&spec, |spec, journal| {
         if wanted.rows == 0 {
             return Sandbox::start(spec, journal);
         }
@@ -96,7 +96,7 @@ fn start(arguments: Start) -> Result<ExitCode> {
 }
 
 fn status(json: bool) -> Result<ExitCode> {
-    let running = Background::running()?;
+    let running = BackgroundServer::find_running()?;
     if json {
         show!("{}", serde_json::to_string_pretty(&running)?);
     } else {
@@ -109,7 +109,7 @@ fn status(json: bool) -> Result<ExitCode> {
 }
 
 fn stop() -> Result<ExitCode> {
-    match Background::running()? {
+    match BackgroundServer::find_running()? {
         Some(server) => {
             let pid = server.process.pid;
             show!("sandbox server (pid {pid}): {}, its data removed", server.stop()?);
@@ -119,7 +119,7 @@ fn stop() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(server: &Background) {
+fn show(server: &BackgroundServer) {
     let client = if server.flavour == "mariadb" { "mariadb" } else { "mysql" };
     show!("{} {}, pid {}", server.flavour, server.version, server.process.pid);
     show!("  tcp       127.0.0.1:{}", server.port);

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use toll_execution::stage::ServerChoice;
-use toll_server::Agreed;
+use toll_server::AllowedChanges;
 
 #[derive(Debug, Args)]
 pub struct ServerArgs {
@@ -64,7 +64,8 @@ impl ServerArgs {
         let may_make_schema = self.allow_schema.is_some();
         let named = target.db.take();
         let schema = self.allow_schema.or(self.schema).or(named);
-        let agreed = Agreed { schema, may_make_schema, replica: self.allow_replica };
+        let agreed =
+            AllowedChanges { schema, may_create_schema: may_make_schema, allows_replica: self.allow_replica };
         Ok(ServerChoice::External { target: Box::new(target), defaults_file, agreed })
     }
 }

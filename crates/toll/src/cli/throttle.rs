@@ -14,7 +14,7 @@ use std::time::Duration;
 use toll_mysql::Target;
 use toll_sys::cancel::CancelToken;
 use toll_sys::units;
-use toll_throttle::{Asked, PastLimit, command, control, orders};
+use toll_throttle::{LimitAction, ThrottleOptions, command, control_commands, control_socket};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -26,7 +26,7 @@ use toll_throttle::{Asked, PastLimit, command, control, orders};
     defaults file, TOLL_DSN or the prompt (--password).")]
 pub struct Throttle {
     /// By how much the p99 of a small query may grow beside the dump
-    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = orders::max_toll)]
+    #[arg(long, value_name = "SHARE", default_value = "10%", value_parser = control_commands::parse_max_p99_overhead)]
     max_p99_toll: f64,
     #[command(flatten)]
     target: TargetArgs,
@@ -64,10 +64,10 @@ pub struct Steering {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     before: Duration,
     /// Bytes a second, however much users feel [default: 128K, or what net_write_timeout asks for]
-    #[arg(long, value_name = "RATE", value_parser = orders::bytes_per_s)]
+    #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate)]
     min_rate: Option<f64>,
     /// Bytes a second, however little users feel: 512K, 10M
-    #[arg(long, value_name = "RATE", value_parser = orders::bytes_per_s)]
+    #[arg(long, value_name = "RATE", value_parser = control_commands::parse_rate)]
     max_rate: Option<f64>,
     /// The dump pauses while this file exists
     #[arg(long, value_name = "FILE")]
@@ -82,8 +82,8 @@ pub struct Steering {
     #[arg(long, value_name = "N")]
     max_history: Option<u64>,
     /// What happens past --max-time and --max-history
-    #[arg(long, value_parser = named::<PastLimit>(), default_value = "open")]
-    past_limit: PastLimit,
+    #[arg(long, value_parser = named::<LimitAction>(), default_value = "open")]
+    past_limit: LimitAction,
     /// Write a JSON line for each decision
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -91,20 +91,20 @@ pub struct Steering {
 
 impl Steering {
     /// Resolves the options with the probed server and the latency limit.
-    pub fn asked(self, target: Target, max_toll: f64, cancel: &CancelToken) -> Asked {
-        Asked {
+    pub fn asked(self, target: Target, max_toll: f64, cancel: &CancelToken) -> ThrottleOptions {
+        ThrottleOptions {
             target,
-            max_toll,
-            canary: self.canary,
-            canary_per_s: self.canary_rate,
-            before: self.before,
+            max_p99_overhead: max_toll,
+            probe_query: self.canary,
+            probe_rate_per_s: self.canary_rate,
+            baseline_duration: self.before,
             min_rate: self.min_rate,
             max_rate: self.max_rate,
             flag_file: self.flag_file,
-            control: self.control,
+            control_socket: self.control,
             max_time: self.max_time,
             max_history: self.max_history,
-            past_limit: self.past_limit,
+            limit_action: self.past_limit,
             log: self.log,
             cancel: cancel.clone(),
             progress: Arc::new(Dump::default()),
@@ -133,14 +133,14 @@ impl Steering {
 
 pub fn run(arguments: Throttle) -> Result<ExitCode> {
     if let Some([socket, order]) = arguments.ask.as_deref() {
-        show!("{}", control::ask(socket.as_ref(), order)?);
+        show!("{}", control_socket::send_command(socket.as_ref(), order)?);
         return Ok(ExitCode::SUCCESS);
     }
     let mut target = arguments.target.resolve()?;
     target.db = arguments.db.or(target.db);
     let cancel = interrupt::listen()?;
     let asked = arguments.steering.asked(target, arguments.max_p99_toll, &cancel);
-    let ended = match command::run(asked, &arguments.command, &arguments.env, std::io::stdout()) {
+    let ended = match command::run_command(asked, &arguments.command, &arguments.env, std::io::stdout()) {
         Ok(ended) => ended,
         Err(error) if cancel.is_cancelled() => {
             tell!("toll: {error:#}");
@@ -149,9 +149,9 @@ pub fn run(arguments: Throttle) -> Result<ExitCode> {
         Err(error) => return Err(error),
     };
     if arguments.json {
-        tell!("{}", serde_json::to_string(&ended.account).context("cannot write JSON")?);
+        tell!("{}", serde_json::to_string(&ended.summary).context("cannot write JSON")?);
     } else {
-        tell!("{}", ended.account.told());
+        tell!("{}", ended.summary.render_text());
     }
-    Ok(ExitCode::from(ended.code))
+    Ok(ExitCode::from(ended.exit_code))
 }

@@ -171,7 +171,7 @@ fn what_cannot_be_read_is_said_and_what_is_no_log_is_refused() {
 mod counting {
     use super::{SLOW, file};
     use toll_digest::Type;
-    use toll_digest::count::{CountWindow, count};
+    use toll_digest::count::{CountWindow, count_queries};
 
     #[test]
     fn a_byte_range_of_a_log_counts_each_entry_once() {
@@ -180,16 +180,16 @@ mod counting {
         let length = SLOW.len() as u64 * 3;
         let within = |from, to| {
             let window = CountWindow::Bytes { from, to };
-            count(path.as_ref(), Some(Type::Slowlog), window, &[]).unwrap().queries
+            count_queries(path.as_ref(), Some(Type::Slowlog), window, &[]).unwrap().queries
         };
         assert_eq!(within(0, length), 6, "two statements in each, and a Quit that is none");
         for cut in (0..length).step_by(97) {
             let both = within(0, cut) + within(cut, length);
             assert!((5..=7).contains(&both), "cut at {cut}: {both}");
         }
-        let counted = count(path.as_ref(), Some(Type::Slowlog), CountWindow::Whole, &[]).unwrap();
+        let counted = count_queries(path.as_ref(), Some(Type::Slowlog), CountWindow::Whole, &[]).unwrap();
         assert_eq!((counted.queries, counted.bytes_read), (6, length));
-        assert!(counted.ledger.adds_up());
+        assert!(counted.accounting.adds_up());
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod counting {
         let audit = "20231121 10:00:00,h,app,web,3,7,QUERY,shop,'select \\'a,b\\'',0\n\
                      20231121 10:00:00,h,app,web,3,0,DISCONNECT,shop,,0\n";
         let path = file(dir.path(), "audit.log", audit.as_bytes());
-        let queries = |kind| count(path.as_ref(), kind, CountWindow::Whole, &[]).unwrap().queries;
+        let queries = |kind| count_queries(path.as_ref(), kind, CountWindow::Whole, &[]).unwrap().queries;
         assert_eq!(queries(Some(Type::Auditlog)), 1);
         assert_eq!(queries(None), 2);
     }

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use toll_journal::{Credentials, Journal, State, Undo, clean, clean_run};
+use toll_journal::{CleanState, Credentials, Journal, Undo, clean, clean_run};
 use toll_sys::process::{self, ProcessId, RUN_ID_VARIABLE};
 
 const GRACE: Duration = Duration::from_millis(200);
@@ -23,12 +23,12 @@ fn orphan(journal: Journal) {
     let mut ended = Command::new("true").spawn().expect("true");
     let owner = ProcessId::from_pid(ended.id() as i32).expect("not yet reaped");
     ended.wait().expect("ended");
-    journal.hand_over(owner).expect("handed over");
+    journal.transfer_to(owner).expect("handed over");
 }
 
 fn actions(dir: &Path, run_id: &str) -> Vec<String> {
     let cleaned = clean_run(dir, run_id).expect("a journal");
-    let State::Undone(undone) = cleaned.state else { panic!("{:?}", cleaned.state) };
+    let CleanState::Undone(undone) = cleaned.state else { panic!("{:?}", cleaned.state) };
     assert_eq!(undone.failures, [""; 0]);
     undone.actions
 }
@@ -59,12 +59,12 @@ fn a_killed_owner_is_cleaned_up_after_and_a_living_one_is_left_alone() {
     let (child, _) = journal.spawn(Command::new("sleep").arg("600"), "sleep", None, GRACE).expect("spawned");
     let reaper = std::thread::spawn(move || { child }.wait());
 
-    assert!(matches!(clean(dir.path(), false, &none()).expect("read")[0].state, State::Running { .. }));
+    assert!(matches!(clean(dir.path(), false, &none()).expect("read")[0].state, CleanState::Running { .. }));
     assert!(file.exists());
 
     orphan(journal);
     let found = clean(dir.path(), true, &none()).expect("read");
-    assert!(matches!(&found[0].state, State::Found { changes } if changes.len() == 2), "{found:?}");
+    assert!(matches!(&found[0].state, CleanState::WouldUndo { changes } if changes.len() == 2), "{found:?}");
     assert!(file.exists(), "a dry run changes nothing");
 
     let said = actions(dir.path(), "owner");

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 use tempfile::TempDir;
-use toll_journal::{Credentials, Journal, ServerRef, State, Undo, clean};
+use toll_journal::{CleanState, Credentials, Journal, ServerRef, Undo, clean};
 use toll_mysql::{Connection, Target};
-use toll_server::{External, Sandbox};
+use toll_server::{ExternalServer, Sandbox};
 use toll_sys::process::ProcessId;
 
 /// An independent server, as far as the run under test can detect.
@@ -32,10 +32,10 @@ impl Theirs {
         self.sandbox.as_ref().expect("running")
     }
 
-    fn external(&self) -> External {
+    fn external(&self) -> ExternalServer {
         let file = self.sandbox().client_defaults();
         let target = Target::from_defaults_file(&file).expect("read");
-        External::connect(&target, Some(file)).expect("connected")
+        ExternalServer::connect(&target, Some(file)).expect("connected")
     }
 
     fn variables(&self) -> BTreeMap<String, String> {
@@ -49,7 +49,7 @@ impl Theirs {
         Journal::begin_in(&self.dir.path().join("run"), name).expect("a journal")
     }
 
-    fn clean(&self) -> Vec<State> {
+    fn clean(&self) -> Vec<CleanState> {
         let found = clean(&self.dir.path().join("run"), false, &Credentials::default()).expect("read");
         found.into_iter().map(|cleaned| cleaned.state).collect()
     }
@@ -73,7 +73,7 @@ fn kill(journal: Journal) {
     let mut ended = Command::new("true").spawn().expect("true");
     let owner = ProcessId::from_pid(ended.id() as i32).expect("not yet reaped");
     ended.wait().expect("ended");
-    journal.hand_over(owner).expect("handed over");
+    journal.transfer_to(owner).expect("handed over");
 }
 
 fn change_settings(theirs: &Theirs, journal: &Journal) {
@@ -100,7 +100,7 @@ fn variables_changed_by_a_killed_run_are_as_before_after_clean() {
     assert_ne!(theirs.variables(), before);
     kill(journal);
     let states = theirs.clean();
-    assert!(matches!(&states[..], [State::Undone(undone)] if undone.failures.is_empty()), "{states:?}");
+    assert!(matches!(&states[..], [CleanState::Undone(undone)] if undone.failures.is_empty()), "{states:?}");
     assert_eq!(theirs.variables(), before);
     assert!(theirs.clean().is_empty());
 }
@@ -111,7 +111,7 @@ fn the_journal_holds_no_password_and_without_one_clean_says_how_to_give_it() {
     let journal = theirs.run("secret");
     let target = theirs.sandbox().target();
     let statements = vec!["SET GLOBAL long_query_time = 10.000000".into()];
-    let server = ServerRef::of(&target, None);
+    let server = ServerRef::from_target(&target, None);
     journal.record(Undo::Settings { server, statements, what: "settings".into() }).expect("recorded");
     let file = theirs.dir.path().join("run/secret.ndjson");
     let text = std::fs::read_to_string(&file).expect("read");
@@ -119,13 +119,13 @@ fn the_journal_holds_no_password_and_without_one_clean_says_how_to_give_it() {
     kill(journal);
 
     let states = theirs.clean();
-    let [State::Undone(undone)] = &states[..] else { panic!("{states:?}") };
+    let [CleanState::Undone(undone)] = &states[..] else { panic!("{states:?}") };
     assert!(undone.failures[0].contains("--server"), "{undone:?}");
     assert!(file.exists(), "kept, so that it can be tried again");
 
-    let credentials = Credentials { given: Some(target), ..Credentials::default() };
+    let credentials = Credentials { login: Some(target), ..Credentials::default() };
     let again = clean(&theirs.dir.path().join("run"), false, &credentials).expect("read");
-    assert!(matches!(&again[0].state, State::Undone(undone) if undone.failures.is_empty()), "{again:?}");
+    assert!(matches!(&again[0].state, CleanState::Undone(undone) if undone.failures.is_empty()), "{again:?}");
     assert!(!file.exists());
 }
 
@@ -164,13 +164,13 @@ fn an_external_server_is_described_by_what_it_says() {
     assert_eq!(external.version(), theirs.sandbox().version());
     assert_eq!(external.port(), Some(theirs.sandbox().port()));
     assert_eq!(external.pid(), Some(theirs.sandbox().pid()));
-    assert_eq!(external.described().kind, "external");
+    assert_eq!(external.describe().kind, "external");
 }
 
 #[test]
 fn a_wrong_password_is_a_clear_error() {
     let Some(theirs) = Theirs::start("wrong") else { return };
     let target = Target { password: toll_mysql::Secret::new("wrong"), ..theirs.sandbox().target() };
-    let error = format!("{:#}", External::connect(&target, None).expect_err("refused"));
+    let error = format!("{:#}", ExternalServer::connect(&target, None).expect_err("refused"));
     assert!(error.contains("as toll") && error.contains("1045") && !error.contains("wrong"), "{error}");
 }

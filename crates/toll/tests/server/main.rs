@@ -18,13 +18,13 @@ mod stage;
 mod throttle;
 
 use std::path::Path;
-use toll_server::{DataSpec, Sandbox, SandboxSpec};
+use toll_server::{DatasetSpec, Sandbox, SandboxSpec};
 use toll_testkit::lab;
 
 /// A sandbox for tests of other features: its empty data is generated once and cloned for each.
 fn sandbox(journal: &toll_journal::Journal) -> Sandbox {
     let cache = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache/toll"));
     let spec = SandboxSpec { cache, ..SandboxSpec::default() };
-    let data = DataSpec { key: "test-empty".into(), bytes: 64 << 20, what: "nothing".into() };
+    let data = DatasetSpec { key: "test-empty".into(), bytes: 64 << 20, what: "nothing".into() };
     Sandbox::start_prepared(&spec, &data, journal, &|_| {}, |_| Ok(())).expect("a sandbox")
 }

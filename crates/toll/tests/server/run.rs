@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::path::Path;
 use toll_digest::Type;
-use toll_digest::count::{CountWindow, count};
+use toll_digest::count::{CountWindow, count_queries};
 use toll_testkit::lab::{self, arm, result_of, scenario};
 
 /// The lines of a run's artefacts.
@@ -61,7 +61,7 @@ fn system_a_short_run_prices_captures_and_says_how_many_queries_they_caught() {
             "general-log" => Type::Genlog,
             _ => Type::Auditlog,
         };
-        let written = count(&log, Some(kind), CountWindow::Whole, &[]).unwrap().queries;
+        let written = count_queries(&log, Some(kind), CountWindow::Whole, &[]).unwrap().queries;
         let executed = line["executed"].as_u64().unwrap();
         // What a thread has just answered it may not have written yet when the log is switched off.
         assert!(written + threads >= executed, "{written} of {executed}: {line}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use toll_journal::Journal;
 use toll_mysql::Connection;
-use toll_server::{DataSpec, Flavour, Sandbox, SandboxSpec, ServerProgram};
+use toll_server::{DatasetSpec, Flavour, Sandbox, SandboxSpec, ServerProgram};
 use toll_sys::process::{RUN_ID_VARIABLE, Termination};
 
 /// A journal and a cache of the test's own, so that tests may run side by side.
@@ -153,8 +153,8 @@ fn a_missing_or_foreign_server_program_is_named_with_the_option_to_change() {
     }
 }
 
-fn data(seed: u64) -> DataSpec {
-    DataSpec { key: format!("few-{seed}"), bytes: 64 << 20, what: "a few rows".into() }
+fn data(seed: u64) -> DatasetSpec {
+    DatasetSpec { key: format!("few-{seed}"), bytes: 64 << 20, what: "a few rows".into() }
 }
 
 #[test]

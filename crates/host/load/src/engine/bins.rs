@@ -15,7 +15,7 @@ pub struct Bin {
     /// When the load began, its warm-up included.
     pub load_began_ns: u64,
     /// True for a bin of full width that started before the load's end: valid for rates.
-    pub whole: bool,
+    pub is_complete: bool,
     /// Part of the warm-up: not in the totals.
     pub warmup: bool,
     pub tally: Tally,
@@ -53,7 +53,7 @@ pub struct Totals {
 
 /// Period without success after which the run was aborted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Silence {
+pub struct FailureStreak {
     /// How long no event has succeeded.
     pub lasted_s: f64,
     /// Since when, by the clock and after the load began; absent where none ever had.
@@ -62,14 +62,14 @@ pub struct Silence {
     pub errors: BTreeMap<u16, u64>,
 }
 
-impl Silence {
+impl FailureStreak {
     /// The most frequent error code.
-    pub fn commonest(&self) -> Option<u16> {
+    pub fn most_common_error(&self) -> Option<u16> {
         self.errors.iter().max_by_key(|(_, n)| **n).map(|(code, _)| *code)
     }
 }
 
-impl fmt::Display for Silence {
+impl fmt::Display for FailureStreak {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let errors = format_error_codes(&self.errors);
         match &self.since {

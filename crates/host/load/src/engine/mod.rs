@@ -1,28 +1,27 @@
 //! Load engine: opens connections, starts workers, collects bins and ends the run.
 
-mod account;
 mod bins;
-mod collect;
-mod hold;
-mod ledger;
-mod lone;
+mod blocking_worker;
+mod collector;
+mod connection_slot;
+mod delay_injection;
+mod event_loop_worker;
 mod poller;
 mod reconnect;
 mod session;
-mod slot;
 mod tally;
-mod worker;
+mod watchdog;
+mod worker_counters;
 
-pub use bins::{Bin, Silence, Totals};
+pub use bins::{Bin, FailureStreak, Totals};
 pub use tally::{Counts, OpenTally, Tally};
 
 use crate::mix::Mix;
-use account::Watch;
-use collect::Collector;
-use hold::Hold;
-use ledger::{Report, Times};
-use lone::Lone;
-use session::{Access, Session};
+use blocking_worker::BlockingWorker;
+use collector::Collector;
+use delay_injection::DelayInjection;
+use event_loop_worker::EventLoopWorker;
+use session::{Session, SessionFactory};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
@@ -36,16 +35,17 @@ use toll_mysql::target::Target;
 use toll_stats::random::Rng;
 use toll_stats::schedule::{Pacing, Schedule, ScheduledEvent};
 use toll_sys::clock::mono_ns;
-use worker::Worker;
+use watchdog::Watchdog;
+use worker_counters::{BinReport, RunTimes};
 
 /// After the end, answers still on their way are awaited for this long.
 const DRAIN_NS: u64 = 2_000_000_000;
 /// However long nothing happens, a worker looks this often whether it is to stop.
-const LONGEST_WAIT_NS: u64 = 100_000_000;
+const MAX_WAIT_NS: u64 = 100_000_000;
 
 /// Parameters of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct LoadPlan {
     pub target: Target,
     pub mix: Mix,
     pub pace: Pacing,
@@ -86,8 +86,8 @@ pub enum RunError {
     #[error("system call failed: {0}")]
     System(io::Error),
     /// The run was aborted. Its measurements until then are kept.
-    #[error("{silence}; {}: {message}", commonest(silence))]
-    NothingSucceeds { silence: Silence, message: String, totals: Box<Totals> },
+    #[error("{silence}; {}: {message}", describe_most_common(silence))]
+    NothingSucceeds { silence: FailureStreak, message: String, totals: Box<Totals> },
     #[error("a worker thread ended early: {0}")]
     Worker(String),
     #[error("{0}")]
@@ -98,24 +98,24 @@ pub enum RunError {
 #[derive(Debug)]
 pub struct Shared {
     stop: Arc<AtomicBool>,
-    times: Times,
-    access: Access,
+    times: RunTimes,
+    access: SessionFactory,
     /// Events after which a connection is made anew; 0: never.
     reconnect_every: u64,
-    hold: Option<Hold>,
+    delay: Option<DelayInjection>,
     schedule: Option<Mutex<Schedule>>,
     /// Events of a recording that have not begun; absent where something else ends the run.
-    to_begin: Option<AtomicU64>,
+    events_left: Option<AtomicU64>,
     /// Next event of a recorded sequence in a closed loop; absent where events are drawn.
     sequence: Option<AtomicU64>,
     /// Tallies to use again.
-    spares: Mutex<Vec<Tally>>,
+    spare_tallies: Mutex<Vec<Tally>>,
     /// The first message of each error code.
     messages: Mutex<BTreeMap<u16, String>>,
 }
 
 /// More codes than any server has in use at once; a bound, not a filter.
-const MESSAGES: usize = 256;
+const MAX_MESSAGES: usize = 256;
 
 impl Shared {
     /// True if no further event starts.
@@ -123,7 +123,7 @@ impl Shared {
     fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.times.end_ns
             || self.stop.load(Relaxed)
-            || self.to_begin.as_ref().is_some_and(|left| left.load(Relaxed) == 0)
+            || self.events_left.as_ref().is_some_and(|left| left.load(Relaxed) == 0)
     }
 
     /// The next event to begin, if its time has come; one drawn before its time stays `reserved`.
@@ -137,65 +137,72 @@ impl Shared {
             *reserved = schedule.lock().unwrap_or_else(PoisonError::into_inner).pop();
         }
         let due = reserved.take_if(|due| due.intended_ns <= now_ns)?;
-        if let Some(left) = &self.to_begin {
+        if let Some(left) = &self.events_left {
             left.fetch_sub(1, Relaxed);
         }
         Some(due)
     }
 
     /// Waits where the reader is far behind; fails where it has gone, and then the run is ending.
-    fn hand_in(&self, reports: &SyncSender<Report>, report: Report) {
+    fn submit_report(&self, reports: &SyncSender<BinReport>, report: BinReport) {
         if reports.send(report).is_err() {
             self.stop.store(true, Relaxed);
         }
     }
 
-    fn remember(&self, code: u16, message: &str) {
+    fn remember_message(&self, code: u16, message: &str) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        if messages.len() < MESSAGES && !messages.contains_key(&code) {
+        if messages.len() < MAX_MESSAGES && !messages.contains_key(&code) {
             messages.insert(code, message.to_owned());
         }
     }
 
-    fn spare(&self) -> Option<Tally> {
-        self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    fn take_spare_tally(&self) -> Option<Tally> {
+        self.spare_tallies.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 }
 
 /// Bins in which nobody has read a report: then workers wait rather than fill memory.
-const REPORTS: usize = 64;
+const REPORT_QUEUE: usize = 64;
 
 /// What a worker's thread does from the beginning to the end.
-type Work = Box<dyn FnOnce() -> Result<(), RunError> + Send>;
+type WorkerTask = Box<dyn FnOnce() -> Result<(), RunError> + Send>;
 
 /// Connections up to which each has a thread of its own, however few the CPUs.
-const LONE_MAX: usize = 8;
+const BLOCKING_WORKERS_MAX: usize = 8;
 /// Event loops that are at work at least: one alone sends what is due together in a burst, in which
 /// the server's threads trip over each other.
-const LOOPS_MIN: usize = 4;
+const EVENT_LOOPS_MIN: usize = 4;
 
 /// Default number of threads for a number of connections. A thread that blocks in one connection answers it
 /// soonest; many connections cost less CPU in loops, of which one keeps up with a few hundred thousand
 /// answers a second.
 pub fn default_workers(connections: usize) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if connections <= cpus.max(LONE_MAX) { connections.max(1) } else { LOOPS_MIN.max(cpus / 4) }
+    if connections <= cpus.max(BLOCKING_WORKERS_MAX) {
+        connections.max(1)
+    } else {
+        EVENT_LOOPS_MIN.max(cpus / 4)
+    }
 }
 
 /// Runs the plan. `see` is called with each bin in turn and may end the run early, as may `stop`. Returns the
 /// totals after the warm-up, also if the run ended early.
-pub fn run(
-    plan: Plan,
+pub fn run_load(
+    plan: LoadPlan,
     stop: Arc<AtomicBool>,
     mut see: impl FnMut(&Bin) -> ControlFlow<()>,
 ) -> Result<Totals, RunError> {
-    check(&plan)?;
+    check_plan(&plan)?;
     let open = !matches!(plan.pace, Pacing::Closed);
-    let access =
-        Access { target: plan.target.clone(), mix: Arc::new(plan.mix.clone()), prepared: plan.prepared };
+    let access = SessionFactory {
+        target: plan.target.clone(),
+        mix: Arc::new(plan.mix.clone()),
+        prepared: plan.prepared,
+    };
     let shares: Vec<usize> =
         (0..plan.workers).map(|w| (plan.connections + w) / plan.workers).filter(|n| *n > 0).collect();
-    let sessions = connect(&access, &shares, &stop)?;
+    let sessions = open_sessions(&access, &shares, &stop)?;
 
     let start_ns = mono_ns() + 2_000_000;
     let warm_ns = start_ns + plan.warmup.as_nanos() as u64;
@@ -204,7 +211,7 @@ pub fn run(
         BinGrid::FromStart(width) => (warm_ns, width.as_nanos() as u64),
         BinGrid::Clock(width) => (0, width.as_nanos() as u64),
     };
-    let times = Times { start_ns, end_ns, bin_origin_ns, bin_ns };
+    let times = RunTimes { start_ns, end_ns, bin_origin_ns, bin_ns };
     let schedule = Schedule::new(&plan.pace, plan.seed, start_ns, end_ns);
     let to_begin = match &plan.pace {
         Pacing::Recorded { offsets_ns } if plan.time.is_none() => {
@@ -216,27 +223,29 @@ pub fn run(
         stop: stop.clone(),
         times,
         reconnect_every: plan.reconnect_every,
-        hold: Hold::of(plan.delay),
+        delay: DelayInjection::new(plan.delay),
         schedule: schedule.clone().map(Mutex::new),
-        to_begin,
+        events_left: to_begin,
         sequence: plan.mix.sequence.is_some().then(AtomicU64::default),
         access,
-        spares: Mutex::default(),
+        spare_tallies: Mutex::default(),
         messages: Mutex::default(),
     });
-    let reconnects = reconnect::start(shared.clone());
-    let (reports, inbox) = sync_channel(REPORTS * shares.len());
-    let (mut watch, mut threads) = (Watch::default(), Vec::new());
+    let reconnects = reconnect::start_reconnector(shared.clone());
+    let (reports, inbox) = sync_channel(REPORT_QUEUE * shares.len());
+    let (mut watch, mut threads) = (Watchdog::default(), Vec::new());
     for (number, sessions) in sessions.into_iter().enumerate() {
         let rng = Rng::new(plan.seed, number as u64);
         let (shared, reports, lost) = (shared.clone(), reports.clone(), reconnects.clone());
         let stop = stop.clone();
-        let carry_out: Work = match <[Session; 1]>::try_from(sessions) {
+        let carry_out: WorkerTask = match <[Session; 1]>::try_from(sessions) {
             Ok([session]) => {
-                let account = watch.open(&shared);
-                Box::new(move || Lone::new(shared, account, session, rng, reports, lost)?.run())
+                let account = watch.add_worker(&shared);
+                Box::new(move || BlockingWorker::new(shared, account, session, rng, reports, lost)?.run())
             }
-            Err(sessions) => Box::new(move || Worker::new(shared, sessions, rng, reports, lost)?.run()),
+            Err(sessions) => {
+                Box::new(move || EventLoopWorker::new(shared, sessions, rng, reports, lost)?.run())
+            }
         };
         let work = move || {
             // To the nanosecond where it is asked for: the default slack is 50 µs.
@@ -260,17 +269,17 @@ pub fn run(
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        watch.look(&shared, &inbox, &mut received);
+        watch.poll(&shared, &inbox, &mut received);
         for report in received.drain(..) {
-            for bin in collector.take(report) {
+            for bin in collector.add_report(report) {
                 if see(&bin).is_break() {
                     stop.store(true, Relaxed);
                 }
-                if failure.is_none() && collector.hopeless(plan.give_up) {
-                    failure = Some(collector.silence());
+                if failure.is_none() && collector.should_abort(plan.give_up) {
+                    failure = Some(collector.failure_streak());
                     stop.store(true, Relaxed);
                 }
-                collector.reuse(bin, &shared.spares);
+                collector.recycle(bin, &shared.spare_tallies);
             }
         }
     }
@@ -281,16 +290,16 @@ pub fn run(
     let messages = shared.messages.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let totals = collector.totals(messages);
     let Some(silence) = failure else { return Ok(totals) };
-    let said = silence.commonest().and_then(|code| totals.messages.get(&code));
+    let said = silence.most_common_error().and_then(|code| totals.messages.get(&code));
     let message = said.cloned().unwrap_or_default();
     Err(RunError::NothingSucceeds { silence, message, totals: Box::new(totals) })
 }
 
-fn commonest(silence: &Silence) -> String {
-    silence.commonest().map_or_else(String::new, |code| code.to_string())
+fn describe_most_common(silence: &FailureStreak) -> String {
+    silence.most_common_error().map_or_else(String::new, |code| code.to_string())
 }
 
-fn check(plan: &Plan) -> Result<(), RunError> {
+fn check_plan(plan: &LoadPlan) -> Result<(), RunError> {
     let bad = |text: &str| Err(RunError::Plan(text.into()));
     if plan.connections == 0 || plan.workers == 0 {
         return bad("a run needs at least one connection and one worker: raise --threads");
@@ -318,7 +327,11 @@ fn check(plan: &Plan) -> Result<(), RunError> {
 }
 
 /// Logs every connection in, the workers' shares side by side. The first failure ends it all.
-fn connect(access: &Access, shares: &[usize], stop: &AtomicBool) -> Result<Vec<Vec<Session>>, RunError> {
+fn open_sessions(
+    access: &SessionFactory,
+    shares: &[usize],
+    stop: &AtomicBool,
+) -> Result<Vec<Vec<Session>>, RunError> {
     std::thread::scope(|scope| {
         let open_share = |share: usize| {
             let mut sessions = Vec::with_capacity(share);
@@ -326,7 +339,7 @@ fn connect(access: &Access, shares: &[usize], stop: &AtomicBool) -> Result<Vec<V
                 if stop.load(Relaxed) {
                     return Err(RunError::Plan("interrupted while connecting".into()));
                 }
-                sessions.push(access.open(|_| {})?);
+                sessions.push(access.open_session(|_| {})?);
             }
             Ok(sessions)
         };

@@ -31,7 +31,7 @@ impl Poller {
     }
 
     /// Also report when more can be written (`want`), or no longer.
-    pub fn want_write(&self, fd: impl AsFd, key: usize, want: bool) -> io::Result<()> {
+    pub fn set_write_interest(&self, fd: impl AsFd, key: usize, want: bool) -> io::Result<()> {
         let mut flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET;
         flags.set(EpollFlags::EPOLLOUT, want);
         Ok(self.epoll.modify(fd, &mut EpollEvent::new(flags, key as u64))?)

@@ -11,32 +11,32 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use toll_mysql::connection::Error;
 
-const FIRST_WAIT: Duration = Duration::from_millis(10);
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A slot without a connection, and where its owner listens.
-pub struct Request {
+pub struct ReconnectRequest {
     pub slot: usize,
-    pub answer: Sender<Answer>,
+    pub reply_to: Sender<ReconnectResult>,
 }
 
-pub enum Answer {
+pub enum ReconnectResult {
     /// An attempt failed; others follow.
     Failed(Error),
-    Back {
+    Reconnected {
         slot: usize,
         session: Box<Session>,
     },
 }
 
 /// Starts the thread; it ends once the run is stopped or all senders are gone.
-pub fn start(shared: Arc<Shared>) -> Sender<Request> {
+pub fn start_reconnector(shared: Arc<Shared>) -> Sender<ReconnectRequest> {
     let (sender, requests) = channel();
-    std::thread::spawn(move || serve(&shared, &requests));
+    std::thread::spawn(move || run_reconnector(&shared, &requests));
     sender
 }
 
-fn serve(shared: &Shared, requests: &Receiver<Request>) {
+fn run_reconnector(shared: &Shared, requests: &Receiver<ReconnectRequest>) {
     let stop = &*shared.stop;
     let mut wait = Duration::ZERO;
     loop {
@@ -50,17 +50,19 @@ fn serve(shared: &Shared, requests: &Receiver<Request>) {
             if stop.load(Relaxed) {
                 return;
             }
-            match shared.access.open(|_| {}) {
+            match shared.access.open_session(|_| {}) {
                 Ok(session) => {
                     wait = Duration::ZERO;
                     // The worker may have ended meanwhile; then nobody needs the session.
-                    let _ =
-                        request.answer.send(Answer::Back { slot: request.slot, session: Box::new(session) });
+                    let _ = request.reply_to.send(ReconnectResult::Reconnected {
+                        slot: request.slot,
+                        session: Box::new(session),
+                    });
                     break;
                 }
                 Err(error) => {
-                    wait = (wait * 2).clamp(FIRST_WAIT, LONGEST_WAIT);
-                    if request.answer.send(Answer::Failed(error)).is_err() {
+                    wait = (wait * 2).clamp(INITIAL_BACKOFF, MAX_BACKOFF);
+                    if request.reply_to.send(ReconnectResult::Failed(error)).is_err() {
                         break;
                     }
                 }

@@ -7,7 +7,7 @@ use toll_mysql::target::Target;
 
 /// Server, account and statements, the same for every session of a run.
 #[derive(Debug)]
-pub struct Access {
+pub struct SessionFactory {
     pub target: Target,
     pub mix: Arc<Mix>,
     /// Statements are prepared, rather than sent as text.
@@ -18,11 +18,11 @@ pub struct Access {
 #[derive(Debug)]
 pub struct Session {
     pub connection: Connection,
-    pub statements: Vec<Prepared>,
+    pub statements: Vec<StatementHandle>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prepared {
+pub enum StatementHandle {
     /// Sent as text: asked for, or the server will not prepare it.
     Text,
     /// Parameter types were not sent yet, or they were.
@@ -32,21 +32,21 @@ pub enum Prepared {
 /// "This command is not supported in the prepared statement protocol yet" (BEGIN in MySQL).
 const UNSUPPORTED_PS: u16 = 1295;
 
-impl Access {
+impl SessionFactory {
     /// Connects, logs in and prepares. No step may take longer than the target's timeout, so that a server
     /// that stops answering here does not hold the run up for ever; the limit stays set. `seen` receives the
     /// socket as soon as it is connected.
-    pub fn open(&self, seen: impl FnOnce(AbortHandle)) -> Result<Session, Error> {
+    pub fn open_session(&self, seen: impl FnOnce(AbortHandle)) -> Result<Session, Error> {
         let mut connection = Connection::connect_abortable(&self.target, seen)?;
         let mut statements = Vec::with_capacity(self.mix.statements.len());
         for statement in &self.mix.statements {
             if !self.prepared || statement.text_only {
-                statements.push(Prepared::Text);
+                statements.push(StatementHandle::Text);
                 continue;
             }
             statements.push(match connection.prepare(&statement.sql) {
-                Ok(id) => Prepared::Id { id, typed: false },
-                Err(Error::Server(e)) if e.code == UNSUPPORTED_PS => Prepared::Text,
+                Ok(id) => StatementHandle::Id { id, typed: false },
+                Err(Error::Server(e)) if e.code == UNSUPPORTED_PS => StatementHandle::Text,
                 Err(e) => return Err(e),
             });
         }

@@ -89,7 +89,7 @@ impl Tally {
 
     /// An event is done: it was due, was begun and ended at these times.
     #[inline]
-    pub fn event(&mut self, intended_ns: u64, begun_ns: u64, ended_ns: u64) {
+    pub fn record_event(&mut self, intended_ns: u64, begun_ns: u64, ended_ns: u64) {
         let latency = ended_ns.saturating_sub(intended_ns);
         self.counts.events += 1;
         self.counts.latency_ns_sum += latency;
@@ -101,23 +101,23 @@ impl Tally {
         }
     }
 
-    pub fn failed_event(&mut self, code: u16) {
+    pub fn record_failed_event(&mut self, code: u16) {
         self.counts.errors += 1;
-        self.failure(code);
+        self.record_error(code);
     }
 
     /// A connection could not be made, or broke while idle.
-    pub fn failure(&mut self, code: u16) {
+    pub fn record_error(&mut self, code: u16) {
         *self.counts.errors_by_code.entry(code).or_default() += 1;
     }
 
     /// Another worker's share of the same stretch.
     pub fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
-        merge(&mut self.latency, &other.latency);
+        merge_histogram(&mut self.latency, &other.latency);
         if let (Some(ours), Some(theirs)) = (&mut self.open, &other.open) {
-            merge(&mut ours.service, &theirs.service);
-            merge(&mut ours.lag, &theirs.lag);
+            merge_histogram(&mut ours.service, &theirs.service);
+            merge_histogram(&mut ours.lag, &theirs.lag);
         }
     }
 
@@ -133,7 +133,7 @@ impl Tally {
 }
 
 /// Same bounds and digits on both sides: bucket by bucket, without resizing.
-fn merge(into: &mut Histogram<u32>, from: &Histogram<u32>) {
+fn merge_histogram(into: &mut Histogram<u32>, from: &Histogram<u32>) {
     for value in from.iter_recorded() {
         into.saturating_record_n(value.value_iterated_to(), value.count_at_value());
     }

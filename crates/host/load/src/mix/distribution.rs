@@ -35,7 +35,7 @@ impl Distribution {
 }
 
 /// Appends `groups` groups of 11 random digits, joined by dashes: sysbench's `c` has 10, `pad` 5.
-pub fn put_digits(out: &mut Vec<u8>, rng: &mut Rng, groups: usize) {
+pub fn write_digits(out: &mut Vec<u8>, rng: &mut Rng, groups: usize) {
     for group in 0..groups {
         if group > 0 {
             out.push(b'-');
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn digits_come_in_dashed_groups() {
         let mut out = Vec::new();
-        put_digits(&mut out, &mut Rng::new(3, 0), 10);
+        write_digits(&mut out, &mut Rng::new(3, 0), 10);
         assert_eq!(out.len(), 119);
         assert!(out.iter().enumerate().all(|(i, b)| if i % 12 == 11 {
             *b == b'-'

@@ -1,6 +1,6 @@
 //! Encoder of statements into request bytes, with minimal work for each request.
 
-use super::{Param, put_digits};
+use super::{Param, write_digits};
 use toll_stats::random::Rng;
 use toll_wire::protocol::command::{COM_QUERY, COM_STMT_EXECUTE};
 use toll_wire::protocol::{MAX_PAYLOAD, put_lenenc, put_packets};
@@ -63,7 +63,7 @@ impl Statement {
 
     /// Appends an EXECUTE. The server remembers types: they travel only where `typed` is false.
     #[inline]
-    pub fn put_execute(&self, out: &mut Vec<u8>, id: u32, typed: bool, rng: &mut Rng, kept: &mut i64) {
+    pub fn write_execute(&self, out: &mut Vec<u8>, id: u32, typed: bool, rng: &mut Rng, kept: &mut i64) {
         let begin = out.len();
         out.extend_from_slice(&self.head);
         out[begin + ID_AT..begin + ID_AT + 4].copy_from_slice(&id.to_le_bytes());
@@ -74,37 +74,37 @@ impl Statement {
                 out.extend_from_slice(&self.types);
             }
             for param in &self.params {
-                param.put_binary(out, rng, kept);
+                param.write_binary(out, rng, kept);
             }
         }
-        put_length(out, begin);
+        write_length(out, begin);
     }
 
     /// Appends a QUERY with the values written into the text.
     #[inline]
-    pub fn put_query(&self, out: &mut Vec<u8>, rng: &mut Rng, kept: &mut i64) {
+    pub fn write_query(&self, out: &mut Vec<u8>, rng: &mut Rng, kept: &mut i64) {
         let begin = out.len();
         out.extend_from_slice(&[0, 0, 0, 0, COM_QUERY]);
         out.extend_from_slice(&self.pieces[0]);
         for (param, piece) in self.params.iter().zip(&self.pieces[1..]) {
-            param.put_text(out, rng, kept);
+            param.write_text(out, rng, kept);
             out.extend_from_slice(piece);
         }
-        put_length(out, begin);
+        write_length(out, begin);
     }
 }
 
 /// A QUERY of a text that has no parameters.
-pub fn put_plain_query(out: &mut Vec<u8>, sql: &str) {
+pub fn write_plain_query(out: &mut Vec<u8>, sql: &str) {
     let begin = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, COM_QUERY]);
     out.extend_from_slice(sql.as_bytes());
-    put_length(out, begin);
+    write_length(out, begin);
 }
 
 /// Writes the length of what follows the header at `begin`; splits a payload too long for one packet.
 #[inline]
-fn put_length(out: &mut Vec<u8>, begin: usize) {
+fn write_length(out: &mut Vec<u8>, begin: usize) {
     let length = out.len() - begin - 4;
     if length >= MAX_PAYLOAD {
         let payload = out.split_off(begin + 4);
@@ -126,7 +126,7 @@ impl Param {
 
     /// The number to send, where this is one.
     #[inline]
-    fn number(&self, rng: &mut Rng, kept: &mut i64) -> Option<i64> {
+    fn draw_number(&self, rng: &mut Rng, kept: &mut i64) -> Option<i64> {
         Some(match self {
             Self::Id { rows, distribution } => {
                 *kept = distribution.draw(rng, *rows) as i64;
@@ -142,8 +142,8 @@ impl Param {
     }
 
     #[inline]
-    fn put_binary(&self, out: &mut Vec<u8>, rng: &mut Rng, kept: &mut i64) {
-        if let Some(number) = self.number(rng, kept) {
+    fn write_binary(&self, out: &mut Vec<u8>, rng: &mut Rng, kept: &mut i64) {
+        if let Some(number) = self.draw_number(rng, kept) {
             let width = if self.wire_type() == TYPE_LONG { 4 } else { 8 };
             out.extend_from_slice(&number.to_le_bytes()[..width]);
             return;
@@ -151,7 +151,7 @@ impl Param {
         match self {
             Self::Digits { groups } => {
                 put_lenenc(out, (groups * 12).saturating_sub(1) as u64);
-                put_digits(out, rng, *groups);
+                write_digits(out, rng, *groups);
             }
             Self::Choice(texts) => {
                 let text = texts[rng.below(texts.len() as u64) as usize].as_bytes();
@@ -163,14 +163,14 @@ impl Param {
     }
 
     #[inline]
-    fn put_text(&self, out: &mut Vec<u8>, rng: &mut Rng, kept: &mut i64) {
-        if let Some(number) = self.number(rng, kept) {
-            put_decimal(out, number);
+    fn write_text(&self, out: &mut Vec<u8>, rng: &mut Rng, kept: &mut i64) {
+        if let Some(number) = self.draw_number(rng, kept) {
+            write_decimal(out, number);
             return;
         }
         out.push(b'\'');
         match self {
-            Self::Digits { groups } => put_digits(out, rng, *groups),
+            Self::Digits { groups } => write_digits(out, rng, *groups),
             Self::Choice(texts) => {
                 for &byte in texts[rng.below(texts.len() as u64) as usize].as_bytes() {
                     if byte == b'\'' || byte == b'\\' {
@@ -187,7 +187,7 @@ impl Param {
 
 /// Appends a number without going through a formatter.
 #[inline]
-pub fn put_decimal(out: &mut Vec<u8>, number: i64) {
+pub fn write_decimal(out: &mut Vec<u8>, number: i64) {
     if number < 0 {
         out.push(b'-');
     }
@@ -235,7 +235,7 @@ mod tests {
 
     fn text(sql: &str, params: Vec<Param>) -> String {
         let (mut out, mut kept) = (Vec::new(), 41);
-        Statement::new(sql, params).unwrap().put_query(&mut out, &mut Rng::new(1, 1), &mut kept);
+        Statement::new(sql, params).unwrap().write_query(&mut out, &mut Rng::new(1, 1), &mut kept);
         assert_eq!(usize::from(out[0]) | usize::from(out[1]) << 8, out.len() - 4);
         String::from_utf8(out[5..].to_vec()).unwrap()
     }
@@ -257,8 +257,8 @@ mod tests {
         let id = Param::Id { rows: 1, distribution: Distribution::Uniform };
         let statement = Statement::new("x ? ?", vec![id, Param::Digits { groups: 1 }]).unwrap();
         let (mut first, mut next, mut kept) = (Vec::new(), Vec::new(), 0);
-        statement.put_execute(&mut first, 0x0102_0304, false, &mut Rng::new(1, 1), &mut kept);
-        statement.put_execute(&mut next, 0x0102_0304, true, &mut Rng::new(1, 1), &mut kept);
+        statement.write_execute(&mut first, 0x0102_0304, false, &mut Rng::new(1, 1), &mut kept);
+        statement.write_execute(&mut next, 0x0102_0304, true, &mut Rng::new(1, 1), &mut kept);
         assert_eq!(&first[5..9], &[4, 3, 2, 1]);
         assert_eq!(first[14..20], [0, 1, TYPE_LONG, 0, TYPE_STRING, 0]);
         assert_eq!(next[14..21], [0, 0, 1, 0, 0, 0, 11]);
@@ -270,7 +270,7 @@ mod tests {
     fn numbers_are_written_in_full() {
         for n in [0, 9, 10, -1, i64::MAX, i64::MIN] {
             let mut out = Vec::new();
-            put_decimal(&mut out, n);
+            write_decimal(&mut out, n);
             assert_eq!(String::from_utf8(out).unwrap(), n.to_string());
         }
     }

@@ -4,15 +4,15 @@
 
 mod distribution;
 mod encode;
-mod file;
 mod profile;
-mod replay;
+mod recorded;
+mod toml_file;
 
-pub use distribution::{Distribution, put_digits};
+pub use distribution::{Distribution, write_digits};
 pub use encode::Statement;
-pub(crate) use encode::{put_decimal, put_plain_query};
-pub use profile::{Profile, Table};
-pub use replay::{Recorded, from_digest, from_events};
+pub(crate) use encode::{write_decimal, write_plain_query};
+pub use profile::{Profile, TableSet};
+pub use recorded::{RecordedWorkload, from_digest, from_events};
 use toll_stats::random::Rng;
 
 /// A value of a statement's placeholder.
@@ -48,10 +48,10 @@ pub enum Param {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Always this statement.
-    One(usize),
+    Fixed(usize),
     /// The statement of a table: those of table 1, 2, ... stand side by side from `first` on.
     /// `fresh` draws a table, otherwise the event stays with the one it drew last.
-    OfTable { first: usize, fresh: bool },
+    PerTable { first: usize, fresh: bool },
 }
 
 /// An event: statements in order. Several statements, or a transaction, are one event.
@@ -116,7 +116,7 @@ impl Mix {
 
     /// Index of the event to begin: by weight, or the one recorded under this number.
     #[inline]
-    pub fn pick(&self, number: u64, rng: &mut Rng) -> usize {
+    pub fn pick_event(&self, number: u64, rng: &mut Rng) -> usize {
         if self.events.len() == 1 {
             return 0;
         }

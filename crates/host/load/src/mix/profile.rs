@@ -19,7 +19,7 @@ pub enum Profile {
 
 /// The tables that a profile works on: `sbtest1` to `sbtest{tables}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Table {
+pub struct TableSet {
     pub tables: u32,
     pub rows: u64,
     pub distribution: Distribution,
@@ -55,7 +55,7 @@ impl Profile {
     }
 
     /// By our name or by sysbench's: `read-only`, `oltp_read_only`.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|profile| profile.name() == name || profile.sysbench_name() == name)
     }
 
@@ -69,11 +69,11 @@ impl Profile {
         !matches!(self, Self::ReadOnly | Self::PointSelect)
     }
 
-    pub fn mix(self, table: Table) -> Result<Mix, MixError> {
+    pub fn build_mix(self, table: TableSet) -> Result<Mix, MixError> {
         let mut build = Builder { table, statements: Vec::new(), steps: Vec::new() };
         let transaction = matches!(self, Self::ReadOnly | Self::ReadWrite | Self::WriteOnly);
         if transaction {
-            build.one("BEGIN")?;
+            build.push_statement("BEGIN")?;
         }
         match self {
             Self::ReadOnly => build.reads()?,
@@ -89,7 +89,7 @@ impl Profile {
             Self::Delete => build.delete()?,
         }
         if transaction {
-            build.one("COMMIT")?;
+            build.push_statement("COMMIT")?;
         }
         let event = Event { name: self.name().into(), weight: 1.0, steps: build.steps, transaction };
         Mix::new(build.statements, vec![event], table.tables)
@@ -97,7 +97,7 @@ impl Profile {
 }
 
 struct Builder {
-    table: Table,
+    table: TableSet,
     statements: Vec<Statement>,
     steps: Vec<Step>,
 }
@@ -111,14 +111,14 @@ impl Builder {
         Param::Number { rows: self.table.rows, distribution: self.table.distribution }
     }
 
-    fn one(&mut self, sql: &str) -> Result<(), MixError> {
-        self.steps.push(Step::One(self.statements.len()));
+    fn push_statement(&mut self, sql: &str) -> Result<(), MixError> {
+        self.steps.push(Step::Fixed(self.statements.len()));
         self.statements.push(Statement::new(sql, Vec::new()).map_err(MixError::Invalid)?);
         Ok(())
     }
 
     /// One statement for each table, `{t}` being its number; returns where they begin.
-    fn for_each_table(&mut self, sql: &str, params: &[Param]) -> Result<usize, MixError> {
+    fn push_per_table(&mut self, sql: &str, params: &[Param]) -> Result<usize, MixError> {
         let first = self.statements.len();
         for number in 1..=self.table.tables {
             let sql = sql.replace("{t}", &number.to_string());
@@ -127,13 +127,13 @@ impl Builder {
         Ok(first)
     }
 
-    fn push(&mut self, first: usize, fresh: bool) {
-        self.steps.push(Step::OfTable { first, fresh });
+    fn push_step(&mut self, first: usize, fresh: bool) {
+        self.steps.push(Step::PerTable { first, fresh });
     }
 
     fn point_selects(&mut self, count: usize) -> Result<(), MixError> {
-        let first = self.for_each_table("SELECT c FROM sbtest{t} WHERE id=?", &[self.id()])?;
-        (0..count).for_each(|i| self.push(first, i == 0));
+        let first = self.push_per_table("SELECT c FROM sbtest{t} WHERE id=?", &[self.id()])?;
+        (0..count).for_each(|i| self.push_step(first, i == 0));
         Ok(())
     }
 
@@ -146,28 +146,28 @@ impl Builder {
             "SELECT c FROM sbtest{t} WHERE id BETWEEN ? AND ? ORDER BY c",
             "SELECT DISTINCT c FROM sbtest{t} WHERE id BETWEEN ? AND ? ORDER BY c",
         ] {
-            let first = self.for_each_table(sql, &range)?;
-            self.push(first, true);
+            let first = self.push_per_table(sql, &range)?;
+            self.push_step(first, true);
         }
         Ok(())
     }
 
     fn update_index(&mut self) -> Result<(), MixError> {
-        let first = self.for_each_table("UPDATE sbtest{t} SET k=k+1 WHERE id=?", &[self.id()])?;
-        self.push(first, true);
+        let first = self.push_per_table("UPDATE sbtest{t} SET k=k+1 WHERE id=?", &[self.id()])?;
+        self.push_step(first, true);
         Ok(())
     }
 
     fn update_non_index(&mut self) -> Result<(), MixError> {
         let params = [Param::Digits { groups: 10 }, self.id()];
-        let first = self.for_each_table("UPDATE sbtest{t} SET c=? WHERE id=?", &params)?;
-        self.push(first, true);
+        let first = self.push_per_table("UPDATE sbtest{t} SET c=? WHERE id=?", &params)?;
+        self.push_step(first, true);
         Ok(())
     }
 
     fn delete(&mut self) -> Result<(), MixError> {
-        let first = self.for_each_table("DELETE FROM sbtest{t} WHERE id=?", &[self.id()])?;
-        self.push(first, true);
+        let first = self.push_per_table("DELETE FROM sbtest{t} WHERE id=?", &[self.id()])?;
+        self.push_step(first, true);
         Ok(())
     }
 
@@ -183,8 +183,8 @@ impl Builder {
             Param::Digits { groups: 5 },
         ];
         let first =
-            self.for_each_table("INSERT INTO sbtest{t} (id, k, c, pad) VALUES (?, ?, ?, ?)", &params)?;
-        self.push(first, false);
+            self.push_per_table("INSERT INTO sbtest{t} (id, k, c, pad) VALUES (?, ?, ?, ?)", &params)?;
+        self.push_step(first, false);
         Ok(())
     }
 
@@ -192,11 +192,11 @@ impl Builder {
     fn insert(&mut self) -> Result<(), MixError> {
         let params = [self.number(), Param::Digits { groups: 10 }, Param::Digits { groups: 5 }];
         let first =
-            self.for_each_table("INSERT INTO sbtest{t} (id, k, c, pad) VALUES (0, ?, ?, ?)", &params)?;
+            self.push_per_table("INSERT INTO sbtest{t} (id, k, c, pad) VALUES (0, ?, ?, ?)", &params)?;
         for statement in &mut self.statements[first..] {
             statement.text_only = true;
         }
-        self.push(first, true);
+        self.push_step(first, true);
         Ok(())
     }
 }
@@ -206,8 +206,8 @@ mod tests {
     use super::*;
 
     fn steps(profile: Profile) -> usize {
-        let table = Table { tables: 8, rows: 1000, distribution: Distribution::Special };
-        profile.mix(table).unwrap().events[0].steps.len()
+        let table = TableSet { tables: 8, rows: 1000, distribution: Distribution::Special };
+        profile.build_mix(table).unwrap().events[0].steps.len()
     }
 
     #[test]
@@ -220,10 +220,10 @@ mod tests {
     #[test]
     fn a_name_finds_its_profile() {
         for profile in Profile::ALL {
-            assert_eq!(Profile::named(profile.name()), Some(profile));
-            assert_eq!(Profile::named(&profile.sysbench_name()), Some(profile));
+            assert_eq!(Profile::from_name(profile.name()), Some(profile));
+            assert_eq!(Profile::from_name(&profile.sysbench_name()), Some(profile));
         }
-        assert_eq!(Profile::named("oltp"), None);
+        assert_eq!(Profile::from_name("oltp"), None);
         assert_eq!(Profile::UpdateNonIndex.sysbench_name(), "oltp_update_non_index");
     }
 }

@@ -4,17 +4,17 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use toll_load::engine::{self, Bin, BinGrid, Plan, RunError, Totals};
-use toll_load::mix::{Distribution, Event, Mix, Profile, Statement, Step, Table};
-use toll_load::tables::{self, Layout};
+use toll_load::engine::{self, Bin, BinGrid, LoadPlan, RunError, Totals};
+use toll_load::mix::{Distribution, Event, Mix, Profile, Statement, Step, TableSet};
+use toll_load::tables::{self, TableLayout};
 use toll_mysql::{Compression, Connection, Target, Tls};
 use toll_stats::schedule::{ArrivalProcess, Pacing, Schedule};
 use toll_testkit::server::TestServer;
 
-pub const TABLE: Table = Table { tables: 2, rows: 1000, distribution: Distribution::Special };
+pub const TABLE: TableSet = TableSet { tables: 2, rows: 1000, distribution: Distribution::Special };
 
-pub fn plan(target: Target, mix: Mix) -> Plan {
-    Plan {
+pub fn plan(target: Target, mix: Mix) -> LoadPlan {
+    LoadPlan {
         target: Target { db: Some("sbtest".into()), ..target },
         mix,
         pace: Pacing::Closed,
@@ -33,14 +33,14 @@ pub fn plan(target: Target, mix: Mix) -> Plan {
 
 pub fn server_with_tables() -> Option<TestServer> {
     let server = TestServer::mariadb(&["--max-allowed-packet=64M"])?;
-    make_tables(&server);
+    create_tables(&server);
     Some(server)
 }
 
-pub fn make_tables(server: &TestServer) {
-    let layout = Layout { table: TABLE, seed: 1, threads: 2 };
+pub fn create_tables(server: &TestServer) {
+    let layout = TableLayout { table: TABLE, seed: 1, threads: 2 };
     let target = Target { db: Some("sbtest".into()), ..server.unix() };
-    tables::prepare(&target, &layout, &AtomicBool::new(false), |_| {}).unwrap();
+    tables::prepare_tables(&target, &layout, &AtomicBool::new(false), |_| {}).unwrap();
 }
 
 pub struct Outcome {
@@ -51,9 +51,9 @@ pub struct Outcome {
 }
 
 /// Runs to the end of the plan, or until `see` finds that it has seen enough (`true`).
-pub fn run_seeing(plan: Plan, mut see: impl FnMut(&Bin) -> bool) -> Result<Outcome, RunError> {
+pub fn run_with_callback(plan: LoadPlan, mut see: impl FnMut(&Bin) -> bool) -> Result<Outcome, RunError> {
     let mut sums = (0, 0, 0);
-    let totals = engine::run(plan, Arc::new(AtomicBool::new(false)), |bin| {
+    let totals = engine::run_load(plan, Arc::new(AtomicBool::new(false)), |bin| {
         sums.0 += bin.tally.counts.statements;
         sums.1 += bin.tally.counts.events;
         sums.2 += bin.tally.counts.errors;
@@ -63,10 +63,10 @@ pub fn run_seeing(plan: Plan, mut see: impl FnMut(&Bin) -> bool) -> Result<Outco
 }
 
 /// A plan without an end runs until it has some events to judge by, however slow this host is.
-pub fn run(plan: Plan) -> Result<Outcome, RunError> {
+pub fn run(plan: LoadPlan) -> Result<Outcome, RunError> {
     let endless = plan.time.is_none();
     let mut bins: Vec<Bin> = Vec::new();
-    let outcome = run_seeing(plan, |bin| {
+    let outcome = run_with_callback(plan, |bin| {
         bins.push(Bin { tally: bin.tally.clone(), ..*bin });
         let events = bins.iter().filter(|b| !b.warmup).map(|b| b.tally.counts.events).sum::<u64>();
         endless && bins.len() >= 8 && events >= 40
@@ -100,7 +100,7 @@ fn system_a_delay_makes_every_event_longer_by_its_share_under_threads_and_in_one
     for (pace, workers) in [(Pacing::Closed, 4), (Pacing::Closed, 1), (open.clone(), 4), (open, 1)] {
         let fastest = |delay: f64| {
             let mix = one_statement("DO SLEEP(0.02)");
-            let plan = Plan { pace: pace.clone(), workers, delay, ..plan(server.unix(), mix) };
+            let plan = LoadPlan { pace: pace.clone(), workers, delay, ..plan(server.unix(), mix) };
             run(plan).unwrap().totals.latency.min() as f64 / 1e6
         };
         let (plain, delayed) = (fastest(0.0), fastest(0.5));
@@ -124,7 +124,7 @@ fn every_statement_of_every_profile_is_one_that_the_server_counted() {
         ] {
             wait_until_alone(&mut root);
             let before = questions(&mut root);
-            let plan = Plan { prepared, connections, ..plan(target, profile.mix(TABLE).unwrap()) };
+            let plan = LoadPlan { prepared, connections, ..plan(target, profile.build_mix(TABLE).unwrap()) };
             let outcome = run(plan).unwrap();
             // Counted as well: our own questions, this one included, and each connection's goodbye.
             let own = wait_until_alone(&mut root) + 1 + connections as u64;
@@ -153,7 +153,8 @@ fn statements_by_kind_are_those_that_sysbench_sends() {
     let names = ["Com_select", "Com_update", "Com_delete", "Com_insert", "Com_commit"];
     let before = counts(names);
     let outcome =
-        run(Plan { connections: 1, ..plan(server.unix(), Profile::ReadWrite.mix(TABLE).unwrap()) }).unwrap();
+        run(LoadPlan { connections: 1, ..plan(server.unix(), Profile::ReadWrite.build_mix(TABLE).unwrap()) })
+            .unwrap();
     let after = counts(names);
     let events = outcome.totals.counts.events;
     let per_event = std::array::from_fn(|i| (after[i] - before[i]) as f64 / events as f64);
@@ -172,7 +173,7 @@ fn a_load_travels_over_tls_and_compression_as_well() {
         TestServer::mariadb(&[&options[0], &options[1]])
     });
     if let Some(Some(secure)) = &secure {
-        make_tables(secure);
+        create_tables(secure);
         let tls = Target { tls: Tls::Required, ..secure.tcp() };
         transports.extend([tls.clone(), Target { compress: Compression::Zlib, ..tls }]);
     } else {
@@ -180,7 +181,8 @@ fn a_load_travels_over_tls_and_compression_as_well() {
     }
     for target in transports {
         for connections in [1, 6] {
-            let plan = Plan { connections, ..plan(target.clone(), Profile::ReadOnly.mix(TABLE).unwrap()) };
+            let plan =
+                LoadPlan { connections, ..plan(target.clone(), Profile::ReadOnly.build_mix(TABLE).unwrap()) };
             let totals = run(plan).unwrap().totals;
             assert!(
                 totals.counts.events > 0 && totals.counts.errors == 0,
@@ -193,7 +195,7 @@ fn a_load_travels_over_tls_and_compression_as_well() {
 }
 
 fn one_statement(sql: &str) -> Mix {
-    let event = Event { name: "one".into(), weight: 1.0, steps: vec![Step::One(0)], transaction: false };
+    let event = Event { name: "one".into(), weight: 1.0, steps: vec![Step::Fixed(0)], transaction: false };
     Mix::new(vec![Statement::literal(sql)], vec![event], 1).unwrap()
 }
 
@@ -204,7 +206,8 @@ fn results_and_requests_beyond_sixteen_megabytes_pass_by_in_bounded_memory() {
     for sql in ["SELECT REPEAT('x', 20000000), 1", "SELECT REPEAT('x', 16777215 - 4)", &long_request] {
         for connections in [1, 3] {
             let outcome =
-                run(Plan { connections, prepared: false, ..plan(server.tcp(), one_statement(sql)) }).unwrap();
+                run(LoadPlan { connections, prepared: false, ..plan(server.tcp(), one_statement(sql)) })
+                    .unwrap();
             let counts = &outcome.totals.counts;
             assert!(counts.events > 0 && counts.errors == 0, "{:?}", outcome.totals.messages);
         }
@@ -223,11 +226,11 @@ fn system_an_open_loop_begins_every_event_that_is_due_and_none_before() {
     ] {
         let pace = Pacing::Open { rate_per_s, arrivals };
         for connections in [1, 8] {
-            let plan = Plan {
+            let plan = LoadPlan {
                 pace: pace.clone(),
                 time: Some(time),
                 connections,
-                ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap())
+                ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap())
             };
             let (seed, outcome) = (plan.seed, run(plan).unwrap());
             let totals = &outcome.totals;
@@ -263,9 +266,9 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
     let offsets_ns = vec![0; 500];
     for (connections, workers) in [(1, 1), (3, 1), (2, 2)] {
         let pace = Pacing::Recorded { offsets_ns: offsets_ns.clone() };
-        let mix = Profile::PointSelect.mix(TABLE).unwrap();
-        let plan = Plan { pace, connections, workers, ..plan(server.unix(), mix) };
-        let totals = run_seeing(plan, |_| false).unwrap().totals;
+        let mix = Profile::PointSelect.build_mix(TABLE).unwrap();
+        let plan = LoadPlan { pace, connections, workers, ..plan(server.unix(), mix) };
+        let totals = run_with_callback(plan, |_| false).unwrap().totals;
         assert_eq!((totals.counts.events, totals.counts.errors), (500, 0), "{connections}: {totals:?}");
         assert_eq!((totals.due, totals.backlog), (Some(500), 0));
     }
@@ -275,10 +278,10 @@ fn a_recording_is_over_only_once_each_of_its_events_has_begun() {
 fn system_a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pacing::Open { rate_per_s: 200.0, arrivals: ArrivalProcess::Uniform };
-    let plan = Plan { pace, ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap()) };
+    let plan = LoadPlan { pace, ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap()) };
     let (mut bins, mut stopped_for, mut after) = (0, None, 0);
     let mut stalled = Vec::new();
-    let outcome = run_seeing(plan, |bin| {
+    let outcome = run_with_callback(plan, |bin| {
         bins += 1;
         after += if stopped_for.is_some() { bin.tally.counts.events } else { 0 };
         if bins == 20 {
@@ -311,9 +314,10 @@ fn system_a_server_stopped_for_half_a_second_is_a_stall_and_shows_in_the_tail() 
 fn system_bins_end_on_time_while_the_server_says_nothing() {
     let Some(server) = server_with_tables() else { return };
     for connections in [1, 2, 4] {
-        let plan = Plan { connections, ..plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap()) };
+        let plan =
+            LoadPlan { connections, ..plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap()) };
         let (mut bins, mut silent, mut after) = (0, Vec::new(), 0);
-        let outcome = run_seeing(plan, |bin| {
+        let outcome = run_with_callback(plan, |bin| {
             bins += 1;
             if bins == 4 {
                 server.signal("STOP");
@@ -347,7 +351,8 @@ fn system_a_rate_beyond_capacity_is_said_to_be_one() {
     let Some(server) = server_with_tables() else { return };
     let pace = Pacing::Open { rate_per_s: 1000.0, arrivals: ArrivalProcess::Poisson };
     let time = Some(Duration::from_secs(5));
-    let plan = Plan { pace, time, connections: 2, ..plan(server.unix(), one_statement("DO SLEEP(0.01)")) };
+    let plan =
+        LoadPlan { pace, time, connections: 2, ..plan(server.unix(), one_statement("DO SLEEP(0.01)")) };
     let totals = run(plan).unwrap().totals;
     assert!(totals.overloaded);
     assert!(totals.backlog > 3000, "{}", totals.backlog);
@@ -357,14 +362,15 @@ fn system_a_rate_beyond_capacity_is_said_to_be_one() {
 #[test]
 fn bins_end_where_the_clock_says_and_the_warm_up_is_not_counted() {
     let Some(server) = server_with_tables() else { return };
-    let base = plan(server.unix(), Profile::PointSelect.mix(TABLE).unwrap());
+    let base = plan(server.unix(), Profile::PointSelect.build_mix(TABLE).unwrap());
     let outcome = run(base.clone()).unwrap();
     let (last, whole) = outcome.bins.split_last().unwrap();
     assert!(whole.iter().all(|bin| bin.end_ns % 50_000_000 == 0));
     assert!(outcome.bins.windows(2).all(|w| w[0].end_ns == w[1].begin_ns));
     assert_eq!(last.end_ns, outcome.totals.end_ns);
     let warmup = Duration::from_millis(200);
-    let outcome = run(Plan { warmup, bins: BinGrid::FromStart(Duration::from_millis(40)), ..base }).unwrap();
+    let outcome =
+        run(LoadPlan { warmup, bins: BinGrid::FromStart(Duration::from_millis(40)), ..base }).unwrap();
     let counted: u64 = outcome.bins.iter().filter(|b| !b.warmup).map(|b| b.tally.counts.statements).sum();
     assert_eq!(counted, outcome.totals.counts.statements);
     assert!(counted < outcome.sums.0);

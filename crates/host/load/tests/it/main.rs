@@ -7,8 +7,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod connection;
+mod faults;
 mod load;
-mod mishaps;
 
 mod session;
 mod short;

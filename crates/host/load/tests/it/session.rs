@@ -1,9 +1,9 @@
 //! Test that every session starts with its target's session statements.
 
-use crate::load::{TABLE, make_tables, plan, run};
+use crate::load::{TABLE, create_tables, plan, run};
 use std::sync::atomic::AtomicBool;
-use toll_load::mix::{Profile, Table};
-use toll_load::tables::{self, Layout};
+use toll_load::mix::{Profile, TableSet};
+use toll_load::tables::{self, TableLayout};
 use toll_mysql::{Connection, NO_BINLOG, Target};
 use toll_testkit::server::{TestServer, as_user};
 
@@ -15,16 +15,16 @@ fn binlog_position(root: &mut Connection) -> (String, u64) {
 /// Makes two tables, writes into them over lone, shared and short connections, and drops them.
 fn write_in_every_way(target: &Target) {
     let target = Target { db: Some("quiet".into()), ..target.clone() };
-    let table = Table { rows: 500, ..TABLE };
-    let layout = Layout { table, seed: 1, threads: 2 };
-    tables::prepare(&target, &layout, &AtomicBool::new(false), |_| {}).unwrap();
+    let table = TableSet { rows: 500, ..TABLE };
+    let layout = TableLayout { table, seed: 1, threads: 2 };
+    tables::prepare_tables(&target, &layout, &AtomicBool::new(false), |_| {}).unwrap();
     for (connections, workers, reconnect_every) in [(1, 1, 0), (4, 2, 0), (2, 2, 1)] {
-        let mut plan = plan(target.clone(), Profile::ReadWrite.mix(table).unwrap());
+        let mut plan = plan(target.clone(), Profile::ReadWrite.build_mix(table).unwrap());
         plan.target.clone_from(&target);
         (plan.connections, plan.workers, plan.reconnect_every) = (connections, workers, reconnect_every);
         assert!(run(plan).unwrap().totals.counts.events > 0);
     }
-    tables::cleanup(&target, 2).unwrap();
+    tables::drop_tables(&target, 2).unwrap();
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn system_nothing_written_reaches_the_binary_log_where_sessions_keep_out_of_it()
 #[test]
 fn a_session_statement_that_fails_refuses_the_login_and_is_named() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    make_tables(&server);
+    create_tables(&server);
     server
         .root()
         .exec_drop("CREATE USER u@'%' IDENTIFIED BY 'p'; GRANT SELECT ON sbtest.* TO u@'%'")
@@ -57,6 +57,7 @@ fn a_session_statement_that_fails_refuses_the_login_and_is_named() {
     let target = Target { session: vec![NO_BINLOG.into()], ..as_user(server.tcp(), "u", "p") };
     let error = Connection::connect(&target).map(|_| ()).unwrap_err();
     assert!(error.code() == 1227 && error.to_string().contains("sql_log_bin = 0"), "{error}");
-    let of_a_load = run(plan(target, Profile::PointSelect.mix(TABLE).unwrap())).map(|_| ()).unwrap_err();
+    let of_a_load =
+        run(plan(target, Profile::PointSelect.build_mix(TABLE).unwrap())).map(|_| ()).unwrap_err();
     assert!(of_a_load.to_string().contains("sql_log_bin = 0"), "{of_a_load}");
 }

@@ -1,17 +1,17 @@
 //! Tests of short connections: one for each event, and no leftovers.
 
-use crate::load::{TABLE, plan, run, run_seeing, server_with_tables};
-use toll_load::engine::{Plan, RunError};
+use crate::load::{TABLE, plan, run, run_with_callback, server_with_tables};
+use toll_load::engine::{LoadPlan, RunError};
 use toll_load::mix::Profile;
 use toll_mysql::{Connection, Target};
 use toll_testkit::server::TestServer;
 
 const THREADS: u64 = 4;
 
-fn short(target: Target, reconnect_every: u64) -> Plan {
+fn short(target: Target, reconnect_every: u64) -> LoadPlan {
     let threads = THREADS as usize;
-    let plan = plan(target, Profile::PointSelect.mix(TABLE).unwrap());
-    Plan { connections: threads, workers: threads, reconnect_every, ..plan }
+    let plan = plan(target, Profile::PointSelect.build_mix(TABLE).unwrap());
+    LoadPlan { connections: threads, workers: threads, reconnect_every, ..plan }
 }
 
 /// Connections that the server has counted since it started.
@@ -27,7 +27,7 @@ fn the_server_counts_a_connection_for_every_so_many_events() {
     for (target, prepared) in [(server.unix(), false), (server.tcp(), true)] {
         for every in [1, 3] {
             let before = connections(&mut root);
-            let totals = run(Plan { prepared, ..short(target.clone(), every) }).unwrap().totals;
+            let totals = run(LoadPlan { prepared, ..short(target.clone(), every) }).unwrap().totals;
             let counts = &totals.counts;
             assert_eq!((counts.errors, counts.reconnects), (0, 0), "{:?}", totals.messages);
             // Each thread begins with a connection, which is not made anew.
@@ -70,7 +70,7 @@ fn a_server_that_hangs_does_not_hold_up_those_who_log_in() {
     let Some(server) = server_with_tables() else { return };
     for target in [server.unix(), server.tcp()] {
         let mut bins = 0;
-        let outcome = run_seeing(short(target, 1), |bin| {
+        let outcome = run_with_callback(short(target, 1), |bin| {
             bins += 1;
             if bins == 4 {
                 server.signal("STOP");
@@ -87,7 +87,7 @@ fn a_server_that_hangs_does_not_hold_up_those_who_log_in() {
 #[test]
 fn connections_that_share_a_thread_are_not_made_anew() {
     let Some(server) = server_with_tables() else { return };
-    match run(Plan { workers: 1, ..short(server.unix(), 1) }).map(|_| ()).unwrap_err() {
+    match run(LoadPlan { workers: 1, ..short(server.unix(), 1) }).map(|_| ()).unwrap_err() {
         RunError::Plan(said) => assert!(said.contains("--workers"), "{said}"),
         other => panic!("{other}"),
     }

@@ -1,8 +1,8 @@
 //! MySQL 8.0.18 or later: what works with MariaDB, and the logins and compression that only MySQL has.
 
-use crate::load::{TABLE, make_tables, plan, run};
+use crate::load::{TABLE, create_tables, plan, run};
 use std::path::PathBuf;
-use toll_load::engine::Plan;
+use toll_load::engine::LoadPlan;
 use toll_load::mix::Profile;
 use toll_mysql::{Compression, Connection, Target, Tls};
 use toll_testkit::server::{TestServer, as_user};
@@ -66,7 +66,7 @@ fn tls_of_the_servers_own_making_works_and_an_unknown_authority_does_not() {
 #[test]
 fn every_profile_runs_on_mysql() {
     let Some(server) = TestServer::mysql(&[]) else { return };
-    make_tables(&server);
+    create_tables(&server);
     for profile in Profile::ALL {
         for (prepared, connections, target) in [
             (true, 4, server.unix()),
@@ -75,7 +75,7 @@ fn every_profile_runs_on_mysql() {
             (true, 1, Target { compress: Compression::Zstd, ..server.tcp() }),
             (true, 4, Target { tls: Tls::Required, ..server.unix() }),
         ] {
-            let plan = Plan { prepared, connections, ..plan(target, profile.mix(TABLE).unwrap()) };
+            let plan = LoadPlan { prepared, connections, ..plan(target, profile.build_mix(TABLE).unwrap()) };
             let totals = run(plan).unwrap().totals;
             let other: Vec<_> =
                 totals.counts.errors_by_code.keys().filter(|c| ![1205, 1213, 1062].contains(*c)).collect();

@@ -4,8 +4,8 @@ use crate::load::{TABLE, plan, run, server_with_tables};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use toll_load::mix::{Profile, Table};
-use toll_load::tables::{self, Layout, Progress};
+use toll_load::mix::{Profile, TableSet};
+use toll_load::tables::{self, PrepareProgress, TableLayout};
 use toll_mysql::Target;
 use toll_testkit::server::TestServer;
 
@@ -24,11 +24,11 @@ fn a_seed_makes_the_same_rows_whatever_the_threads_and_their_count_is_told() {
     let first = checksums();
     assert_ne!(first[0], first[1]);
     let again = |seed, threads| {
-        tables::cleanup(&target, 2).unwrap();
+        tables::drop_tables(&target, 2).unwrap();
         let told = Mutex::new(0);
-        let layout = Layout { table: TABLE, seed, threads };
-        tables::prepare(&target, &layout, &AtomicBool::new(false), |progress| {
-            if let Progress::Rows(rows) = progress {
+        let layout = TableLayout { table: TABLE, seed, threads };
+        tables::prepare_tables(&target, &layout, &AtomicBool::new(false), |progress| {
+            if let PrepareProgress::Rows(rows) = progress {
                 *told.lock().unwrap() = rows;
             }
         })
@@ -38,9 +38,9 @@ fn a_seed_makes_the_same_rows_whatever_the_threads_and_their_count_is_told() {
     };
     assert_eq!(again(1, 1), first);
     assert_ne!(again(2, 2), first);
-    let twice = tables::prepare(
+    let twice = tables::prepare_tables(
         &target,
-        &Layout { table: TABLE, seed: 1, threads: 1 },
+        &TableLayout { table: TABLE, seed: 1, threads: 1 },
         &AtomicBool::new(false),
         |_| {},
     );
@@ -89,9 +89,9 @@ fn sysbench_runs_on_our_tables_and_we_on_its() {
     sysbench("cleanup");
     sysbench("prepare");
     assert_eq!(without_counter(shape()), without_counter(ours));
-    let totals = run(plan(server.unix(), Profile::ReadWrite.mix(TABLE).unwrap())).unwrap().totals;
+    let totals = run(plan(server.unix(), Profile::ReadWrite.build_mix(TABLE).unwrap())).unwrap().totals;
     assert!(totals.counts.events > 0, "{:?}", totals.messages);
-    tables::cleanup(&in_sbtest(&server), 2).unwrap();
+    tables::drop_tables(&in_sbtest(&server), 2).unwrap();
     let left = server.root().query("SHOW TABLES FROM sbtest").unwrap();
     assert!(left.rows.is_empty());
 }
@@ -99,9 +99,9 @@ fn sysbench_runs_on_our_tables_and_we_on_its() {
 #[test]
 fn a_table_of_several_inserts_is_whole() {
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    let table = Table { tables: 1, rows: 20_001, ..TABLE };
-    let layout = Layout { table, seed: 5, threads: 4 };
-    tables::prepare(&in_sbtest(&server), &layout, &AtomicBool::new(false), |_| {}).unwrap();
+    let table = TableSet { tables: 1, rows: 20_001, ..TABLE };
+    let layout = TableLayout { table, seed: 5, threads: 4 };
+    tables::prepare_tables(&in_sbtest(&server), &layout, &AtomicBool::new(false), |_| {}).unwrap();
     let row = server
         .root()
         .query("SELECT COUNT(*), MIN(id), MAX(id), MIN(LENGTH(c)), MAX(LENGTH(c)), MIN(LENGTH(pad)), MIN(k) >= 1, MAX(k) <= 20001 FROM sbtest.sbtest1")

@@ -52,7 +52,7 @@ pub enum Op {
 
 /// When to jump; comparisons are of 64 bits, a constant is extended by its sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum Condition {
     Equal = 0x10,
     /// Unsigned.
     AtLeast = 0x30,
@@ -134,7 +134,7 @@ impl Assembler {
     }
 
     /// The label is here.
-    pub fn place(&mut self, label: Label) {
+    pub fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
 
@@ -199,7 +199,7 @@ impl Assembler {
         self.push(JUMP, Reg::R0, Reg::R0, 0, 0);
     }
 
-    pub fn jump_if(&mut self, when: When, what: Reg, constant: i32, to: Label) {
+    pub fn jump_if(&mut self, when: Condition, what: Reg, constant: i32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.push(JUMP | IMMEDIATE | when as u8, what, Reg::R0, 0, constant);
     }
@@ -243,11 +243,11 @@ mod tests {
         asm.exchange(Reg::R7, -48, Reg::R1);
         asm.map(Reg::R1, 5);
         asm.call(Helper::RingOutput);
-        asm.jump_if(When::NotEqual, Reg::R0, 4711, out);
-        asm.jump_if(When::SignedAtMost, Reg::R8, 0, out);
+        asm.jump_if(Condition::NotEqual, Reg::R0, 4711, out);
+        asm.jump_if(Condition::SignedAtMost, Reg::R8, 0, out);
         asm.jump(out);
         asm.set(Reg::R1, 1);
-        asm.place(out);
+        asm.bind(out);
         asm.exit();
         let bytes: Vec<[u8; 8]> = asm.finish().unwrap().iter().map(|word| word.to_le_bytes()).collect();
         assert_eq!(
@@ -279,9 +279,9 @@ mod tests {
     fn jumps_lead_backwards_too_and_a_label_without_a_place_is_no_program() {
         let mut asm = Assembler::default();
         let again = asm.label();
-        asm.place(again);
+        asm.bind(again);
         asm.compute(Op::Add, Reg::R1, 1);
-        asm.jump_if(When::AtMost, Reg::R1, 9, again);
+        asm.jump_if(Condition::AtMost, Reg::R1, 9, again);
         let code = asm.finish().unwrap();
         assert_eq!(code[1].to_ne_bytes()[2..4], (-2i16).to_ne_bytes());
 

@@ -16,10 +16,10 @@ const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const MAP_HASH: u32 = 1;
 const MAP_ARRAY: u32 = 2;
 /// Forgets what was not used for longest.
-const MAP_RECENT: u32 = 9;
+const MAP_LRU_HASH: u32 = 9;
 const MAP_OF_MAPS: u32 = 12;
 const MAP_RING: u32 = 27;
-const MAP_MAPPED: u32 = 1 << 10;
+const MAP_MMAPABLE: u32 = 1 << 10;
 const TYPE_PROBE: u32 = 2;
 const TYPE_RAW_TRACEPOINT: u32 = 17;
 const TYPE_TRACING: u32 = 26;
@@ -32,13 +32,13 @@ const LOG: usize = 1 << 20;
 
 /// Attach point of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hook {
+pub enum AttachType {
     /// At a tracepoint, by its number in the kernel's type information: its arguments have types.
-    Typed(u32),
+    BtfTracepoint(u32),
     /// At a tracepoint of this name.
-    Tracepoint(&'static str),
+    RawTracepoint(&'static str),
     /// Where a process calls a function of its own; `uprobe.rs` switches it on.
-    Process,
+    Uprobe,
 }
 
 /// The attributes of a command, as its part of `union bpf_attr`; the kernel takes what is missing for zero.
@@ -100,7 +100,7 @@ struct OpenTracepoint {
 
 #[repr(C)]
 #[derive(Default)]
-struct AskInfo {
+struct InfoByDescriptor {
     descriptor: u32,
     length: u32,
     info: u64,
@@ -120,7 +120,7 @@ fn descriptor<T>(command: libc::c_long, attributes: &mut T) -> io::Result<OwnedF
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn named(name: &str) -> [u8; 16] {
+fn object_name(name: &str) -> [u8; 16] {
     let mut field = [0; 16];
     let length = name.len().min(15);
     field[..length].copy_from_slice(&name.as_bytes()[..length]);
@@ -149,12 +149,12 @@ impl Array {
                 key_size: 4,
                 value_size: value_size as u32,
                 entries: entries as u32,
-                flags: MAP_MAPPED,
-                name: named(name),
+                flags: MAP_MMAPABLE,
+                name: object_name(name),
                 ..CreateMap::default()
             },
         )?;
-        let length = (value_size * entries).next_multiple_of(page());
+        let length = (value_size * entries).next_multiple_of(page_size());
         let mapping = Mapping::new(&fd, length, libc::PROT_READ | libc::PROT_WRITE, 0)?;
         Ok(Self { fd, mapping, value_size, entries })
     }
@@ -174,9 +174,14 @@ impl Array {
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn table(name: &str, value_size: usize, entries: u32, keep_recent: bool) -> io::Result<OwnedFd> {
-    let kind = if keep_recent { MAP_RECENT } else { MAP_HASH };
-    let (value_size, name) = (value_size as u32, named(name));
+pub fn create_hash_map(
+    name: &str,
+    value_size: usize,
+    entries: u32,
+    keep_recent: bool,
+) -> io::Result<OwnedFd> {
+    let kind = if keep_recent { MAP_LRU_HASH } else { MAP_HASH };
+    let (value_size, name) = (value_size as u32, object_name(name));
     descriptor(
         MAP_CREATE,
         &mut CreateMap { kind, key_size: 8, value_size, entries, name, ..CreateMap::default() },
@@ -187,11 +192,11 @@ pub fn table(name: &str, value_size: usize, entries: u32, keep_recent: bool) -> 
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn ring(bytes: usize) -> io::Result<OwnedFd> {
+pub fn create_ring(bytes: usize) -> io::Result<OwnedFd> {
     let entries = bytes as u32;
     descriptor(
         MAP_CREATE,
-        &mut CreateMap { kind: MAP_RING, entries, name: named("toll_ring"), ..CreateMap::default() },
+        &mut CreateMap { kind: MAP_RING, entries, name: object_name("toll_ring"), ..CreateMap::default() },
     )
 }
 
@@ -199,7 +204,7 @@ pub fn ring(bytes: usize) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// The kernel refuses.
-pub fn rings(rings: &[OwnedFd], cpus: usize) -> io::Result<OwnedFd> {
+pub fn create_ring_array(rings: &[OwnedFd], cpus: usize) -> io::Result<OwnedFd> {
     let inner = rings.first().map_or(0, |ring| ring.as_raw_fd() as u32);
     let map = descriptor(
         MAP_CREATE,
@@ -209,7 +214,7 @@ pub fn rings(rings: &[OwnedFd], cpus: usize) -> io::Result<OwnedFd> {
             value_size: 4,
             entries: cpus as u32,
             inner,
-            name: named("toll_rings"),
+            name: object_name("toll_rings"),
             ..CreateMap::default()
         },
     )?;
@@ -226,11 +231,11 @@ pub fn rings(rings: &[OwnedFd], cpus: usize) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// Not permitted, or the program is refused: then with the verifier's last words.
-pub fn load(name: &'static str, code: &[u64], hook: Hook) -> Result<OwnedFd, TapError> {
+pub fn load_program(name: &'static str, code: &[u64], hook: AttachType) -> Result<OwnedFd, TapError> {
     let (kind, attach_kind, attach_type) = match hook {
-        Hook::Typed(number) => (TYPE_TRACING, TYPED_TRACEPOINT, number),
-        Hook::Tracepoint(_) => (TYPE_RAW_TRACEPOINT, 0, 0),
-        Hook::Process => (TYPE_PROBE, 0, 0),
+        AttachType::BtfTracepoint(number) => (TYPE_TRACING, TYPED_TRACEPOINT, number),
+        AttachType::RawTracepoint(_) => (TYPE_RAW_TRACEPOINT, 0, 0),
+        AttachType::Uprobe => (TYPE_PROBE, 0, 0),
     };
     let attributes = |log: &mut [u8]| LoadProgram {
         kind,
@@ -240,7 +245,7 @@ pub fn load(name: &'static str, code: &[u64], hook: Hook) -> Result<OwnedFd, Tap
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
-        name: named(name),
+        name: object_name(name),
         attach_kind,
         attach_type,
         ..LoadProgram::default()
@@ -250,14 +255,14 @@ pub fn load(name: &'static str, code: &[u64], hook: Hook) -> Result<OwnedFd, Tap
     }
     // Once more, to be told why: who is not permitted is told nothing.
     let mut log = vec![0; LOG];
-    descriptor(PROGRAM_LOAD, &mut attributes(&mut log)).map_err(|source| match last_words(&log) {
-        why if why.is_empty() => TapError::refused("load a program", source),
+    descriptor(PROGRAM_LOAD, &mut attributes(&mut log)).map_err(|source| match verifier_tail(&log) {
+        why if why.is_empty() => TapError::from_kernel("load a program", source),
         why => TapError::Rejected { program: name, why, source },
     })
 }
 
 /// The last lines of what the verifier said, its statistics aside.
-fn last_words(log: &[u8]) -> String {
+fn verifier_tail(log: &[u8]) -> String {
     let text = log.split(|&byte| byte == 0).next().unwrap_or_default();
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("processed ")).collect();
@@ -268,11 +273,11 @@ fn last_words(log: &[u8]) -> String {
 ///
 /// # Errors
 /// The kernel refuses, or has no such tracepoint.
-pub fn attach(program: &OwnedFd, hook: Hook) -> io::Result<OwnedFd> {
+pub fn attach_program(program: &OwnedFd, hook: AttachType) -> io::Result<OwnedFd> {
     let name = match hook {
-        Hook::Tracepoint(name) => Some(CString::new(name)?),
+        AttachType::RawTracepoint(name) => Some(CString::new(name)?),
         // Such a program knows where it belongs.
-        Hook::Typed(_) | Hook::Process => None,
+        AttachType::BtfTracepoint(_) | AttachType::Uprobe => None,
     };
     let name = name.as_ref().map_or(0, |name| name.as_ptr() as u64);
     let program = program.as_raw_fd() as u32;
@@ -283,16 +288,16 @@ pub fn attach(program: &OwnedFd, hook: Hook) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// Not permitted any more.
-pub fn left_out(program: &OwnedFd) -> io::Result<u64> {
+pub fn missed_runs(program: &OwnedFd) -> io::Result<u64> {
     /// Where `recursion_misses` lies in `struct bpf_prog_info`, since Linux 5.12.
     const AT: usize = 208 / 8;
     let mut info = [0u64; AT + 1];
     let (descriptor, length) = (program.as_raw_fd() as u32, size_of_val(&info) as u32);
-    bpf(INFO_BY_DESCRIPTOR, &mut AskInfo { descriptor, length, info: info.as_mut_ptr() as u64 })?;
+    bpf(INFO_BY_DESCRIPTOR, &mut InfoByDescriptor { descriptor, length, info: info.as_mut_ptr() as u64 })?;
     Ok(info[AT])
 }
 
-pub fn page() -> usize {
+pub fn page_size() -> usize {
     // SAFETY: no pointers; the page size is always known.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
@@ -353,7 +358,7 @@ impl Drop for Mapping {
 }
 
 /// A word that the kernel counts up.
-pub fn count(word: &AtomicU64) -> u64 {
+pub fn read_counter(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
@@ -364,8 +369,8 @@ mod tests {
     #[test]
     fn the_verifiers_last_words_are_short_and_without_statistics() {
         let log = b"0: (b7) r0 = 0\n1: (bf) r1 = r2\nR2 !read_ok\nprocessed 2 insns (limit 1000000)\n\0\0";
-        assert_eq!(last_words(log), "0: (b7) r0 = 0; 1: (bf) r1 = r2; R2 !read_ok");
-        assert_eq!(last_words(b"\0"), "");
+        assert_eq!(verifier_tail(log), "0: (b7) r0 = 0; 1: (bf) r1 = r2; R2 !read_ok");
+        assert_eq!(verifier_tail(b"\0"), "");
     }
 
     #[test]
@@ -375,7 +380,7 @@ mod tests {
             (std::mem::offset_of!(LoadProgram, attach_kind), std::mem::offset_of!(LoadProgram, attach_type)),
             (68, 108)
         );
-        assert_eq!((size_of::<OpenTracepoint>(), size_of::<AskInfo>()), (16, 16));
+        assert_eq!((size_of::<OpenTracepoint>(), size_of::<InfoByDescriptor>()), (16, 16));
         assert_eq!(size_of::<UpdateMap>(), 32);
     }
 }

@@ -13,13 +13,13 @@ pub struct Descriptors {
     /// Connections that are open, with the clients of those over TCP.
     pub clients: Vec<(u32, Option<SocketAddr>)>,
     /// What is followed, in words, and what else the process listens on.
-    pub follows: Vec<String>,
+    pub followed: Vec<String>,
     pub others: Vec<String>,
 }
 
 /// Ports where a server speaks something else: the X protocol, and Galera's replication. They are followed only
 /// where they are asked for.
-const OTHER_TALK: [u16; 3] = [33060, 4567, 4568];
+const OTHER_PROTOCOL_PORTS: [u16; 3] = [33060, 4567, 4568];
 /// The X protocol's socket, by the beginning of its name.
 const OTHER_SOCKET: &str = "mysqlx";
 
@@ -45,8 +45,8 @@ impl Descriptors {
     ///
     /// # Errors
     /// No such process, or no permission to read its descriptors.
-    pub fn of(pid: u32, ports: &[u16]) -> Result<Self, TapError> {
-        let inodes = inodes(pid)?;
+    pub fn of_process(pid: u32, ports: &[u16]) -> Result<Self, TapError> {
+        let inodes = socket_inodes(pid)?;
         let table = |name: &str| {
             let path = format!("/proc/{pid}/net/{name}");
             match std::fs::read_to_string(&path) {
@@ -56,17 +56,18 @@ impl Descriptors {
                 Err(source) => Err(TapError::Unreadable { path, source }),
             }
         };
-        Ok(Self::among(&inodes, &[table("tcp")?, table("tcp6")?], &table("unix")?, ports))
+        Ok(Self::classify(&inodes, &[table("tcp")?, table("tcp6")?], &table("unix")?, ports))
     }
 
-    fn among(inodes: &HashMap<u64, u32>, tcp: &[String; 2], unix: &str, ports: &[u16]) -> Self {
+    fn classify(inodes: &HashMap<u64, u32>, tcp: &[String; 2], unix: &str, ports: &[u16]) -> Self {
         let mut found = Self::default();
-        let sockets: Vec<Tcp> = tcp.iter().flat_map(|table| table.lines().filter_map(tcp_socket)).collect();
+        let sockets: Vec<Tcp> = tcp.iter().flat_map(|table| table.lines().filter_map(parse_tcp)).collect();
         for socket in sockets.iter().filter(|socket| socket.listens) {
             let Some(&fd) = inodes.get(&socket.inode) else { continue };
             let port = socket.local.port();
-            let wanted = if ports.is_empty() { !OTHER_TALK.contains(&port) } else { ports.contains(&port) };
-            found.name(wanted, format!("TCP port {port}"));
+            let wanted =
+                if ports.is_empty() { !OTHER_PROTOCOL_PORTS.contains(&port) } else { ports.contains(&port) };
+            found.add_description(wanted, format!("TCP port {port}"));
             if wanted {
                 found.listening.push(fd);
                 if !found.ports.contains(&port) {
@@ -80,13 +81,13 @@ impl Descriptors {
                 found.clients.push((fd, Some(socket.remote)));
             }
         }
-        let sockets: Vec<Unix<'_>> = unix.lines().filter_map(unix_socket).collect();
+        let sockets: Vec<Unix<'_>> = unix.lines().filter_map(parse_unix).collect();
         let mut paths: Vec<&str> = Vec::new();
         for socket in sockets.iter().filter(|socket| socket.listens) {
             let Some(&fd) = inodes.get(&socket.inode) else { continue };
             let name = socket.path.rsplit('/').next().unwrap_or(socket.path);
             let wanted = !name.starts_with(OTHER_SOCKET);
-            found.name(wanted, socket.path.to_owned());
+            found.add_description(wanted, socket.path.to_owned());
             if wanted {
                 found.listening.push(fd);
                 paths.push(socket.path);
@@ -101,8 +102,8 @@ impl Descriptors {
     }
 
     /// Once, though a port may be listened on for IPv4 and for IPv6.
-    fn name(&mut self, followed: bool, what: String) {
-        let names = if followed { &mut self.follows } else { &mut self.others };
+    fn add_description(&mut self, followed: bool, what: String) {
+        let names = if followed { &mut self.followed } else { &mut self.others };
         if !names.contains(&what) {
             names.push(what);
         }
@@ -110,24 +111,24 @@ impl Descriptors {
 }
 
 /// Descriptors of the process that are sockets, by inode.
-fn inodes(pid: u32) -> Result<HashMap<u64, u32>, TapError> {
+fn socket_inodes(pid: u32) -> Result<HashMap<u64, u32>, TapError> {
     let path = format!("/proc/{pid}/fd");
     let entries = std::fs::read_dir(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => TapError::NoProcess(pid),
-        _ => TapError::refused("look at the server's descriptors", error),
+        _ => TapError::from_kernel("look at the server's descriptors", error),
     })?;
     let mut inodes = HashMap::new();
     for entry in entries.flatten() {
         let Some(fd) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match std::fs::read_link(entry.path()) {
             Ok(link) => {
-                if let Some(inode) = link.to_str().and_then(inode) {
+                if let Some(inode) = link.to_str().and_then(parse_inode) {
                     inodes.insert(inode, fd);
                 }
             }
             // Closed since.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(TapError::refused("look at the server's descriptors", error)),
+            Err(error) => return Err(TapError::from_kernel("look at the server's descriptors", error)),
         }
     }
     Ok(inodes)
@@ -136,15 +137,15 @@ fn inodes(pid: u32) -> Result<HashMap<u64, u32>, TapError> {
 /// True if a descriptor of the process still is a socket.
 pub fn is_socket(pid: u32, fd: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/fd/{fd}"))
-        .is_ok_and(|link| link.to_str().is_some_and(|l| inode(l).is_some()))
+        .is_ok_and(|link| link.to_str().is_some_and(|l| parse_inode(l).is_some()))
 }
 
-fn inode(link: &str) -> Option<u64> {
+fn parse_inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// proc_net_tcp(5): number, local and remote address, state, queues, timers, ..., inode in the tenth column.
-fn tcp_socket(line: &str) -> Option<Tcp> {
+fn parse_tcp(line: &str) -> Option<Tcp> {
     let columns: Vec<&str> = line.split_ascii_whitespace().collect();
     // TCP_ESTABLISHED, TCP_CLOSE_WAIT: the server may still have commands to read; TCP_LISTEN.
     let listens = match *columns.get(3)? {
@@ -152,12 +153,12 @@ fn tcp_socket(line: &str) -> Option<Tcp> {
         "01" | "08" => false,
         _ => return None,
     };
-    let (local, remote) = (address(columns.get(1)?)?, address(columns.get(2)?)?);
+    let (local, remote) = (parse_address(columns.get(1)?)?, parse_address(columns.get(2)?)?);
     Some(Tcp { local, remote, listens, inode: columns.get(9)?.parse().ok()? })
 }
 
 /// Words of 32 bits in the machine's own order, and a port.
-fn address(text: &str) -> Option<SocketAddr> {
+fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let word = |at: usize| Some(u32::from_str_radix(ip.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
@@ -176,7 +177,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// unix(7): address, references, protocol, flags, type, state, inode, path.
-fn unix_socket(line: &str) -> Option<Unix<'_>> {
+fn parse_unix(line: &str) -> Option<Unix<'_>> {
     /// __SO_ACCEPTCON
     const LISTENS: u32 = 1 << 16;
     let (mut columns, mut rest) = ([""; 7], line);
@@ -216,7 +217,7 @@ mod tests {
     /// The server's are 11 (listens), 12, 14 (its own connection to another), 15 (X protocol), 16, 17, 21, 22, 23, 24, 26.
     fn found(ports: &[u16]) -> Descriptors {
         let inodes = [11, 12, 14, 15, 16, 17, 21, 22, 23, 24, 26].map(|inode| (inode, inode as u32 + 100));
-        Descriptors::among(&HashMap::from(inodes), &[TCP.into(), TCP6.into()], UNIX, ports)
+        Descriptors::classify(&HashMap::from(inodes), &[TCP.into(), TCP6.into()], UNIX, ports)
     }
 
     #[test]
@@ -233,7 +234,7 @@ mod tests {
                 (122, None)
             ]
         );
-        assert_eq!(all.follows, ["TCP port 3306", "/run/mysqld/mysqld.sock", "/srv/my sql/s"]);
+        assert_eq!(all.followed, ["TCP port 3306", "/run/mysqld/mysqld.sock", "/srv/my sql/s"]);
         assert_eq!(all.others, ["TCP port 33060", "/run/mysqld/mysqlx.sock"]);
     }
 
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_process_that_is_not_there_is_said_to_be_not_there() {
-        let error = Descriptors::of(u32::MAX - 1, &[]).unwrap_err();
+        let error = Descriptors::of_process(u32::MAX - 1, &[]).unwrap_err();
         assert!(matches!(error, TapError::NoProcess(_)), "{error}");
     }
 }

@@ -16,35 +16,35 @@ use std::path::Path;
 type Header = FileHeader64<NativeEndian>;
 
 /// Bytes read of one file at most. mariadbd 10.11 has 1.9 MB of exported symbols with their names, and little more is read.
-const MOST_READ: u64 = 64 << 20;
+const MAX_READ: u64 = 64 << 20;
 
 /// Offsets of these functions in a file. `None`: it is no ELF file of this machine, does not export all of them, or would take
 /// more than 64 MiB to read.
-pub fn functions<const N: usize>(path: &Path, names: [&str; N]) -> Option<[u64; N]> {
+pub fn function_offsets<const N: usize>(path: &Path, names: [&str; N]) -> Option<[u64; N]> {
     // The file may have been replaced by a pipe, on which a plain open waits for a writer.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     if !file.metadata().ok()?.is_file() {
         return None;
     }
-    let (cache, left) = (ReadCache::new(file), Cell::new(MOST_READ));
-    functions_in(Bounded { cache: &cache, left: &left }, names)
+    let (cache, left) = (ReadCache::new(file), Cell::new(MAX_READ));
+    function_offsets_in(BoundedFile { cache: &cache, left: &left }, names)
 }
 
 /// Parts of a file, read when they are needed until a number of bytes is used up.
 #[derive(Clone, Copy)]
-struct Bounded<'a> {
+struct BoundedFile<'a> {
     cache: &'a ReadCache<File>,
     left: &'a Cell<u64>,
 }
 
-impl Bounded<'_> {
+impl BoundedFile<'_> {
     fn spend(self, bytes: u64) -> Result<(), ()> {
         self.left.set(self.left.get().checked_sub(bytes).ok_or(())?);
         Ok(())
     }
 }
 
-impl<'a> ReadRef<'a> for Bounded<'a> {
+impl<'a> ReadRef<'a> for BoundedFile<'a> {
     fn len(self) -> Result<u64, ()> {
         self.cache.len()
     }
@@ -60,7 +60,7 @@ impl<'a> ReadRef<'a> for Bounded<'a> {
     }
 }
 
-fn functions_in<'a, const N: usize>(file: impl ReadRef<'a>, names: [&str; N]) -> Option<[u64; N]> {
+fn function_offsets_in<'a, const N: usize>(file: impl ReadRef<'a>, names: [&str; N]) -> Option<[u64; N]> {
     let header = Header::parse(file).ok()?;
     let order = header.endian().ok()?;
     let sections = header.section_headers(order, file).ok()?;
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn exported_functions_are_found_where_they_lie_in_the_file() {
-        let found = |bytes: &[u8], names| functions_in(bytes, names);
+        let found = |bytes: &[u8], names| function_offsets_in(bytes, names);
         assert_eq!(found(&example(), ["read", "write"]), Some([0x1040, 0x1020]));
         assert_eq!(found(&example(), ["read", "wri"]), None);
         assert_eq!(found(b"#!/bin/sh\n", ["read", "write"]), None);
@@ -156,7 +156,7 @@ mod tests {
             let end = (at + 8).min(1024);
             bytes[at..end].copy_from_slice(&value.to_le_bytes()[..end - at]);
             bytes.truncate(keep);
-            let _ = functions_in(&bytes[..], ["read", "write"]);
+            let _ = function_offsets_in(&bytes[..], ["read", "write"]);
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_file_is_read_in_parts_and_one_that_claims_too_much_is_refused() {
         const HUGE: u64 = 1 << 40;
-        let found = |changes| functions(file_of(HUGE, changes).path(), ["read", "write"]);
+        let found = |changes| function_offsets(file_of(HUGE, changes).path(), ["read", "write"]);
         assert_eq!(found(&[]), Some([0x1040, 0x1020]), "what is not needed is not read");
         assert_eq!(found(&[(224, 24 << 30, 8)]), None, "symbols of 24 GiB");
         assert_eq!(found(&[(288, 1 << 39, 8)]), None, "strings of 512 GiB");
@@ -197,7 +197,7 @@ mod tests {
         file.as_file().write_all_at(&symbols, 1 << 20).unwrap();
         file.as_file().write_all_at(&vec![b'r'; 30 << 20], 32 << 20).unwrap();
         let began = Instant::now();
-        assert_eq!(functions(file.path(), ["read", "write"]), None);
+        assert_eq!(function_offsets(file.path(), ["read", "write"]), None);
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 
@@ -206,8 +206,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("libssl.so.3");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(functions(&pipe, ["read"]), None);
-        assert_eq!(functions(dir.path(), ["read"]), None);
+        assert_eq!(function_offsets(&pipe, ["read"]), None);
+        assert_eq!(function_offsets(dir.path(), ["read"]), None);
     }
 
     #[test]
@@ -219,6 +219,6 @@ mod tests {
             return eprintln!("skipped: this test is linked without a shared libc");
         };
         let path = format!("/{path}");
-        assert!(functions(Path::new(&path), ["recv", "send"]).is_some(), "{path}");
+        assert!(function_offsets(Path::new(&path), ["recv", "send"]).is_some(), "{path}");
     }
 }

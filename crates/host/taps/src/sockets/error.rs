@@ -14,7 +14,7 @@ pub enum TapError {
     #[error("the kernel refuses the program {program}: {source}; {why}")]
     Rejected { program: &'static str, why: String, source: io::Error },
     #[error("{0}")]
-    NotHere(String),
+    Unsupported(String),
     #[error("cannot read {path}: {source}")]
     Unreadable { path: String, source: io::Error },
     #[error("cannot use the kernel's type information in {path}: {source}")]
@@ -31,30 +31,30 @@ pub enum TapError {
 
 impl TapError {
     /// What the kernel answered, with what is missing where that was no.
-    pub fn refused(what: &'static str, source: io::Error) -> Self {
+    pub fn from_kernel(what: &'static str, source: io::Error) -> Self {
         match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => TapError::NotPermitted { what, why: reasons() },
+            Some(libc::EPERM | libc::EACCES) => TapError::NotPermitted { what, why: missing_capabilities() },
             _ => TapError::Failed { what, source },
         }
     }
 }
 
 /// Rights that this takes, with their numbers in capabilities(7).
-const RIGHTS: [(&str, u32); 3] = [("cap_bpf", 39), ("cap_perfmon", 38), ("cap_sys_ptrace", 19)];
+const CAPABILITIES: [(&str, u32); 3] = [("cap_bpf", 39), ("cap_perfmon", 38), ("cap_sys_ptrace", 19)];
 const ADMIN: u32 = 21;
 
-fn reasons() -> String {
+fn missing_capabilities() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    why(&read("/proc/self/status"), &read("/sys/kernel/security/lockdown"))
+    describe_missing(&read("/proc/self/status"), &read("/sys/kernel/security/lockdown"))
 }
 
 /// From a process's own status and the lockdown that the kernel names.
-fn why(status: &str, lockdown: &str) -> String {
+fn describe_missing(status: &str, lockdown: &str) -> String {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let effective = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default();
     let has = |bit: u32| effective & 1 << bit != 0;
     // For the first two, the right to administer the system does as well.
-    let missing = RIGHTS.iter().filter(|(_, bit)| !has(*bit) && (*bit == 19 || !has(ADMIN)));
+    let missing = CAPABILITIES.iter().filter(|(_, bit)| !has(*bit) && (*bit == 19 || !has(ADMIN)));
     let missing: Vec<&str> = missing.map(|(name, _)| *name).collect();
     if !missing.is_empty() {
         let names = missing.join(", ");
@@ -77,17 +77,20 @@ mod tests {
             format!("Name:\ttoll\nCapEff:\t{:016x}\n", bits.iter().fold(0u64, |all, bit| all | 1 << bit))
         };
         assert_eq!(
-            why(&status(&[]), ""),
+            describe_missing(&status(&[]), ""),
             " (cap_bpf, cap_perfmon, cap_sys_ptrace missing): run as root, or give the binary cap_bpf, cap_perfmon, cap_sys_ptrace"
         );
         assert_eq!(
-            why(&status(&[39, 19]), ""),
+            describe_missing(&status(&[39, 19]), ""),
             " (cap_perfmon missing): run as root, or give the binary cap_perfmon"
         );
         assert_eq!(
-            why(&status(&[ADMIN, 19]), "none [integrity] confidentiality\n"),
+            describe_missing(&status(&[ADMIN, 19]), "none [integrity] confidentiality\n"),
             " (the kernel is locked down: integrity)"
         );
-        assert!(why(&status(&[38, 39, 19]), "[none] integrity confidentiality\n").contains("seccomp"));
+        assert!(
+            describe_missing(&status(&[38, 39, 19]), "[none] integrity confidentiality\n")
+                .contains("seccomp")
+        );
     }
 }

@@ -1,51 +1,52 @@
 //! Attachment of the programs to tracepoints, with fallbacks. Reads and moves no records.
 
-use super::Options;
-use super::bpf::{self, Array, Hook};
+use super::SocketTapOptions;
+use super::bpf::{self, Array, AttachType};
 use super::btf::Btf;
 use super::error::TapError;
 use super::program::{
-    self, Abi, CALL, COUNTS, ENTRY, ROOM, Scene, View, at_begin_of_tls, at_return_of_tls, at_socket,
+    self, Abi, CALL, COUNTS, ENTRY, ProgramContext, SCRATCH_BYTES, SocketFilter, at_begin_of_tls,
+    at_return_of_tls, socket_program,
 };
-use super::record::{CLIENT, Keep, SERVER};
+use super::record::{CLIENT, SERVER, SnapLengths};
 use super::ring::Rings;
-use super::tls::Library;
-use super::uprobe::{self, Moment};
+use super::tls::TlsLibrary;
+use super::uprobe::{self, ProbePoint};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::{fmt, io};
 
 /// Writes a program for a tap.
-type Writing<'a> = dyn Fn(Scene<'_>) -> Option<Vec<u64>> + 'a;
+type ProgramBuilder<'a> = dyn Fn(ProgramContext<'_>) -> Option<Vec<u64>> + 'a;
 
 /// Connections (and TLS sessions) that are known; the more, the more memory of the kernel.
-const MOST_CONNECTIONS: u32 = 1 << 16;
+const MAX_CONNECTIONS: u32 = 1 << 16;
 /// More descriptors than a server of 100,000 connections has.
-const MOST_DESCRIPTORS: usize = 1 << 18;
+const MAX_DESCRIPTORS: usize = 1 << 18;
 /// Threads that are in the TLS library at a time.
-const MOST_THREADS: u32 = 1 << 14;
+const MAX_THREADS: u32 = 1 << 14;
 
 /// Tracepoints of the kernel programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hooks {
+pub enum HookKind {
     /// At the tracepoints that every socket passes when bytes have moved; Linux 6.3 and type information.
     Sockets,
     /// At the tracepoints that every system call of the host passes.
-    Calls,
+    SystemCalls,
 }
 
-impl fmt::Display for Hooks {
+impl fmt::Display for HookKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Hooks::Sockets => "tracepoints of sockets",
-            Hooks::Calls => "tracepoints of all system calls",
+            HookKind::Sockets => "tracepoints of sockets",
+            HookKind::SystemCalls => "tracepoints of all system calls",
         })
     }
 }
 
 /// A program in the kernel.
 #[derive(Debug)]
-pub struct Program {
-    pub rooms: Array,
+pub struct LoadedProgram {
+    pub scratch: Array,
     pub fd: OwnedFd,
     /// On while this is.
     pub link: Option<OwnedFd>,
@@ -53,26 +54,26 @@ pub struct Program {
 
 /// All that is switched on.
 #[derive(Debug)]
-pub struct Switched {
-    pub hooks: Hooks,
+pub struct AttachedHooks {
+    pub hooks: HookKind,
     /// Why it is system calls, where sockets were tried.
-    pub fallen_back: Option<String>,
+    pub fallback_reason: Option<String>,
     /// The TLS library that is captured, or the reason why none is.
-    pub tls: Result<String, String>,
+    pub tls_library: Result<String, String>,
     /// What is kept of the server's descriptors, where connections go by these.
     pub descriptors: Option<Array>,
-    pub programs: Vec<Program>,
+    pub programs: Vec<LoadedProgram>,
 }
 
 /// What all programs of a tap are made of.
-pub struct Site<'a> {
+pub struct HookSetup<'a> {
     pub abi: &'static Abi,
     pub server: u32,
     /// TCP ports on which it listens.
     pub ports: Vec<u16>,
-    pub keep: Keep,
+    pub keep: SnapLengths,
     pub rings: &'a Rings,
-    pub options: &'a Options,
+    pub options: &'a SocketTapOptions,
 }
 
 /// Maps that several programs share.
@@ -81,51 +82,53 @@ struct Shared {
     entries: i32,
 }
 
-impl Site<'_> {
+impl HookSetup<'_> {
     /// # Errors
     /// Not permitted, or not possible here; what is inside TLS is no reason for either.
-    pub fn switch_on(&self) -> Result<Switched, TapError> {
+    pub fn attach(&self) -> Result<AttachedHooks, TapError> {
         match self.options.hooks {
-            Some(Hooks::Sockets) => self.at_sockets(),
-            Some(Hooks::Calls) => self.at_calls(),
-            None => match self.at_sockets() {
+            Some(HookKind::Sockets) => self.attach_to_sockets(),
+            Some(HookKind::SystemCalls) => self.attach_to_system_calls(),
+            None => match self.attach_to_sockets() {
                 Ok(on) => Ok(on),
                 // Nor would the others be permitted.
                 Err(error @ TapError::NotPermitted { .. }) => Err(error),
-                Err(error) => match self.at_calls() {
-                    Ok(on) => Ok(Switched { fallen_back: Some(error.to_string()), ..on }),
-                    Err(also) => Err(TapError::NotHere(format!("{error}; and system calls: {also}"))),
+                Err(error) => match self.attach_to_system_calls() {
+                    Ok(on) => Ok(AttachedHooks { fallback_reason: Some(error.to_string()), ..on }),
+                    Err(also) => Err(TapError::Unsupported(format!("{error}; and system calls: {also}"))),
                 },
             },
         }
     }
 
-    fn at_sockets(&self) -> Result<Switched, TapError> {
+    fn attach_to_sockets(&self) -> Result<AttachedHooks, TapError> {
         let path = || self.options.btf.display().to_string();
         let bytes = std::fs::read(&self.options.btf).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => {
-                TapError::NotHere(format!("this kernel gives no type information: there is no {}", path()))
-            }
+            io::ErrorKind::NotFound => TapError::Unsupported(format!(
+                "this kernel gives no type information: there is no {}",
+                path()
+            )),
             _ => TapError::Unreadable { path: path(), source },
         })?;
         let bad = |source| TapError::BadBtf { path: path(), source };
         let btf = Btf::new(&bytes).map_err(bad)?;
         let tracepoint = |name: &str| {
-            let missing =
-                || TapError::NotHere(format!("this kernel has no tracepoint {name}: Linux 6.3 brought it"));
+            let missing = || {
+                TapError::Unsupported(format!("this kernel has no tracepoint {name}: Linux 6.3 brought it"))
+            };
             btf.tracepoint(name).map_err(bad)?.ok_or_else(missing)
         };
         let member = |of: &str, name: &str| {
-            let missing = || TapError::NotHere(format!("this kernel's {of} has no member {name}"));
+            let missing = || TapError::Unsupported(format!("this kernel's {of} has no member {name}"));
             Ok(btf.member(of, name).map_err(bad)?.ok_or_else(missing)? as i32)
         };
         let (received, sent) = (tracepoint("sock_recv_length")?, tracepoint("sock_send_length")?);
         // What was not used for longest goes.
-        let entries = table("toll_sockets", ENTRY, MOST_CONNECTIONS, true)?;
+        let entries = create_hash_map("toll_sockets", ENTRY, MAX_CONNECTIONS, true)?;
         let shared = Shared { entries: entries.as_raw_fd() };
-        let calls = table("toll_tls_calls", CALL, MOST_THREADS, false)?;
-        let library = Library::of(self.server);
-        let view = View {
+        let calls = create_hash_map("toll_tls_calls", CALL, MAX_THREADS, false)?;
+        let library = TlsLibrary::find(self.server);
+        let view = SocketFilter {
             ports: self.ports.clone(),
             unix_name: member("unix_sock", "addr")?,
             v6_peer: member("sock_common", "skc_v6_daddr")?,
@@ -133,122 +136,141 @@ impl Site<'_> {
         };
         let at = |side| {
             let view = &view;
-            move |scene: Scene<'_>| at_socket(scene, side, view)
+            move |scene: ProgramContext<'_>| socket_program(scene, side, view)
         };
         let mut programs = vec![
-            self.program("toll_received", Hook::Typed(received), shared, at(CLIENT))?,
-            self.program("toll_sent", Hook::Typed(sent), shared, at(SERVER))?,
+            self.load_and_attach("toll_received", AttachType::BtfTracepoint(received), shared, at(CLIENT))?,
+            self.load_and_attach("toll_sent", AttachType::BtfTracepoint(sent), shared, at(SERVER))?,
         ];
         let tls = library.and_then(|library| {
-            programs.extend(self.inside_tls(&library, &calls, shared).map_err(|error| error.to_string())?);
+            programs.extend(self.attach_to_tls(&library, &calls, shared).map_err(|error| error.to_string())?);
             Ok(library.name)
         });
-        Ok(Switched { hooks: Hooks::Sockets, fallen_back: None, tls, descriptors: None, programs })
+        Ok(AttachedHooks {
+            hooks: HookKind::Sockets,
+            fallback_reason: None,
+            tls_library: tls,
+            descriptors: None,
+            programs,
+        })
     }
 
-    fn at_calls(&self) -> Result<Switched, TapError> {
-        let descriptors = Array::new("toll_sockets", ENTRY, descriptors_of(self.server))
-            .map_err(|error| TapError::refused("make a map", error))?;
+    fn attach_to_system_calls(&self) -> Result<AttachedHooks, TapError> {
+        let descriptors = Array::new("toll_sockets", ENTRY, max_descriptors(self.server))
+            .map_err(|error| TapError::from_kernel("make a map", error))?;
         let shared = Shared { entries: descriptors.fd.as_raw_fd() };
         let programs = vec![
-            self.program(
+            self.load_and_attach(
                 "toll_call_begins",
-                Hook::Tracepoint("sys_enter"),
+                AttachType::RawTracepoint("sys_enter"),
                 shared,
-                program::at_begin_of_all,
+                program::system_call_entry_program,
             )?,
-            self.program(
+            self.load_and_attach(
                 "toll_call_returns",
-                Hook::Tracepoint("sys_exit"),
+                AttachType::RawTracepoint("sys_exit"),
                 shared,
-                program::at_return_of_all,
+                program::system_call_exit_program,
             )?,
         ];
-        let tls = Err(format!("it takes {}", Hooks::Sockets));
-        Ok(Switched { hooks: Hooks::Calls, fallen_back: None, tls, descriptors: Some(descriptors), programs })
+        let tls = Err(format!("it takes {}", HookKind::Sockets));
+        Ok(AttachedHooks {
+            hooks: HookKind::SystemCalls,
+            fallback_reason: None,
+            tls_library: tls,
+            descriptors: Some(descriptors),
+            programs,
+        })
     }
 
     /// By what the server calls in its TLS library.
-    fn inside_tls(
+    fn attach_to_tls(
         &self,
-        library: &Library,
+        library: &TlsLibrary,
         calls: &OwnedFd,
         shared: Shared,
-    ) -> Result<Vec<Program>, TapError> {
-        let sockets = table("toll_tls_sockets", 8, MOST_CONNECTIONS, true)?;
+    ) -> Result<Vec<LoadedProgram>, TapError> {
+        let sockets = create_hash_map("toll_tls_sockets", 8, MAX_CONNECTIONS, true)?;
         let (of_sockets, of_calls) = (sockets.as_raw_fd(), calls.as_raw_fd());
         let [read, write] = library.offsets;
-        let begins = |scene: Scene<'_>| at_begin_of_tls(scene, of_calls);
-        let received = |scene: Scene<'_>| at_return_of_tls(scene, CLIENT, of_calls, of_sockets);
-        let sent = |scene: Scene<'_>| at_return_of_tls(scene, SERVER, of_calls, of_sockets);
-        let programs: [(&'static str, u64, Moment, &Writing<'_>); 4] = [
-            ("toll_tls_reads", read, Moment::Begin, &begins),
-            ("toll_tls_writes", write, Moment::Begin, &begins),
-            ("toll_tls_read", read, Moment::Return, &received),
-            ("toll_tls_wrote", write, Moment::Return, &sent),
+        let begins = |scene: ProgramContext<'_>| at_begin_of_tls(scene, of_calls);
+        let received = |scene: ProgramContext<'_>| at_return_of_tls(scene, CLIENT, of_calls, of_sockets);
+        let sent = |scene: ProgramContext<'_>| at_return_of_tls(scene, SERVER, of_calls, of_sockets);
+        let programs: [(&'static str, u64, ProbePoint, &ProgramBuilder<'_>); 4] = [
+            ("toll_tls_reads", read, ProbePoint::Entry, &begins),
+            ("toll_tls_writes", write, ProbePoint::Entry, &begins),
+            ("toll_tls_read", read, ProbePoint::Return, &received),
+            ("toll_tls_wrote", write, ProbePoint::Return, &sent),
         ];
         let all = programs.into_iter().map(|(name, offset, moment, write)| {
             // Those at the beginning write no records.
-            let room = if moment == Moment::Return { ROOM } else { COUNTS };
-            let (rooms, fd) = self.load(name, Hook::Process, shared, room, write)?;
-            let link = uprobe::attach(&fd, &library.path, offset, moment, self.server)
-                .map_err(|error| TapError::refused("look at the server's TLS library", error))?;
-            Ok(Program { rooms, fd, link: Some(link) })
+            let room = if moment == ProbePoint::Return { SCRATCH_BYTES } else { COUNTS };
+            let (rooms, fd) = self.load_program(name, AttachType::Uprobe, shared, room, write)?;
+            let link = uprobe::attach_uprobe(&fd, &library.path, offset, moment, self.server)
+                .map_err(|error| TapError::from_kernel("look at the server's TLS library", error))?;
+            Ok(LoadedProgram { scratch: rooms, fd, link: Some(link) })
         });
         all.collect()
     }
 
-    fn program(
+    fn load_and_attach(
         &self,
         name: &'static str,
-        hook: Hook,
+        hook: AttachType,
         shared: Shared,
-        write: impl Fn(Scene<'_>) -> Option<Vec<u64>>,
-    ) -> Result<Program, TapError> {
-        let (rooms, fd) = self.load(name, hook, shared, ROOM, write)?;
-        let link = bpf::attach(&fd, hook).map_err(|error| TapError::refused("switch a program on", error))?;
-        Ok(Program { rooms, fd, link: Some(link) })
+        write: impl Fn(ProgramContext<'_>) -> Option<Vec<u64>>,
+    ) -> Result<LoadedProgram, TapError> {
+        let (rooms, fd) = self.load_program(name, hook, shared, SCRATCH_BYTES, write)?;
+        let link = bpf::attach_program(&fd, hook)
+            .map_err(|error| TapError::from_kernel("switch a program on", error))?;
+        Ok(LoadedProgram { scratch: rooms, fd, link: Some(link) })
     }
 
-    fn load(
+    fn load_program(
         &self,
         name: &'static str,
-        hook: Hook,
+        hook: AttachType,
         shared: Shared,
         room: usize,
-        write: impl Fn(Scene<'_>) -> Option<Vec<u64>>,
+        write: impl Fn(ProgramContext<'_>) -> Option<Vec<u64>>,
     ) -> Result<(Array, OwnedFd), TapError> {
-        let rooms =
-            Array::new("toll_rooms", room, cpus()).map_err(|error| TapError::refused("make a map", error))?;
-        let scene = Scene {
+        let rooms = Array::new("toll_rooms", room, possible_cpus())
+            .map_err(|error| TapError::from_kernel("make a map", error))?;
+        let scene = ProgramContext {
             abi: self.abi,
             server: self.server as i32,
             keep: self.keep,
             entries: shared.entries,
             rings: self.rings.by_cpu.as_raw_fd(),
-            rooms: rooms.fd.as_raw_fd(),
+            scratch: rooms.fd.as_raw_fd(),
         };
         let code = write(scene).ok_or_else(|| {
-            TapError::NotHere(format!("the program {name} cannot be written for this machine"))
+            TapError::Unsupported(format!("the program {name} cannot be written for this machine"))
         })?;
-        Ok((rooms, bpf::load(name, &code, hook)?))
+        Ok((rooms, bpf::load_program(name, &code, hook)?))
     }
 }
 
-fn table(name: &str, value_size: usize, entries: u32, keep_recent: bool) -> Result<OwnedFd, TapError> {
-    bpf::table(name, value_size, entries, keep_recent).map_err(|error| TapError::refused("make a map", error))
+fn create_hash_map(
+    name: &str,
+    value_size: usize,
+    entries: u32,
+    keep_recent: bool,
+) -> Result<OwnedFd, TapError> {
+    bpf::create_hash_map(name, value_size, entries, keep_recent)
+        .map_err(|error| TapError::from_kernel("make a map", error))
 }
 
 /// How long the server's table of descriptors may become.
-fn descriptors_of(pid: u32) -> usize {
+fn max_descriptors(pid: u32) -> usize {
     let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let most = line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok());
-    most.unwrap_or(MOST_DESCRIPTORS).clamp(1024, MOST_DESCRIPTORS)
+    most.unwrap_or(MAX_DESCRIPTORS).clamp(1024, MAX_DESCRIPTORS)
 }
 
 /// Places for CPUs: numbers of CPUs may have holes.
-pub fn cpus() -> usize {
+pub fn possible_cpus() -> usize {
     let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = possible.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
     last.map_or(1024, |last| last + 1)

@@ -18,16 +18,16 @@ mod tls;
 mod uprobe;
 
 pub use error::TapError;
-pub use hooks::Hooks;
-pub use record::{Record, What};
+pub use hooks::HookKind;
+pub use record::{Record, RecordKind};
 
 use crate::clock::now_ns;
 use descriptors::Descriptors;
-use hooks::{Program, Site, Switched, cpus};
+use hooks::{AttachedHooks, HookSetup, LoadedProgram, possible_cpus};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use program::{ABI, LISTENING, LOST, PASSED};
-use record::{Keep, PIECE};
+use record::{PIECE, SnapLengths};
 use ring::Rings;
 use std::io;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// Options of the tap: server, sockets, and bytes to keep.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct SocketTapOptions {
     /// The server's process, as this host numbers it.
     pub server: u32,
     /// Its TCP ports that count; empty: all on which queries may come in. Unix sockets always do.
@@ -50,14 +50,14 @@ pub struct Options {
     /// All rings together, 1 MiB to 1 GiB; rounded up to a power of two.
     pub buffer_bytes: usize,
     /// `None`: sockets, and system calls where these cannot be had.
-    pub hooks: Option<Hooks>,
+    pub hooks: Option<HookKind>,
     /// The kernel's type information.
     pub btf: PathBuf,
 }
 
-impl Options {
+impl SocketTapOptions {
     /// For this process, with what a capture of queries needs.
-    pub fn of(server: u32) -> Self {
+    pub fn for_server(server: u32) -> Self {
         Self {
             server,
             ports: Vec::new(),
@@ -72,58 +72,58 @@ impl Options {
 
 /// Since the tap was opened: `passed` = handed on + `lost` + what is still in the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct SocketCounters {
     /// Records written down by the kernel's side.
     pub passed: u64,
     /// Handed on by [`SocketTap::take`].
-    pub taken: u64,
+    pub delivered: u64,
     /// The ring had no room for them.
     pub lost: u64,
     /// Runs that the kernel left out because another of the same program was under way on the CPU: calls of any process
     /// of the host, so that this is a bound for those of the server. They are in none of the other counts.
-    pub left_out: u64,
+    pub missed_runs: u64,
 }
 
 /// Looks at a server's sockets for as long as it lives.
 #[derive(Debug)]
 pub struct SocketTap {
     server: u32,
-    keep: Keep,
-    follows: Vec<String>,
+    keep: SnapLengths,
+    followed_sockets: Vec<String>,
     rings: Rings,
-    on: Switched,
+    hooks: AttachedHooks,
     /// Becomes readable when the server ends.
     process: OwnedFd,
-    ended: bool,
+    server_ended: bool,
     /// Connections that were open before, yet to be told of.
-    joined: Vec<(u64, Option<(IpAddr, u16)>)>,
-    taken: u64,
-    left_out: u64,
-    rest: Duration,
+    existing_connections: Vec<(u64, Option<(IpAddr, u16)>)>,
+    delivered: u64,
+    missed_runs: u64,
+    poll_pause: Duration,
     to_unix_ns: u64,
     clock_read_ns: u64,
 }
 
-const MOST_KEPT: usize = 64 << 20;
+const MAX_SNAP_LEN: usize = 64 << 20;
 /// How long to leave the ring alone between two looks: the longer, the emptier it is found.
-const LONGEST_REST: Duration = Duration::from_millis(20);
-const SHORTEST_REST: Duration = Duration::from_millis(1);
+const MAX_POLL_PAUSE: Duration = Duration::from_millis(20);
+const MIN_POLL_PAUSE: Duration = Duration::from_millis(1);
 
 impl SocketTap {
     /// Opens the ring, loads the programs, switches them on and finds the connections that are there already.
     ///
     /// # Errors
     /// Not permitted (with what is missing), not possible on this kernel or machine, or no such server.
-    pub fn open(options: &Options) -> Result<Self, TapError> {
+    pub fn open(options: &SocketTapOptions) -> Result<Self, TapError> {
         let abi = ABI.as_ref().ok_or_else(|| {
             let machine = std::env::consts::ARCH;
-            TapError::NotHere(format!(
+            TapError::Unsupported(format!(
                 "sockets can be looked at on x86_64 and aarch64 alone, and this is {machine}"
             ))
         })?;
-        of_the_whole_host()?;
+        check_pid_namespace()?;
         let process = open_process(options.server)?;
-        let found = Descriptors::of(options.server, &options.ports)?;
+        let found = Descriptors::of_process(options.server, &options.ports)?;
         if found.listening.is_empty() {
             let others = match found.others.as_slice() {
                 [] => String::new(),
@@ -137,66 +137,69 @@ impl SocketTap {
             libc::RLIM_INFINITY,
             libc::RLIM_INFINITY,
         );
-        let rings = Rings::new(options.buffer_bytes, cpus()).map_err(|error| match error.raw_os_error() {
-            Some(libc::EINVAL) => {
-                TapError::NotHere("this kernel has no ring for programs: Linux 5.8 brought it".into())
+        let rings = Rings::new(options.buffer_bytes, possible_cpus()).map_err(|error| {
+            match error.raw_os_error() {
+                Some(libc::EINVAL) => {
+                    TapError::Unsupported("this kernel has no ring for programs: Linux 5.8 brought it".into())
+                }
+                _ => TapError::from_kernel("make a ring that the kernel fills", error),
             }
-            _ => TapError::refused("make a ring that the kernel fills", error),
         })?;
-        let keep = Keep {
-            client: options.keep_client.clamp(1, MOST_KEPT).next_multiple_of(PIECE),
+        let keep = SnapLengths {
+            client: options.keep_client.clamp(1, MAX_SNAP_LEN).next_multiple_of(PIECE),
             server: options.keep_server.min(PIECE),
         };
-        let site = Site { abi, server: options.server, ports: found.ports, keep, rings: &rings, options };
-        let on = site.switch_on()?;
+        let site =
+            HookSetup { abi, server: options.server, ports: found.ports, keep, rings: &rings, options };
+        let on = site.attach()?;
         let mut tap = Self {
             server: options.server,
             keep,
-            follows: found.follows,
+            followed_sockets: found.followed,
             rings,
-            on,
+            hooks: on,
             process,
-            ended: false,
-            joined: Vec::new(),
-            taken: 0,
-            left_out: 0,
-            rest: SHORTEST_REST,
+            server_ended: false,
+            existing_connections: Vec::new(),
+            delivered: 0,
+            missed_runs: 0,
+            poll_pause: MIN_POLL_PAUSE,
             to_unix_ns: 0,
             clock_read_ns: 0,
         };
         tap.read_clock();
-        tap.join(&found.listening, &options.ports)?;
+        tap.add_existing_connections(&found.listening, &options.ports)?;
         Ok(tap)
     }
 
-    pub fn hooks(&self) -> Hooks {
-        self.on.hooks
+    pub fn hook_kind(&self) -> HookKind {
+        self.hooks.hooks
     }
 
     /// Why it is system calls, where sockets would have been better.
-    pub fn fallen_back(&self) -> Option<&str> {
-        self.on.fallen_back.as_deref()
+    pub fn fallback_reason(&self) -> Option<&str> {
+        self.hooks.fallback_reason.as_deref()
     }
 
     /// The library inside which TLS sessions are read, or why they are not.
-    pub fn tls(&self) -> Result<&str, &str> {
-        self.on.tls.as_deref().map_err(String::as_str)
+    pub fn tls_library(&self) -> Result<&str, &str> {
+        self.hooks.tls_library.as_deref().map_err(String::as_str)
     }
 
     /// The sockets on which connections come in that are looked at, in words.
-    pub fn follows(&self) -> &[String] {
-        &self.follows
+    pub fn followed_sockets(&self) -> &[String] {
+        &self.followed_sockets
     }
 
     /// Where connections go by descriptors: new ones count from now on, and so do those that are open.
-    fn join(&mut self, listening: &[u32], ports: &[u16]) -> Result<(), TapError> {
-        let Some(entries) = &self.on.descriptors else { return Ok(()) };
+    fn add_existing_connections(&mut self, listening: &[u32], ports: &[u16]) -> Result<(), TapError> {
+        let Some(entries) = &self.hooks.descriptors else { return Ok(()) };
         let entry = |fd: u32| Some(fd as usize).filter(|fd| *fd < entries.entries());
         for fd in listening.iter().filter_map(|fd| entry(*fd)) {
             entries.word(fd, 0).store(LISTENING, Ordering::Release);
         }
         // Only now: whoever came in between is in this list, or was seen.
-        for (fd, peer) in Descriptors::of(self.server, ports)?.clients {
+        for (fd, peer) in Descriptors::of_process(self.server, ports)?.clients {
             let Some(entry) = entry(fd) else { continue };
             let socket = now_ns() >> 10 << 20 | u64::from(fd);
             let word = entries.word(entry, 0);
@@ -204,7 +207,7 @@ impl SocketTap {
                 continue;
             }
             if descriptors::is_socket(self.server, fd) {
-                self.joined.push((socket, peer.map(|peer| (peer.ip(), peer.port()))));
+                self.existing_connections.push((socket, peer.map(|peer| (peer.ip(), peer.port()))));
             } else {
                 // Closed in between, unseen.
                 let _ = word.compare_exchange(socket, 0, Ordering::AcqRel, Ordering::Acquire);
@@ -218,51 +221,51 @@ impl SocketTap {
     ///
     /// # Errors
     /// The server has ended (and everything it said was handed on), or what `each` answers.
-    pub fn take<E: From<TapError>>(
+    pub fn poll_records<E: From<TapError>>(
         &mut self,
         wait: Duration,
         mut each: impl FnMut(&Record<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
-        if self.ended {
+        if self.server_ended {
             return Err(TapError::Ended { pid: self.server }.into());
         }
-        self.sleep(self.rest.min(wait));
+        self.wait_for_records(self.poll_pause.min(wait));
         self.read_clock();
-        for (socket, peer) in std::mem::take(&mut self.joined) {
-            let (time_ns, what) = (self.clock_read_ns.wrapping_add(self.to_unix_ns), What::Met);
+        for (socket, peer) in std::mem::take(&mut self.existing_connections) {
+            let (time_ns, what) = (self.clock_read_ns.wrapping_add(self.to_unix_ns), RecordKind::Existing);
             let none = Record {
                 time_ns,
                 socket,
-                what,
+                kind: what,
                 position: 0,
                 after: 0,
                 length: 0,
                 bytes: &[],
-                deciphered: false,
+                decrypted: false,
                 peer,
             };
             each(&none)?;
         }
-        let (keep, to_unix_ns, taken) = (self.keep, self.to_unix_ns, &mut self.taken);
+        let (keep, to_unix_ns, taken) = (self.keep, self.to_unix_ns, &mut self.delivered);
         let fullest = self.rings.drain(now_ns(), |bytes| {
             *taken += 1;
             Record::read(bytes, keep, to_unix_ns).map_or(Ok(()), |record| each(&record))
         })?;
         // Less than an eighth of a ring: twice as long may pass; more than a quarter: half as long.
         if fullest > self.rings.size() / 4 {
-            self.rest = (self.rest / 2).max(SHORTEST_REST);
+            self.poll_pause = (self.poll_pause / 2).max(MIN_POLL_PAUSE);
         } else if fullest < self.rings.size() / 8 {
-            self.rest = (self.rest * 2).min(LONGEST_REST);
+            self.poll_pause = (self.poll_pause * 2).min(MAX_POLL_PAUSE);
         }
         Ok(())
     }
 
     /// Sleeps, or hears that the server has ended: then what is in the ring now is the last.
-    fn sleep(&mut self, rest: Duration) {
+    fn wait_for_records(&mut self, rest: Duration) {
         let timeout =
             rest.as_millis().try_into().map_or(PollTimeout::MAX, |ms: u16| PollTimeout::from(ms.max(1)));
         let mut fds = [PollFd::new(self.process.as_fd(), PollFlags::POLLIN)];
-        self.ended = matches!(poll(&mut fds, timeout), Ok(count) if count > 0);
+        self.server_ended = matches!(poll(&mut fds, timeout), Ok(count) if count > 0);
     }
 
     /// Records bear CLOCK_MONOTONIC; the wall clock may be set at any time.
@@ -279,33 +282,33 @@ impl SocketTap {
 
     /// Switches the programs off; what they have written until now can still be taken.
     pub fn close(&mut self) {
-        for program in &mut self.on.programs {
+        for program in &mut self.hooks.programs {
             program.link = None;
         }
     }
 
-    pub fn counters(&mut self) -> Counters {
-        let mut counters = Counters { taken: self.taken, ..Counters::default() };
+    pub fn counters(&mut self) -> SocketCounters {
+        let mut counters = SocketCounters { delivered: self.delivered, ..SocketCounters::default() };
         let mut left_out = 0;
-        for Program { rooms, fd, .. } in &self.on.programs {
+        for LoadedProgram { scratch: rooms, fd, .. } in &self.hooks.programs {
             for cpu in 0..rooms.entries() {
-                counters.passed += bpf::count(rooms.word(cpu, PASSED));
-                counters.lost += bpf::count(rooms.word(cpu, LOST));
+                counters.passed += bpf::read_counter(rooms.word(cpu, PASSED));
+                counters.lost += bpf::read_counter(rooms.word(cpu, LOST));
             }
             // Older kernels, or rights that were given up since: what was known stands.
-            left_out += bpf::left_out(fd).unwrap_or(0);
+            left_out += bpf::missed_runs(fd).unwrap_or(0);
         }
-        self.left_out = self.left_out.max(left_out);
-        Counters { left_out: self.left_out, ..counters }
+        self.missed_runs = self.missed_runs.max(left_out);
+        SocketCounters { missed_runs: self.missed_runs, ..counters }
     }
 }
 
 /// Programs in the kernel know processes by the numbers of the host, which a container does not see.
-fn of_the_whole_host() -> Result<(), TapError> {
+fn check_pid_namespace() -> Result<(), TapError> {
     /// PROC_PID_INIT_INO
     const WHOLE_HOST: &str = "pid:[4026531836]";
     match std::fs::read_link("/proc/self/ns/pid") {
-        Ok(namespace) if namespace.as_os_str() != WHOLE_HOST => Err(TapError::NotHere(
+        Ok(namespace) if namespace.as_os_str() != WHOLE_HOST => Err(TapError::Unsupported(
             "sockets cannot be looked at from within a container that has its own process numbers: run it on the host"
                 .into(),
         )),
@@ -323,7 +326,7 @@ fn open_process(pid: u32) -> Result<OwnedFd, TapError> {
             error if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => {
                 TapError::NoProcess(pid)
             }
-            error => TapError::refused("watch the server's process", error),
+            error => TapError::from_kernel("watch the server's process", error),
         }),
     }
 }

@@ -27,17 +27,17 @@ pub const CLIENT: u8 = 1;
 pub const SERVER: u8 = 2;
 pub const OPENED: u8 = 3;
 pub const CLOSED: u8 = 4;
-pub const MET: u8 = 5;
+pub const SEEN_FIRST: u8 = 5;
 /// Added to `CLIENT` and `SERVER`: the bytes are those inside TLS.
-pub const DECIPHERED: u8 = 0x80;
+pub const DECRYPTED: u8 = 0x80;
 
 /// Event of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum RecordKind {
     /// The server has accepted it.
     Opened,
     /// It is seen for the first time: it was open before, or has just been opened.
-    Met,
+    Existing,
     Client,
     Server,
     Closed,
@@ -50,7 +50,7 @@ pub struct Record<'a> {
     pub time_ns: u64,
     /// Unique for as long as the connection lives.
     pub socket: u64,
-    pub what: What,
+    pub kind: RecordKind,
     /// Bytes that this side had said on this socket before these, since the tap was opened.
     pub position: u64,
     /// Bytes that the other side had said by then.
@@ -60,14 +60,14 @@ pub struct Record<'a> {
     /// The first of them; fewer than `length` where the tap cuts.
     pub bytes: &'a [u8],
     /// Said inside TLS.
-    pub deciphered: bool,
+    pub decrypted: bool,
     /// Who is on the other end; `None`: a Unix socket, or said before.
     pub peer: Option<(IpAddr, u16)>,
 }
 
 /// Bytes that the kernel programs keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keep {
+pub struct SnapLengths {
     /// Bytes of a call by which the server receives; rounded up to whole pieces.
     pub client: usize,
     /// Bytes of a call by which it sends.
@@ -77,7 +77,7 @@ pub struct Keep {
 impl<'a> Record<'a> {
     /// A record as the program wrote it; times of CLOCK_MONOTONIC become Unix times by adding `to_unix_ns`.
     /// `None`: it is none.
-    pub fn read(bytes: &'a [u8], keep: Keep, to_unix_ns: u64) -> Option<Self> {
+    pub fn read(bytes: &'a [u8], keep: SnapLengths, to_unix_ns: u64) -> Option<Self> {
         use layout::{AFTER, AT, DATA, HEAD, KEPT, KIND, LENGTH, POSITION, SOCKET, TIME};
         let long = |at: i16| Some(u64::from_ne_bytes(*bytes.get(at as usize..)?.first_chunk()?));
         let word = |at: i16| Some(u32::from_ne_bytes(*bytes.get(at as usize..)?.first_chunk()?));
@@ -87,20 +87,22 @@ impl<'a> Record<'a> {
         let record = Record {
             time_ns: long(TIME)?.wrapping_add(to_unix_ns),
             socket: long(SOCKET)?,
-            what: What::Closed,
+            kind: RecordKind::Closed,
             position: long(POSITION)?,
             after: long(AFTER)?,
             length: 0,
             bytes: &[],
-            deciphered: kind & DECIPHERED != 0,
+            decrypted: kind & DECRYPTED != 0,
             peer: None,
         };
-        let (what, stands_for) = match kind & !DECIPHERED {
-            OPENED => return Some(Record { what: What::Opened, peer: peer(data), ..record }),
-            MET => return Some(Record { what: What::Met, peer: peer(data), ..record }),
+        let (what, stands_for) = match kind & !DECRYPTED {
+            OPENED => return Some(Record { kind: RecordKind::Opened, peer: parse_peer(data), ..record }),
+            SEEN_FIRST => {
+                return Some(Record { kind: RecordKind::Existing, peer: parse_peer(data), ..record });
+            }
             CLOSED => return Some(record),
-            SERVER => (What::Server, length),
-            CLIENT => (What::Client, piece(length, at, keep.client)),
+            SERVER => (RecordKind::Server, length),
+            CLIENT => (RecordKind::Client, piece_length(length, at, keep.client)),
             _ => return None,
         };
         // What was held back lies in front, so that a command is one run of bytes again.
@@ -112,18 +114,18 @@ impl<'a> Record<'a> {
             bytes.get(DATA as usize - held..)?.get(..held + kept)?
         };
         let position = record.position.wrapping_add(at).wrapping_sub(held as u64);
-        Some(Record { what, position, length: stands_for + held as u64, bytes, ..record })
+        Some(Record { kind: what, position, length: stands_for + held as u64, bytes, ..record })
     }
 }
 
 /// How many bytes of a call of `length` the piece at `at` stands for: the last one that is kept, for all that follow.
-fn piece(length: u64, at: u64, keep: usize) -> u64 {
+fn piece_length(length: u64, at: u64, keep: usize) -> u64 {
     let left = length.saturating_sub(at);
     if at + PIECE as u64 >= keep as u64 { left } else { left.min(PIECE as u64) }
 }
 
 /// The address in a `sockaddr`; Unix sockets have none worth telling.
-fn peer(address: &[u8]) -> Option<(IpAddr, u16)> {
+fn parse_peer(address: &[u8]) -> Option<(IpAddr, u16)> {
     let family = u16::from_ne_bytes(*address.first_chunk()?);
     let port = u16::from_be_bytes(*address.get(2..)?.first_chunk()?);
     let ip = match i32::from(family) {
@@ -138,7 +140,7 @@ fn peer(address: &[u8]) -> Option<(IpAddr, u16)> {
 mod tests {
     use super::*;
 
-    const KEEP: Keep = Keep { client: 3 * PIECE, server: 128 };
+    const KEEP: SnapLengths = SnapLengths { client: 3 * PIECE, server: 128 };
 
     fn raw(position: u64, length: u32, at: u32, kind: [u8; 2], head: &[u8; 4], data: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -158,7 +160,7 @@ mod tests {
         let bytes = raw(14, 6, 0, [CLIENT, 4], b"\x06\0\0\0", b"\x03DO 1X");
         let record = Record::read(&bytes, KEEP, 5).unwrap();
         assert_eq!(record.bytes, b"\x06\0\0\0\x03DO 1X");
-        assert_eq!((record.time_ns, record.socket, record.what), (1_005, 77, What::Client));
+        assert_eq!((record.time_ns, record.socket, record.kind), (1_005, 77, RecordKind::Client));
         assert_eq!((record.position, record.after, record.length), (10, 31, 10));
         // Its memory was gone: four bytes are there, six are not.
         let unread = raw(14, 6, 0, [CLIENT, 4], b"\x06\0\0\0", b"");
@@ -178,16 +180,16 @@ mod tests {
         let lengths = [0, PIECE, 2 * PIECE].map(piece_at);
         assert_eq!(lengths, [PIECE as u64, PIECE as u64, length - 2 * PIECE as u64]);
         assert_eq!(lengths.iter().sum::<u64>(), length);
-        let server = raw(0, 5_000, 0, [SERVER | DECIPHERED, 0], &[0; 4], &[1; 128]);
+        let server = raw(0, 5_000, 0, [SERVER | DECRYPTED, 0], &[0; 4], &[1; 128]);
         let record = Record::read(&server, KEEP, 0).unwrap();
-        assert!(record.deciphered && record.what == What::Server);
+        assert!(record.decrypted && record.kind == RecordKind::Server);
         assert_eq!((record.length, record.bytes.len()), (5_000, 128));
     }
 
     #[test]
     fn clients_are_known_by_their_addresses_and_those_of_a_unix_socket_have_none() {
         let opened = |address: &[u8]| {
-            let [peer, met] = [OPENED, MET]
+            let [peer, met] = [OPENED, SEEN_FIRST]
                 .map(|kind| Record::read(&raw(0, 0, 0, [kind, 0], &[0; 4], address), KEEP, 0).unwrap().peer);
             assert_eq!(peer, met);
             peer

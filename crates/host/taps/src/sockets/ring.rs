@@ -4,7 +4,7 @@
 //! that all CPUs contend for. With a ring for each CPU, reading in time order costs more than that lock does
 //! among four. Source: the kernel's Documentation/bpf/ringbuf.rst.
 
-use super::bpf::{Mapping, page, ring, rings};
+use super::bpf::{Mapping, create_ring, create_ring_array, page_size};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ const HEADER: usize = 8;
 /// A smaller ring would not hold what comes while it is left alone.
 const LEAST: usize = 1 << 20;
 const MOST: usize = 1 << 30;
-const CPUS_OF_A_RING: usize = 4;
+const CPUS_PER_RING: usize = 4;
 
 /// The reading end of all rings.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Ring {
     producer: Mapping,
     position: u64,
     /// What the kernel knows of it.
-    given_back: u64,
+    released: u64,
     /// How far the kernel was when it was looked at last.
     produced: u64,
 }
@@ -54,11 +54,11 @@ impl Rings {
     pub fn new(bytes: usize, cpus: usize) -> io::Result<Self> {
         let there = std::thread::available_parallelism().map_or(1, usize::from);
         let bytes = bytes.clamp(LEAST, MOST).next_power_of_two();
-        let count = there.div_ceil(CPUS_OF_A_RING).next_power_of_two().min(bytes / LEAST);
+        let count = there.div_ceil(CPUS_PER_RING).next_power_of_two().min(bytes / LEAST);
         let size = bytes / count;
         let made = (0..count).map(|_| Ring::new(size)).collect::<io::Result<Vec<_>>>()?;
         let (fds, rings_made): (Vec<OwnedFd>, Vec<Ring>) = made.into_iter().unzip();
-        let by_cpu = rings(&fds, cpus)?;
+        let by_cpu = create_ring_array(&fds, cpus)?;
         Ok(Self { by_cpu, next: vec![None; count], rings: rings_made, size })
     }
 
@@ -82,7 +82,7 @@ impl Rings {
     ) -> Result<usize, E> {
         let mut fullest = 0;
         for (ring, next) in self.rings.iter_mut().zip(&mut self.next) {
-            fullest = fullest.max(ring.look());
+            fullest = fullest.max(ring.read_producer());
             *next = ring.next(until_ns);
         }
         let mut outcome = Ok(());
@@ -93,10 +93,10 @@ impl Rings {
             let (ring, next) = (&mut self.rings[at], &mut self.next[at]);
             // Others' records of this time and later wait until this ring has come to them.
             outcome = each(ring.record());
-            ring.pass();
+            ring.skip_record();
             *next = ring.next(until_ns);
         }
-        self.rings.iter_mut().for_each(Ring::give_back);
+        self.rings.iter_mut().for_each(Ring::release);
         outcome.map(|()| fullest)
     }
 }
@@ -109,21 +109,21 @@ fn earliest(next: &[Option<u64>]) -> Option<(usize, u64)> {
 
 impl Ring {
     fn new(size: usize) -> io::Result<(OwnedFd, Self)> {
-        let fd = ring(size)?;
-        let consumer = Mapping::new(&fd, page(), libc::PROT_READ | libc::PROT_WRITE, 0)?;
-        let producer = Mapping::new(&fd, page() + 2 * size, libc::PROT_READ, page())?;
-        Ok((fd, Self { size, consumer, producer, position: 0, given_back: 0, produced: 0 }))
+        let fd = create_ring(size)?;
+        let consumer = Mapping::new(&fd, page_size(), libc::PROT_READ | libc::PROT_WRITE, 0)?;
+        let producer = Mapping::new(&fd, page_size() + 2 * size, libc::PROT_READ, page_size())?;
+        Ok((fd, Self { size, consumer, producer, position: 0, released: 0, produced: 0 }))
     }
 
     /// How much is there.
-    fn look(&mut self) -> usize {
+    fn read_producer(&mut self) -> usize {
         self.produced = self.producer.word(0).load(Ordering::Acquire);
         (self.produced - self.position) as usize
     }
 
     /// Where the record that is next begins, and its length with the kernel's two bits.
     fn head(&self) -> (usize, u32) {
-        let at = page() + (self.position as usize & (self.size - 1));
+        let at = page_size() + (self.position as usize & (self.size - 1));
         // Its upper half is the kernel's page number.
         let head = self.producer.word(at).load(Ordering::Acquire).to_ne_bytes();
         (at, u32::from_ne_bytes([head[0], head[1], head[2], head[3]]))
@@ -141,7 +141,7 @@ impl Ring {
                 let time = self.producer.word(at + HEADER).load(Ordering::Relaxed);
                 return (time <= until_ns).then_some(time);
             }
-            self.pass();
+            self.skip_record();
         }
         None
     }
@@ -152,19 +152,19 @@ impl Ring {
         self.producer.bytes(at + HEADER, ((head & !DISCARDED) as usize).min(self.size))
     }
 
-    fn pass(&mut self) {
+    fn skip_record(&mut self) {
         let length = (self.head().1 & !DISCARDED) as usize;
         self.position += (HEADER + length).next_multiple_of(8) as u64;
         // Early enough for the kernel to go on writing meanwhile, seldom enough to share the line with it in peace.
-        if self.position - self.given_back > self.size as u64 / 16 {
-            self.give_back();
+        if self.position - self.released > self.size as u64 / 16 {
+            self.release();
         }
     }
 
-    fn give_back(&mut self) {
-        if self.given_back != self.position {
+    fn release(&mut self) {
+        if self.released != self.position {
             self.consumer.word(0).store(self.position, Ordering::Release);
-            self.given_back = self.position;
+            self.released = self.position;
         }
     }
 }

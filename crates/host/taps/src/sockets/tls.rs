@@ -10,7 +10,7 @@ pub const FUNCTIONS: [&str; 2] = ["SSL_read", "SSL_write"];
 
 /// The library that a server has loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Library {
+pub struct TlsLibrary {
     /// As the server names it.
     pub name: String,
     /// The same file, as it is reached from here.
@@ -19,24 +19,24 @@ pub struct Library {
     pub offsets: [u64; 2],
 }
 
-impl Library {
+impl TlsLibrary {
     /// Of process `pid`.
     ///
     /// # Errors
     /// TLS traffic cannot be captured. The text is half a sentence.
-    pub fn of(pid: u32) -> Result<Self, String> {
+    pub fn find(pid: u32) -> Result<Self, String> {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))
             .map_err(|error| format!("the server's memory map cannot be read: {error}"))?;
-        Self::among(&candidates(&maps), Path::new(&format!("/proc/{pid}/root")))
+        Self::find_among(&candidates(&maps), Path::new(&format!("/proc/{pid}/root")))
     }
 
-    fn among(names: &[String], root: &Path) -> Result<Self, String> {
+    fn find_among(names: &[String], root: &Path) -> Result<Self, String> {
         for name in names {
             if name.ends_with(" (deleted)") {
                 return Err(format!("{name} was replaced since the server has started: restart the server"));
             }
             let path = root.join(name.trim_start_matches('/'));
-            if let Some(offsets) = elf::functions(&path, FUNCTIONS) {
+            if let Some(offsets) = elf::function_offsets(&path, FUNCTIONS) {
                 return Ok(Self { name: name.clone(), path, offsets });
             }
         }
@@ -82,9 +82,10 @@ mod tests {
     #[test]
     fn why_nothing_can_be_read_is_said() {
         let root = Path::new("/");
-        let none = Library::among(&["/bin/sh".to_owned()], root).unwrap_err();
+        let none = TlsLibrary::find_among(&["/bin/sh".to_owned()], root).unwrap_err();
         assert_eq!(none, "the server has its TLS library built in, or one that is not OpenSSL's");
-        let replaced = Library::among(&["/usr/lib/libssl.so.3 (deleted)".to_owned()], root).unwrap_err();
+        let replaced =
+            TlsLibrary::find_among(&["/usr/lib/libssl.so.3 (deleted)".to_owned()], root).unwrap_err();
         assert!(replaced.contains("restart the server"), "{replaced}");
     }
 }

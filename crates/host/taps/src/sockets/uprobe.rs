@@ -16,8 +16,8 @@ const RETURN: &str = "/sys/bus/event_source/devices/uprobe/format/retprobe";
 
 /// Of a function, where to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    Begin,
+pub enum ProbePoint {
+    Entry,
     Return,
 }
 
@@ -38,15 +38,21 @@ struct Attributes {
 ///
 /// # Errors
 /// This kernel has none of these events, or does not permit it.
-pub fn attach(program: &OwnedFd, path: &Path, offset: u64, moment: Moment, pid: u32) -> io::Result<OwnedFd> {
+pub fn attach_uprobe(
+    program: &OwnedFd,
+    path: &Path,
+    offset: u64,
+    moment: ProbePoint,
+    pid: u32,
+) -> io::Result<OwnedFd> {
     let number = |path: &str, prefix: &str| {
         let text = std::fs::read_to_string(path)?;
         let number = text.trim().strip_prefix(prefix).and_then(|number| number.parse::<u32>().ok());
         number.ok_or_else(|| io::Error::other(format!("{path} says {:?}", text.trim())))
     };
     let config = match moment {
-        Moment::Begin => 0,
-        Moment::Return => 1u64 << (number(RETURN, "config:")? & 63),
+        ProbePoint::Entry => 0,
+        ProbePoint::Return => 1u64 << (number(RETURN, "config:")? & 63),
     };
     let path = CString::new(path.as_os_str().as_bytes())?;
     let attributes = Attributes {
@@ -64,12 +70,12 @@ pub fn attach(program: &OwnedFd, path: &Path, offset: u64, moment: Moment, pid: 
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
     // SAFETY: the descriptor is new, open, and nobody else's.
     let event = unsafe { OwnedFd::from_raw_fd(fd) };
-    ask(&event, SET_PROGRAM, program.as_raw_fd())?;
-    ask(&event, ENABLE, 0)?;
+    perf_ioctl(&event, SET_PROGRAM, program.as_raw_fd())?;
+    perf_ioctl(&event, ENABLE, 0)?;
     Ok(event)
 }
 
-fn ask(event: &OwnedFd, what: libc::c_ulong, argument: libc::c_int) -> io::Result<()> {
+fn perf_ioctl(event: &OwnedFd, what: libc::c_ulong, argument: libc::c_int) -> io::Result<()> {
     // SAFETY: both requests take an integer, and the descriptor is open.
     let answer = unsafe { libc::ioctl(event.as_raw_fd(), what, argument) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

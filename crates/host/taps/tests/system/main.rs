@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use toll_mysql::{Connection, Target, Tls};
-use toll_taps::sockets::{Hooks, Options, SocketTap, TapError};
+use toll_taps::sockets::{HookKind, SocketTap, SocketTapOptions, TapError};
 use toll_testkit::server::{TestServer, as_user, make_certificates};
 use toll_wire::event::CommandKind;
-use watch::{Watch, Watched, may_hook, pid_of};
+use watch::{TapResult, TapThread, may_hook, pid_of};
 
 const QUESTIONS: &str = "SHOW GLOBAL STATUS LIKE 'Questions'";
 
@@ -39,7 +39,7 @@ fn settled(connection: &mut Connection) -> u64 {
 }
 
 /// What a server counts as questions: not preparing, closing or resetting statements, and not pinging.
-fn is_question(seen: &watch::Seen) -> bool {
+fn is_question(seen: &watch::SeenEvent) -> bool {
     match seen.kind {
         CommandKind::Query | CommandKind::Execute => true,
         CommandKind::Admin => seen.reads("administrator command: Quit"),
@@ -58,7 +58,7 @@ fn sysbench(server: &TestServer, target: &[String], arguments: &[&str]) {
 }
 
 /// As many questions as the server has counted, over a transport and with a kind of hook.
-fn counts_agree(transport: &str, hooks: Hooks) {
+fn assert_counts_agree(transport: &str, hooks: HookKind) {
     let Some(server) = TestServer::mariadb(&[]) else { return };
     if Command::new("sysbench").arg("--version").output().is_err() {
         return toll_testkit::skip!("sysbench is missing: apt-get install sysbench");
@@ -71,7 +71,10 @@ fn counts_agree(transport: &str, hooks: Hooks) {
     root.exec_drop("CREATE DATABASE sbtest").unwrap();
     sysbench(&server, &target, &["prepare"]);
     settled(&mut root);
-    let watch = Watch::begin(&Options { hooks: Some(hooks), ..Options::of(pid_of(&server.socket())) });
+    let watch = TapThread::begin(&SocketTapOptions {
+        hooks: Some(hooks),
+        ..SocketTapOptions::for_server(pid_of(&server.socket()))
+    });
     let before = questions(&mut root);
     for mode in ["auto", "disable"] {
         let mode = format!("--db-ps-mode={mode}");
@@ -79,7 +82,7 @@ fn counts_agree(transport: &str, hooks: Hooks) {
     }
     let asked = settled(&mut root) - before;
     root.exec_drop("SELECT 'all was said'").unwrap();
-    watch.until_seen("SELECT 'all was said'");
+    watch.wait_until_seen("SELECT 'all was said'");
     let watched = watch.end();
     let first = watched.events.iter().position(|seen| seen.reads(QUESTIONS)).unwrap();
     let last = watched.events.iter().rposition(|seen| seen.reads(QUESTIONS)).unwrap();
@@ -87,7 +90,7 @@ fn counts_agree(transport: &str, hooks: Hooks) {
     assert!(asked > 10_000, "{asked}");
     assert_eq!(seen as u64, asked, "{:#?}", watched.ledger);
     assert!(watched.events.iter().filter(|seen| seen.kind == CommandKind::Execute).count() > 1_000);
-    whole(&watched);
+    assert_complete(&watched);
     let host = if transport == "unix" { "" } else { "127.0.0.1" };
     let of_load = watched.events.iter().find(|seen| seen.kind == CommandKind::Execute).unwrap();
     assert_eq!((of_load.user.as_str(), of_load.host.as_str()), ("root", host));
@@ -95,9 +98,9 @@ fn counts_agree(transport: &str, hooks: Hooks) {
 }
 
 /// Nothing was lost, nothing misunderstood.
-fn whole(watched: &Watched) {
+fn assert_complete(watched: &TapResult) {
     let (commands, counters) = (&watched.ledger.commands, &watched.counters);
-    assert_eq!((counters.lost, counters.left_out), (0, 0), "{counters:?}");
+    assert_eq!((counters.lost, counters.missed_runs), (0, 0), "{counters:?}");
     assert_eq!(
         (commands.tainted, commands.desynchronised, commands.orphaned_responses),
         (0, 0, 0),
@@ -117,7 +120,7 @@ fn every_question_over_a_unix_socket_is_seen_at_sockets() {
     if !may_hook() {
         return;
     }
-    counts_agree("unix", Hooks::Sockets);
+    assert_counts_agree("unix", HookKind::Sockets);
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn every_question_over_a_unix_socket_is_seen_at_calls() {
     if !may_hook() {
         return;
     }
-    counts_agree("unix", Hooks::Calls);
+    assert_counts_agree("unix", HookKind::SystemCalls);
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn every_question_over_tcp_is_seen_at_sockets() {
     if !may_hook() {
         return;
     }
-    counts_agree("tcp", Hooks::Sockets);
+    assert_counts_agree("tcp", HookKind::Sockets);
 }
 
 #[test]
@@ -147,17 +150,17 @@ fn a_statement_of_five_megabytes_is_whole_and_one_that_is_cut_says_by_how_much()
     for (target, keep_client) in
         [(server.unix(), 8 << 20), (server.tcp(), 8 << 20), (server.unix(), 32 << 10)]
     {
-        let watch = Watch::begin(&Options { keep_client, ..Options::of(pid) });
+        let watch = TapThread::begin(&SocketTapOptions { keep_client, ..SocketTapOptions::for_server(pid) });
         let mut connection = Connection::connect(&target).unwrap();
         assert_eq!(connection.query(&large).unwrap().scalar(), Some("5000000"));
         connection.exec_drop("SELECT 'afterwards'").unwrap();
-        watch.until_seen("SELECT 'afterwards'");
+        watch.wait_until_seen("SELECT 'afterwards'");
         let watched = watch.end();
         let seen = watched.events.iter().find(|seen| seen.text.starts_with(b"SELECT LENGTH('abc")).unwrap();
         assert_eq!(seen.text.len() as u64 + seen.text_cut, large.len() as u64, "{keep_client}");
         if keep_client > large.len() {
             assert!(seen.reads(&large) && seen.timed);
-            whole(&watched);
+            assert_complete(&watched);
         } else {
             assert!(seen.text_cut > 0, "{}", seen.text.len());
         }
@@ -174,7 +177,7 @@ fn connections_come_and_go_and_those_that_were_there_are_joined() {
     server.root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p'").unwrap();
     let mut before: Vec<Connection> =
         [server.unix(), server.tcp()].map(|t| Connection::connect(&t).unwrap()).into();
-    let watch = Watch::begin(&Options::of(pid_of(&server.socket())));
+    let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
     for (number, connection) in before.iter_mut().enumerate() {
         connection.exec_drop(&format!("SELECT 'joined {number}'")).unwrap();
     }
@@ -184,8 +187,8 @@ fn connections_come_and_go_and_those_that_were_there_are_joined() {
         guest.exec_drop(&format!("SELECT 'visit {number}'")).unwrap();
     }
     before[0].exec_drop("SELECT 'last'").unwrap();
-    watch.until_seen("SELECT 'last'");
-    watch.until(150, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
+    watch.wait_until_seen("SELECT 'last'");
+    watch.wait_until(150, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
     let watched = watch.end();
     for number in 0..150 {
         let seen = watched.only(&format!("SELECT 'visit {number}'"));
@@ -197,7 +200,7 @@ fn connections_come_and_go_and_those_that_were_there_are_joined() {
     assert_eq!(watched.count("administrator command: Connect"), 150);
     assert_eq!(watched.ledger.sessions.joined_midway, 2, "{:?}", watched.ledger.sessions);
     assert_eq!(watched.ledger.sessions.plain, 150);
-    whole(&watched);
+    assert_complete(&watched);
 }
 
 #[test]
@@ -215,9 +218,9 @@ fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
     server.root().exec_drop("CREATE USER guest@'%' IDENTIFIED BY 'p' REQUIRE SSL").unwrap();
     let target = Target { tls: Tls::Required, ..as_user(server.tcp(), "guest", "p") };
     let mut before = Connection::connect(&target).unwrap();
-    let tap = SocketTap::open(&Options::of(pid_of(&server.socket()))).unwrap();
-    assert!(tap.tls().is_ok_and(|library| library.contains("libssl")), "{:?}", tap.tls());
-    let watch = Watch::on(tap);
+    let tap = SocketTap::open(&SocketTapOptions::for_server(pid_of(&server.socket()))).unwrap();
+    assert!(tap.tls_library().is_ok_and(|library| library.contains("libssl")), "{:?}", tap.tls_library());
+    let watch = TapThread::on(tap);
     before.exec_drop("SELECT 'begun before'").unwrap();
     let large = format!("SELECT LENGTH('{}')", "0123456789".repeat(20_000));
     for number in 0..20 {
@@ -228,8 +231,8 @@ fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
     }
     let plain = Connection::connect(&server.unix()).unwrap().query("SELECT 'in the clear'").unwrap();
     assert_eq!(plain.scalar(), Some("in the clear"));
-    watch.until_seen("SELECT 'in the clear'");
-    watch.until(20, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
+    watch.wait_until_seen("SELECT 'in the clear'");
+    watch.wait_until(20, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
     let watched = watch.end();
     for number in 0..20 {
         let seen = watched.only(&format!("SELECT 'secret {number}'"));
@@ -239,7 +242,7 @@ fn what_is_said_inside_tls_is_read_where_it_was_under_way_before_too() {
     assert_eq!(watched.only("SELECT 'begun before'").host, "127.0.0.1");
     let sessions = &watched.ledger.sessions;
     assert_eq!((sessions.plain, sessions.encrypted, sessions.joined_midway), (21, 0, 1), "{sessions:?}");
-    whole(&watched);
+    assert_complete(&watched);
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn mysql_is_heard_as_mariadb_is_in_the_clear_and_inside_tls() {
     let targets =
         [guest(server.unix()), guest(server.tcp()), Target { tls: Tls::Required, ..guest(server.tcp()) }];
     let mut before = Connection::connect(&targets[2]).unwrap();
-    let watch = Watch::begin(&Options::of(pid_of(&server.socket())));
+    let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
     before.exec_drop("SELECT 'begun before'").unwrap();
     let large = format!("SELECT LENGTH('{}')", "0123456789".repeat(20_000));
     for (way, target) in targets.iter().enumerate() {
@@ -264,7 +267,7 @@ fn mysql_is_heard_as_mariadb_is_in_the_clear_and_inside_tls() {
             assert_eq!(connection.query(&large).unwrap().scalar(), Some("200000"));
         }
     }
-    watch.until(60, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
+    watch.wait_until(60, |seen| seen.user == "guest" && seen.reads("administrator command: Quit"));
     let watched = watch.end();
     for (way, visit) in (0..3).flat_map(|way| (0..20).map(move |visit| (way, visit))) {
         let seen = watched.only(&format!("SELECT 'way {way} visit {visit}'"));
@@ -273,7 +276,7 @@ fn mysql_is_heard_as_mariadb_is_in_the_clear_and_inside_tls() {
     }
     assert_eq!((watched.count(&large), watched.count("SELECT ? + 1")), (60, 60));
     assert_eq!(watched.count("SELECT 'begun before'"), 1);
-    whole(&watched);
+    assert_complete(&watched);
 }
 
 #[test]
@@ -283,19 +286,19 @@ fn when_the_server_ends_the_tap_does_and_what_was_said_is_there() {
     }
     let Some(mut server) = TestServer::mariadb(&[]) else { return };
     let first = pid_of(&server.socket());
-    let watch = Watch::begin(&Options::of(first));
+    let watch = TapThread::begin(&SocketTapOptions::for_server(first));
     server.root().exec_drop("SELECT 'before the end'").unwrap();
     server.restart(Duration::ZERO);
-    let watched = watch.outlived();
+    let watched = watch.end_after_server();
     assert_eq!(watched.count("SELECT 'before the end'"), 1);
     assert_eq!(watched.ended.unwrap().to_string(), format!("process {first} (the server) has ended"));
     // The next one is another process.
-    let error = SocketTap::open(&Options::of(first)).unwrap_err();
+    let error = SocketTap::open(&SocketTapOptions::for_server(first)).unwrap_err();
     assert!(matches!(error, TapError::NoProcess(_)), "{error}");
-    let watch = Watch::begin(&Options::of(pid_of(&server.socket())));
+    let watch = TapThread::begin(&SocketTapOptions::for_server(pid_of(&server.socket())));
     server.root().exec_drop("SELECT 'begun again'").unwrap();
-    watch.until_seen("SELECT 'begun again'");
-    whole(&watch.end());
+    watch.wait_until_seen("SELECT 'begun again'");
+    assert_complete(&watch.end());
 }
 
 #[test]
@@ -305,15 +308,18 @@ fn another_server_and_other_ports_are_none_of_ours() {
     }
     let (Some(ours), Some(theirs)) = (TestServer::mariadb(&[]), TestServer::mariadb(&[])) else { return };
     let pid = pid_of(&ours.socket());
-    let watch = Watch::begin(&Options { ports: vec![theirs.port()], ..Options::of(pid) });
+    let watch = TapThread::begin(&SocketTapOptions {
+        ports: vec![theirs.port()],
+        ..SocketTapOptions::for_server(pid)
+    });
     for target in [theirs.unix(), theirs.tcp(), ours.tcp()] {
         Connection::connect(&target).unwrap().exec_drop("SELECT 'not ours'").unwrap();
     }
     ours.root().exec_drop("SELECT 'ours'").unwrap();
-    watch.until_seen("SELECT 'ours'");
+    watch.wait_until_seen("SELECT 'ours'");
     let watched = watch.end();
     assert_eq!((watched.count("SELECT 'not ours'"), watched.count("SELECT 'ours'")), (0, 1));
-    whole(&watched);
+    assert_complete(&watched);
 }
 
 #[test]
@@ -323,15 +329,19 @@ fn what_the_ring_has_no_room_for_is_counted_and_later_statements_are_read_again(
     }
     let Some(server) = TestServer::mariadb(&[]) else { return };
     let mut connection = server.root();
-    let tap = SocketTap::open(&Options { buffer_bytes: 1, ..Options::of(pid_of(&server.socket())) }).unwrap();
+    let tap = SocketTap::open(&SocketTapOptions {
+        buffer_bytes: 1,
+        ..SocketTapOptions::for_server(pid_of(&server.socket()))
+    })
+    .unwrap();
     // Three times what the smallest ring holds.
     let long = |number: u32| format!("SELECT 'nobody reads {number} {}'", "x".repeat(6_000));
     for number in 0..500 {
         connection.exec_drop(&long(number)).unwrap();
     }
-    let watch = Watch::on(tap);
+    let watch = TapThread::on(tap);
     let mut asked = 0;
-    while watch_sees_less_than(&watch, "SELECT 'read again'", 20) {
+    while sees_fewer_than(&watch, "SELECT 'read again'", 20) {
         connection.exec_drop("SELECT 'read again'").unwrap();
         asked += 1;
         std::thread::sleep(Duration::from_millis(10));
@@ -344,8 +354,8 @@ fn what_the_ring_has_no_room_for_is_counted_and_later_statements_are_read_again(
     assert!(watched.count(&long(499)) == 0);
 }
 
-fn watch_sees_less_than(watch: &Watch, text: &str, count: usize) -> bool {
-    watch.seen(|seen| seen.reads(text)) < count
+fn sees_fewer_than(watch: &TapThread, text: &str, count: usize) -> bool {
+    watch.count_seen(|seen| seen.reads(text)) < count
 }
 
 #[test]
@@ -354,15 +364,22 @@ fn without_type_information_it_is_system_calls_and_says_so() {
         return;
     }
     let Some(server) = TestServer::mariadb(&[]) else { return };
-    let options = Options { btf: PathBuf::from("/nowhere/vmlinux"), ..Options::of(pid_of(&server.socket())) };
-    let error = SocketTap::open(&Options { hooks: Some(Hooks::Sockets), ..options.clone() }).unwrap_err();
+    let options = SocketTapOptions {
+        btf: PathBuf::from("/nowhere/vmlinux"),
+        ..SocketTapOptions::for_server(pid_of(&server.socket()))
+    };
+    let error =
+        SocketTap::open(&SocketTapOptions { hooks: Some(HookKind::Sockets), ..options.clone() }).unwrap_err();
     assert_eq!(error.to_string(), "this kernel gives no type information: there is no /nowhere/vmlinux");
     let tap = SocketTap::open(&options).unwrap();
-    assert_eq!((tap.hooks(), tap.fallen_back()), (Hooks::Calls, Some(error.to_string().as_str())));
+    assert_eq!(
+        (tap.hook_kind(), tap.fallback_reason()),
+        (HookKind::SystemCalls, Some(error.to_string().as_str()))
+    );
     // Damaged, it is named.
     let damaged = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(damaged.path(), [0x9f, 0xeb, 1, 0, 24, 0, 0, 0]).unwrap();
-    let options = Options { btf: damaged.path().into(), hooks: Some(Hooks::Sockets), ..options };
+    let options = SocketTapOptions { btf: damaged.path().into(), hooks: Some(HookKind::Sockets), ..options };
     let error = SocketTap::open(&options).unwrap_err();
     assert!(matches!(error, TapError::BadBtf { .. }), "{error}");
 }
@@ -381,7 +398,7 @@ fn nothing_of_it_is_left_in_the_kernel() {
             .count()
     };
     assert_eq!(descriptors(), 0);
-    let mut tap = SocketTap::open(&Options::of(pid_of(&server.socket()))).unwrap();
+    let mut tap = SocketTap::open(&SocketTapOptions::for_server(pid_of(&server.socket()))).unwrap();
     assert!(descriptors() > 10, "{}", descriptors());
     // Switched off, it sees nothing more, and what it has seen is still there.
     server.root().exec_drop("SELECT 'seen'").unwrap();
@@ -389,7 +406,7 @@ fn nothing_of_it_is_left_in_the_kernel() {
     server.root().exec_drop("SELECT 'unseen'").unwrap();
     let mut said = Vec::new();
     for _ in 0..3 {
-        tap.take(Duration::from_millis(5), |record| {
+        tap.poll_records(Duration::from_millis(5), |record| {
             said.extend_from_slice(record.bytes);
             Ok::<(), TapError>(())
         })
@@ -405,7 +422,7 @@ fn nothing_of_it_is_left_in_the_kernel() {
 #[test]
 fn as_somebody_else() {
     let Ok(pid) = std::env::var("TOLL_TEST_SERVER_PID") else { return };
-    println!("<{}>", SocketTap::open(&Options::of(pid.parse().unwrap())).unwrap_err());
+    println!("<{}>", SocketTap::open(&SocketTapOptions::for_server(pid.parse().unwrap())).unwrap_err());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use toll_taps::sockets::{Counters, Options, SocketTap, TapError};
+use toll_taps::sockets::{SocketCounters, SocketTap, SocketTapOptions, TapError};
 use toll_wire::accounting::DecodeAccounting;
 use toll_wire::decoder::{Config, Decoder, Limits};
 use toll_wire::event::{CommandKind, Event, Sink};
@@ -32,7 +32,7 @@ pub fn pid_of(socket: &Path) -> u32 {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct SeenEvent {
     pub start_ns: u64,
     pub kind: CommandKind,
     pub text: Vec<u8>,
@@ -44,19 +44,19 @@ pub struct Seen {
     pub tainted: bool,
 }
 
-impl Seen {
+impl SeenEvent {
     pub fn reads(&self, text: &str) -> bool {
         self.text == text.as_bytes()
     }
 }
 
 #[derive(Debug, Default)]
-struct Events(Vec<Seen>);
+struct EventLog(Vec<SeenEvent>);
 
-impl Sink for Events {
+impl Sink for EventLog {
     fn on_event(&mut self, event: &Event<'_>) {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.0.push(Seen {
+        self.0.push(SeenEvent {
             start_ns: event.start_ns,
             kind: event.kind,
             text: event.text.to_vec(),
@@ -71,39 +71,39 @@ impl Sink for Events {
 }
 
 /// What came of a watch.
-pub struct Watched {
-    pub events: Vec<Seen>,
+pub struct TapResult {
+    pub events: Vec<SeenEvent>,
     pub ledger: DecodeAccounting,
-    pub counters: Counters,
+    pub counters: SocketCounters,
     /// Why it ended by itself.
     pub ended: Option<TapError>,
 }
 
-impl Watched {
+impl TapResult {
     pub fn count(&self, text: &str) -> usize {
         self.events.iter().filter(|seen| seen.reads(text)).count()
     }
 
-    pub fn only(&self, text: &str) -> &Seen {
+    pub fn only(&self, text: &str) -> &SeenEvent {
         assert_eq!(self.count(text), 1, "{text:?} among {} events", self.events.len());
         self.events.iter().find(|seen| seen.reads(text)).unwrap()
     }
 }
 
-pub struct Watch {
+pub struct TapThread {
     end: Arc<AtomicBool>,
-    events: Arc<Mutex<Events>>,
-    thread: JoinHandle<Watched>,
+    events: Arc<Mutex<EventLog>>,
+    thread: JoinHandle<TapResult>,
 }
 
-impl Watch {
-    pub fn begin(options: &Options) -> Self {
+impl TapThread {
+    pub fn begin(options: &SocketTapOptions) -> Self {
         Self::on(SocketTap::open(options).unwrap())
     }
 
     /// Hands what the tap sees to a decoder until it is told to end, or the server has.
     pub fn on(mut tap: SocketTap) -> Self {
-        let (end, events) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Events::default())));
+        let (end, events) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(EventLog::default())));
         let (told, found) = (Arc::clone(&end), Arc::clone(&events));
         let thread = std::thread::spawn(move || {
             let limits = Limits { text: 8 << 20, ..Limits::default() };
@@ -116,8 +116,8 @@ impl Watch {
                     tap.close();
                 }
                 // Those who ask what was seen must not wait for what is yet to come.
-                let mut new = Events::default();
-                let taken = tap.take(Duration::from_millis(5), |record| {
+                let mut new = EventLog::default();
+                let taken = tap.poll_records(Duration::from_millis(5), |record| {
                     decoder.decode_socket_chunk(&spoken(record), &mut new);
                     Ok::<(), TapError>(())
                 });
@@ -133,24 +133,24 @@ impl Watch {
             decoder.finish(&mut *events);
             let (ledger, counters) = (decoder.accounting(), tap.counters());
             assert!(ledger.is_consistent(), "{ledger:#?}");
-            assert_eq!(counters.passed, counters.taken + counters.lost, "{counters:?}");
+            assert_eq!(counters.passed, counters.delivered + counters.lost, "{counters:?}");
             // An answer that is cut is known to have ended when the next command comes.
             events.0.sort_by_key(|seen| seen.start_ns);
-            Watched { events: std::mem::take(&mut events.0), ledger, counters, ended }
+            TapResult { events: std::mem::take(&mut events.0), ledger, counters, ended }
         });
         Self { end, events, thread }
     }
 
     /// How many events match until now.
-    pub fn seen(&self, matches: impl Fn(&Seen) -> bool) -> usize {
+    pub fn count_seen(&self, matches: impl Fn(&SeenEvent) -> bool) -> usize {
         self.events.lock().unwrap().0.iter().filter(|seen| matches(seen)).count()
     }
 
     /// Waits until so many events match.
-    pub fn until(&self, count: usize, matches: impl Fn(&Seen) -> bool) {
+    pub fn wait_until(&self, count: usize, matches: impl Fn(&SeenEvent) -> bool) {
         let begun = Instant::now();
         loop {
-            let found = self.seen(&matches);
+            let found = self.count_seen(&matches);
             if found >= count {
                 return;
             }
@@ -160,17 +160,17 @@ impl Watch {
     }
 
     /// Waits until a statement was seen.
-    pub fn until_seen(&self, text: &str) {
-        self.until(1, |seen| seen.reads(text));
+    pub fn wait_until_seen(&self, text: &str) {
+        self.wait_until(1, |seen| seen.reads(text));
     }
 
-    pub fn end(self) -> Watched {
+    pub fn end(self) -> TapResult {
         self.end.store(true, Ordering::Release);
         self.thread.join().unwrap()
     }
 
     /// Waits until it ends by itself.
-    pub fn outlived(self) -> Watched {
+    pub fn end_after_server(self) -> TapResult {
         self.thread.join().unwrap()
     }
 }

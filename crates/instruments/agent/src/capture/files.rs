@@ -3,7 +3,7 @@
 //! Each file is readable by its owner only, and complete by itself: header, items, trailer. Only files that
 //! this process created are ever removed.
 
-use super::chunks::Destination;
+use super::chunk_queue::ChunkSink;
 use crate::rotation::{Rotate, Series};
 use anyhow::{Context, bail, ensure};
 use std::fs::{File, OpenOptions, Permissions};
@@ -12,19 +12,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Instant;
 use toll_sys::private_file;
-use toll_taps::{DiskFile, Way};
+use toll_taps::{DiskFile, WriteMode};
 
 /// Nobody but its owner reads what people's queries hold.
-const OWNER_ALONE: u32 = 0o600;
+const OWNER_ONLY: u32 = 0o600;
 
 /// Options of the output files.
 #[derive(Debug)]
-pub struct Asked {
+pub struct FileOptions {
     /// What rotates is named after it, with date, time and number.
     pub path: PathBuf,
     /// What is written to instead of the path, open already: standard output.
     pub open: Option<File>,
-    pub rotate: Rotate,
+    pub rotation: Rotate,
     /// Number of rotated files to keep.
     pub keep: Option<usize>,
     /// True if a non-empty file may be overwritten.
@@ -32,42 +32,42 @@ pub struct Asked {
 }
 
 /// Function that returns the trailer of a file.
-pub type Tail = Box<dyn Fn() -> Vec<u8> + Send>;
+pub type TrailerFn = Box<dyn Fn() -> Vec<u8> + Send>;
 
 /// Writes chunks to files.
-pub struct Files {
-    asked: Asked,
+pub struct FileSink {
+    options: FileOptions,
     header: Vec<u8>,
-    tail: Tail,
-    open: Option<Open>,
+    trailer: TrailerFn,
+    open: Option<OpenFile>,
     made: Series,
     number: u64,
     lost: u64,
     has_failed: bool,
 }
 
-struct Open {
+struct OpenFile {
     disk: DiskFile,
     name: String,
     begun: Instant,
 }
 
-impl Files {
+impl FileSink {
     /// `tail`: what those files end with after which another is begun; of the last one it is said at the end.
     ///
     /// # Errors
     /// The options contradict each other.
-    pub fn new(asked: Asked, tail: Tail) -> anyhow::Result<Self> {
-        let rotates = asked.rotate.rotates();
+    pub fn new(options: FileOptions, tail: TrailerFn) -> anyhow::Result<Self> {
+        let is_enabled = options.rotation.rotates();
         ensure!(
-            rotates || asked.keep.is_none(),
+            is_enabled || options.keep.is_none(),
             "--keep counts files that --rotate begins: say when, as in --rotate 1G"
         );
-        ensure!(!rotates || asked.open.is_none(), "standard output cannot be rotated: name a file");
+        ensure!(!is_enabled || options.open.is_none(), "standard output cannot be rotated: name a file");
         Ok(Self {
-            asked,
+            options,
             header: Vec::new(),
-            tail,
+            trailer: tail,
             open: None,
             made: Series::default(),
             number: 0,
@@ -77,22 +77,22 @@ impl Files {
     }
 
     fn begin_file(&mut self) -> anyhow::Result<()> {
-        let (file, path) = if self.asked.rotate.rotates() {
-            self.next_of_many()?
+        let (file, path) = if self.options.rotation.rotates() {
+            self.create_next()?
         } else {
-            let path = self.asked.path.clone();
+            let path = self.options.path.clone();
             let name = path.display().to_string();
-            (file_of(&self.asked).map_err(|error| told(error, &name))?, path)
+            (file_of(&self.options).map_err(|error| describe_error(error, &name))?, path)
         };
         let name = path.display().to_string();
-        let mut disk = DiskFile::new(file).map_err(|error| told(error, &name))?;
-        disk.write(&self.header).map_err(|error| told(error, &name))?;
-        self.open = Some(Open { disk, name, begun: Instant::now() });
+        let mut disk = DiskFile::new(file).map_err(|error| describe_error(error, &name))?;
+        disk.write(&self.header).map_err(|error| describe_error(error, &name))?;
+        self.open = Some(OpenFile { disk, name, begun: Instant::now() });
         Ok(())
     }
 
-    fn next_of_many(&mut self) -> anyhow::Result<(File, PathBuf)> {
-        let path = &self.asked.path;
+    fn create_next(&mut self) -> anyhow::Result<(File, PathBuf)> {
+        let path = &self.options.path;
         let part = |part: Option<&std::ffi::OsStr>| part.map(|part| part.to_string_lossy().into_owned());
         let stem = part(path.file_stem()).with_context(|| format!("{} names no file", path.display()))?;
         let end = part(path.extension()).map_or(String::new(), |end| format!(".{end}"));
@@ -100,7 +100,7 @@ impl Files {
             self.number += 1;
             let now = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S").to_string();
             let path = path.with_file_name(format!("{stem}-{now}-{}{end}", self.number));
-            let cannot = |error: io::Error| told(error, &path.display().to_string());
+            let cannot = |error: io::Error| describe_error(error, &path.display().to_string());
             match private_file::create(&path) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(cannot(error)),
@@ -113,46 +113,46 @@ impl Files {
     }
 
     fn end_file(&mut self, tail: &[u8]) -> anyhow::Result<()> {
-        let Some(Open { mut disk, name, .. }) = self.open.take() else { return Ok(()) };
+        let Some(OpenFile { mut disk, name, .. }) = self.open.take() else { return Ok(()) };
         let written = disk.write(tail);
         let ended = disk.finish();
-        written.and(ended).map_err(|error| told(error, &name))
+        written.and(ended).map_err(|error| describe_error(error, &name))
     }
 
     fn is_full(&self, more: usize) -> bool {
         let Some(open) = &self.open else { return false };
         let holds_something = open.disk.length() > self.header.len() as u64;
         let length = open.disk.length() + more as u64;
-        holds_something && self.asked.rotate.is_due(length, open.begun.elapsed())
+        holds_something && self.options.rotation.is_due(length, open.begun.elapsed())
     }
 
     fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         if self.is_full(bytes.len()) {
-            let tail = (self.tail)();
+            let tail = (self.trailer)();
             self.end_file(&tail)?;
             self.begin_file()?;
-            if let Some(keep) = self.asked.keep {
+            if let Some(keep) = self.options.keep {
                 self.made.keep_newest(keep);
             }
         }
         match &mut self.open {
-            Some(open) => open.disk.write(bytes).map_err(|error| told(error, &open.name)),
-            None => bail!("{} is not open", self.asked.path.display()),
+            Some(open) => open.disk.write(bytes).map_err(|error| describe_error(error, &open.name)),
+            None => bail!("{} is not open", self.options.path.display()),
         }
     }
 }
 
-impl Destination for Files {
+impl ChunkSink for FileSink {
     fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
         self.header = header.to_vec();
         self.begin_file()?;
         if let Some(open) = &self.open {
-            tracing::info!("writing {}{}", open.name, in_words(open.disk.way()));
+            tracing::info!("writing {}{}", open.name, describe_mode(open.disk.mode()));
         }
         Ok(())
     }
 
-    fn chunk(&mut self, bytes: &[u8], items: u64, _first_ns: u64, _last_ns: u64) -> anyhow::Result<()> {
+    fn write_chunk(&mut self, bytes: &[u8], items: u64, _first_ns: u64, _last_ns: u64) -> anyhow::Result<()> {
         if self.has_failed {
             self.lost += items;
             return Ok(());
@@ -161,12 +161,12 @@ impl Destination for Files {
             self.lost += items;
             self.has_failed = true;
             // What was written stays readable; of the end there may be room for the last words.
-            let tail = (self.tail)();
+            let tail = (self.trailer)();
             let _ = self.end_file(&tail);
         })
     }
 
-    fn lost(&self) -> (u64, u64) {
+    fn lost_items(&self) -> (u64, u64) {
         (self.lost, 0)
     }
 
@@ -175,17 +175,17 @@ impl Destination for Files {
     }
 }
 
-fn in_words(way: Way) -> &'static str {
+fn describe_mode(way: WriteMode) -> &'static str {
     match way {
-        Way::DontCache => " past the page cache (RWF_DONTCACHE)",
-        Way::Direct => " past the page cache (O_DIRECT)",
-        Way::Trailing => ", and let go by the page cache 16 MiB behind (sync_file_range)",
-        Way::Plain => "",
+        WriteMode::DontCache => " past the page cache (RWF_DONTCACHE)",
+        WriteMode::Direct => " past the page cache (O_DIRECT)",
+        WriteMode::WriteBehind => ", and let go by the page cache 16 MiB behind (sync_file_range)",
+        WriteMode::Stream => "",
     }
 }
 
 /// What became of a file, and what to do.
-fn told(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
+fn describe_error(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
     let error = error.into();
     let advice = match error.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) => {
@@ -202,7 +202,7 @@ fn told(error: impl Into<anyhow::Error>, name: &str) -> anyhow::Error {
 }
 
 /// The file that was named, or whatever else has that name.
-fn file_of(Asked { path, open, overwrite, .. }: &Asked) -> anyhow::Result<File> {
+fn file_of(FileOptions { path, open, overwrite, .. }: &FileOptions) -> anyhow::Result<File> {
     if let Some(open) = open {
         ensure!(!open.is_terminal(), "a terminal cannot show it: name a file, or pipe it on");
         return Ok(open.try_clone()?);
@@ -221,7 +221,7 @@ fn file_of(Asked { path, open, overwrite, .. }: &Asked) -> anyhow::Result<File> 
         there.len()
     );
     let file = OpenOptions::new().write(true).open(path)?;
-    file.set_permissions(Permissions::from_mode(OWNER_ALONE))
+    file.set_permissions(Permissions::from_mode(OWNER_ONLY))
         .context("it cannot be kept from others, being another user's: name another")?;
     file.set_len(0)?;
     Ok(file)
@@ -234,12 +234,12 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    fn asked(path: PathBuf) -> Asked {
-        Asked { path, open: None, rotate: Rotate::default(), keep: None, overwrite: false }
+    fn asked(path: PathBuf) -> FileOptions {
+        FileOptions { path, open: None, rotation: Rotate::default(), keep: None, overwrite: false }
     }
 
-    fn files(asked: Asked) -> Files {
-        Files::new(asked, Box::new(|| b"|".to_vec())).unwrap()
+    fn files(options: FileOptions) -> FileSink {
+        FileSink::new(options, Box::new(|| b"|".to_vec())).unwrap()
     }
 
     fn in_order(dir: &Path) -> Vec<String> {
@@ -257,10 +257,11 @@ mod tests {
     fn each_of_several_files_is_whole_and_the_oldest_goes() {
         let dir = tempfile::tempdir().unwrap();
         let rotate = Rotate { bytes: Some(8), every: None };
-        let mut files = files(Asked { rotate, keep: Some(3), ..asked(dir.path().join("a.b.pcapng")) });
+        let mut files =
+            files(FileOptions { rotation: rotate, keep: Some(3), ..asked(dir.path().join("a.b.pcapng")) });
         files.begin(b"<").unwrap();
         for chunk in [&b"1234"[..], b"56", b"7", b"8", b"90", b"a very long one", b"b", b"c"] {
-            files.chunk(chunk, 1, 0, 0).unwrap();
+            files.write_chunk(chunk, 1, 0, 0).unwrap();
         }
         files.finish(b">").unwrap();
         assert_eq!(in_order(dir.path()), ["<890|", "<a very long one|", "<bc>"]);
@@ -273,13 +274,13 @@ mod tests {
     fn a_file_that_took_the_place_of_an_old_one_is_not_removed() {
         let dir = tempfile::tempdir().unwrap();
         let rotate = Rotate { bytes: Some(3), every: None };
-        let mut files = files(Asked { rotate, keep: Some(1), ..asked(dir.path().join("a")) });
+        let mut files = files(FileOptions { rotation: rotate, keep: Some(1), ..asked(dir.path().join("a")) });
         files.begin(b"").unwrap();
         let first = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
         std::fs::rename(&first, dir.path().join("moved-0")).unwrap();
         std::fs::write(&first, "another's").unwrap();
-        files.chunk(b"123", 1, 0, 0).unwrap();
-        files.chunk(b"456", 1, 0, 0).unwrap();
+        files.write_chunk(b"123", 1, 0, 0).unwrap();
+        files.write_chunk(b"456", 1, 0, 0).unwrap();
         files.finish(b"").unwrap();
         assert_eq!(in_order(dir.path()), ["123|", "another's", "456"]);
     }
@@ -288,24 +289,25 @@ mod tests {
     fn files_are_their_owners_and_are_not_written_over_unasked() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f.pcapng");
-        let written = |asked: Asked, bytes: &[u8]| {
+        let written = |asked: FileOptions, bytes: &[u8]| {
             let mut files = files(asked);
             files.begin(bytes)?;
             files.finish(b"")
         };
         written(asked(path.clone()), b"new").unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ALONE);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);
         let said = format!("{:#}", written(asked(path.clone()), b"again").unwrap_err());
         assert!(said.contains("it is there already, with 3 bytes") && said.contains("--overwrite"), "{said}");
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        written(Asked { overwrite: true, ..asked(path.clone()) }, b"2").unwrap();
+        written(FileOptions { overwrite: true, ..asked(path.clone()) }, b"2").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"2");
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ALONE);
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, OWNER_ONLY);
         let said = format!("{:#}", written(asked(dir.path().into()), b"").unwrap_err());
         assert!(said.contains("it is a directory"), "{said}");
         let nowhere = asked(dir.path().join("nowhere/a.pcapng"));
-        let rotated = Asked { rotate: Rotate { bytes: Some(8), every: None }, ..asked(nowhere.path.clone()) };
+        let rotated =
+            FileOptions { rotation: Rotate { bytes: Some(8), every: None }, ..asked(nowhere.path.clone()) };
         for asked in [nowhere, rotated] {
             let said = written(asked, b"").unwrap_err().to_string();
             assert!(said.contains("nowhere/a") && said.contains("make its directory first"), "{said}");
@@ -317,21 +319,25 @@ mod tests {
         // A device that is always full.
         let mut files = files(asked("/dev/full".into()));
         files.begin(b"").unwrap();
-        let said = files.chunk(b"123", 2, 0, 0).unwrap_err().to_string();
+        let said = files.write_chunk(b"123", 2, 0, 0).unwrap_err().to_string();
         assert!(said.contains("cannot write /dev/full") && said.contains("make room"), "{said}");
-        files.chunk(b"123", 5, 0, 0).unwrap();
+        files.write_chunk(b"123", 5, 0, 0).unwrap();
         files.finish(b"").unwrap();
-        assert_eq!(files.lost(), (7, 0));
+        assert_eq!(files.lost_items(), (7, 0));
     }
 
     #[test]
     fn what_contradicts_itself_is_refused() {
-        let kept = Asked { keep: Some(2), ..asked("a".into()) };
-        assert!(Files::new(kept, Box::new(Vec::new)).is_err());
+        let kept = FileOptions { keep: Some(2), ..asked("a".into()) };
+        assert!(FileSink::new(kept, Box::new(Vec::new)).is_err());
         let rotate = Rotate { bytes: None, every: Some(Duration::from_secs(1)) };
         assert!(
-            Files::new(
-                Asked { rotate, open: Some(File::open("/dev/null").unwrap()), ..asked("-".into()) },
+            FileSink::new(
+                FileOptions {
+                    rotation: rotate,
+                    open: Some(File::open("/dev/null").unwrap()),
+                    ..asked("-".into())
+                },
                 Box::new(Vec::new)
             )
             .is_err()

@@ -4,8 +4,8 @@
 //! stores numbers there. Names and types follow Prometheus
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
-use super::output::{Account, Class};
-use super::tap::Seen;
+use super::output::{ClassTotals, OutputCounters};
+use super::tap::TapCounters;
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
@@ -19,37 +19,37 @@ use toll_sys::proc_file;
 /// Where nothing is said of the address.
 const LOOPBACK: &str = "127.0.0.1";
 /// An asker has said what it wants within this time, and takes the answer in as long.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a request, at most.
-const LONGEST_REQUEST: usize = 8 << 10;
+const MAX_REQUEST_BYTES: usize = 8 << 10;
 /// Between two attempts to take a connection where there are no files to be had.
-const PAUSE: Duration = Duration::from_millis(200);
+const ACCEPT_RETRY: Duration = Duration::from_millis(200);
 
 /// An endpoint that lasts as long as the process.
-pub struct Metrics {
-    told: Arc<Mutex<Told>>,
+pub struct MetricsServer {
+    state: Arc<Mutex<MetricsState>>,
     address: SocketAddr,
 }
 
 /// What the capture last said.
 #[derive(Debug, Clone, Default)]
-struct Told {
-    seen: Seen,
-    account: Account,
+struct MetricsState {
+    tap: TapCounters,
+    output: OutputCounters,
     buffer: Option<(usize, usize)>,
-    classes: Vec<Class>,
+    classes: Vec<ClassTotals>,
 }
 
 /// An address that is taken, at which nobody answers yet: the thread that does reads what strangers send, and is to be begun once
 /// rights are given up.
-pub struct Offer(TcpListener);
+pub struct MetricsListener(TcpListener);
 
-impl Offer {
+impl MetricsListener {
     /// `address`: `ADDRESS:PORT`, or a port alone on 127.0.0.1.
     ///
     /// # Errors
     /// It cannot listen there.
-    pub fn at(address: &str) -> Result<Self> {
+    pub fn bind(address: &str) -> Result<Self> {
         let port = address.strip_prefix(':').unwrap_or(address).parse::<u16>();
         let whole = port.map_or_else(|_| address.to_owned(), |port| format!("{LOOPBACK}:{port}"));
         let listener = TcpListener::bind(&whole)
@@ -58,28 +58,28 @@ impl Offer {
     }
 }
 
-impl Metrics {
+impl MetricsServer {
     /// Starts to answer requests.
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn answer(Offer(listener): Offer) -> Result<Self> {
+    pub fn start(MetricsListener(listener): MetricsListener) -> Result<Self> {
         let address = listener.local_addr()?;
-        let told = Arc::new(Mutex::new(Told::default()));
-        let telling = Arc::clone(&told);
+        let state = Arc::new(Mutex::new(MetricsState::default()));
+        let server_state = Arc::clone(&state);
         std::thread::Builder::new()
             .name("toll-metrics".into())
             .spawn(move || {
                 for asker in listener.incoming() {
                     match asker {
                         // Whoever hangs up or takes too long has no answer; the next one has.
-                        Ok(asker) => drop(answer(&asker, &telling)),
-                        Err(_) => std::thread::sleep(PAUSE),
+                        Ok(asker) => drop(serve_client(&asker, &server_state)),
+                        Err(_) => std::thread::sleep(ACCEPT_RETRY),
                     }
                 }
             })
             .context("cannot start a thread to offer metrics with")?;
-        Ok(Self { told, address })
+        Ok(Self { state, address })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -87,36 +87,36 @@ impl Metrics {
     }
 
     /// Sets the counters of the tap and the output.
-    pub fn say(&self, seen: &Seen, account: &Account) {
-        self.change(|told| (told.seen, told.account) = (*seen, account.clone()));
+    pub fn set_counters(&self, seen: &TapCounters, account: &OutputCounters) {
+        self.update_state(|told| (told.tap, told.output) = (*seen, account.clone()));
     }
 
     /// Sets the bytes in the buffer and its capacity.
-    pub fn say_buffer(&self, used: usize, room: usize) {
-        self.change(|told| told.buffer = Some((used, room)));
+    pub fn set_buffer(&self, used: usize, room: usize) {
+        self.update_state(|told| told.buffer = Some((used, room)));
     }
 
     /// Sets the slowest classes of the digest.
-    pub fn say_classes(&self, classes: Vec<Class>) {
-        self.change(|told| told.classes = classes);
+    pub fn set_classes(&self, classes: Vec<ClassTotals>) {
+        self.update_state(|told| told.classes = classes);
     }
 
     /// Whoever answers holds the lock for a copy of it, no longer.
-    fn change(&self, change: impl FnOnce(&mut Told)) {
-        change(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    fn update_state(&self, change: impl FnOnce(&mut MetricsState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-fn answer(asker: &TcpStream, told: &Mutex<Told>) -> std::io::Result<()> {
-    asker.set_write_timeout(Some(PATIENCE))?;
-    let request = request(asker)?;
+fn serve_client(asker: &TcpStream, state: &Mutex<MetricsState>) -> std::io::Result<()> {
+    asker.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let request = read_request(asker)?;
     let mut words = request.split(|byte| *byte == b' ' || *byte == b'\r' || *byte == b'\n');
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = path.split(|byte| *byte == b'?').next().unwrap_or_default();
     let (status, body) = match (method, path) {
         (b"GET" | b"HEAD", b"/metrics") => {
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            ("200 OK", text(&told))
+            let snapshot = state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            ("200 OK", render_page(&snapshot))
         }
         (b"GET" | b"HEAD", _) => ("404 Not Found", "toll capture: the metrics are at /metrics\n".to_owned()),
         _ => ("405 Method Not Allowed", "toll capture: GET /metrics\n".to_owned()),
@@ -134,8 +134,8 @@ fn answer(asker: &TcpStream, told: &Mutex<Told>) -> std::io::Result<()> {
 }
 
 /// A request up to its empty line, or as far as it is worth reading.
-fn request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
-    let until = Instant::now() + PATIENCE;
+fn read_request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
+    let until = Instant::now() + CLIENT_TIMEOUT;
     let (mut from, mut request, mut some) = (asker, Vec::new(), [0; 1_024]);
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -146,28 +146,28 @@ fn request(asker: &TcpStream) -> std::io::Result<Vec<u8>> {
         let read = from.read(&mut some)?;
         request.extend_from_slice(&some[..read]);
         let ends = |end: &[u8]| request.windows(end.len()).any(|seen| seen == end);
-        if read == 0 || request.len() >= LONGEST_REQUEST || ends(b"\r\n\r\n") || ends(b"\n\n") {
+        if read == 0 || request.len() >= MAX_REQUEST_BYTES || ends(b"\r\n\r\n") || ends(b"\n\n") {
             return Ok(request);
         }
     }
 }
 
-fn text(told: &Told) -> String {
-    let Told { seen, account, buffer, classes } = told;
+fn render_page(state: &MetricsState) -> String {
+    let MetricsState { tap: seen, output: account, buffer, classes } = state;
     let mut page = Page(String::new());
-    page.one(
+    page.add_metric(
         "toll_capture_passed_total",
         "counter",
         "Packets or calls that the kernel's filter let pass.",
         seen.passed,
     );
-    page.one(
+    page.add_metric(
         "toll_capture_taken_total",
         "counter",
         "Packets or calls that the kernel handed on.",
-        seen.taken,
+        seen.delivered,
     );
-    page.family(
+    page.add_family(
         "toll_capture_lost_total",
         "counter",
         "Packets or calls that are not in the output, by where they got lost.",
@@ -180,19 +180,19 @@ fn text(told: &Told) -> String {
         ("budget", account.shed),
     ];
     for (place, count) in lost {
-        page.value("toll_capture_lost_total", &[("where", place)], count);
+        page.add_value("toll_capture_lost_total", &[("where", place)], count);
     }
-    page.one(
+    page.add_metric(
         "toll_capture_items_total",
         "counter",
         "Packets or calls that were written, printed or sent.",
-        account.items.saturating_sub(account.lost() + account.waiting),
+        account.items.saturating_sub(account.lost_items() + account.waiting),
     );
     if let Some(queries) = account.queries {
-        page.one("toll_capture_queries_total", "counter", "Queries that were decoded.", queries);
+        page.add_metric("toll_capture_queries_total", "counter", "Queries that were decoded.", queries);
     }
     let written = account.bytes_written;
-    page.one(
+    page.add_metric(
         "toll_capture_written_bytes_total",
         "counter",
         "Bytes handed to the file, the printer or the stream.",
@@ -207,62 +207,72 @@ fn text(told: &Told) -> String {
         ("toll_capture_last_loss_timestamp_seconds", "When something was last lost.", account.last_loss_ns),
     ] {
         if let Some(ns) = moment {
-            page.one(name, "gauge", help, ns as f64 / 1e9);
+            page.add_metric(name, "gauge", help, ns as f64 / 1e9);
         }
     }
     if let Some((used, room)) = *buffer {
-        page.one(
+        page.add_metric(
             "toll_capture_stream_buffer_bytes",
             "gauge",
             "Compressed bytes that wait for the receiver.",
             used,
         );
-        page.one("toll_capture_stream_buffer_room_bytes", "gauge", "Compressed bytes that may wait.", room);
+        page.add_metric(
+            "toll_capture_stream_buffer_room_bytes",
+            "gauge",
+            "Compressed bytes that may wait.",
+            room,
+        );
     }
     if !classes.is_empty() {
         let (queries, seconds) = ("toll_capture_class_queries", "toll_capture_class_seconds");
-        page.family(queries, "gauge", "Queries of the costliest classes, in the digest being made.");
+        page.add_family(queries, "gauge", "Queries of the costliest classes, in the digest being made.");
         for class in classes {
-            page.value(queries, &[("class", &class.id), ("query", &class.fingerprint)], class.queries);
+            page.add_value(queries, &[("class", &class.id), ("query", &class.fingerprint)], class.queries);
         }
-        page.family(seconds, "gauge", "What they took, in the digest being made.");
+        page.add_family(seconds, "gauge", "What they took, in the digest being made.");
         for class in classes {
-            page.value(seconds, &[("class", &class.id), ("query", &class.fingerprint)], class.seconds);
+            page.add_value(seconds, &[("class", &class.id), ("query", &class.fingerprint)], class.seconds);
         }
     }
-    own_cost(&mut page);
+    add_process_metrics(&mut page);
     page.0
 }
 
 /// What the capture itself takes of the host, under the names that every exporter uses.
-fn own_cost(page: &mut Page) {
+fn add_process_metrics(page: &mut Page) {
     if let Ok(used) = getrusage(UsageWho::RUSAGE_SELF) {
         let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
         let cpu = seconds(used.user_time()) + seconds(used.system_time());
-        page.one("process_cpu_seconds_total", "counter", "CPU time of the capture, user and system.", cpu);
+        page.add_metric(
+            "process_cpu_seconds_total",
+            "counter",
+            "CPU time of the capture, user and system.",
+            cpu,
+        );
     }
     if let Some(bytes) = proc_file::bytes(&proc_file::status("self"), "VmRSS") {
-        page.one("process_resident_memory_bytes", "gauge", "Resident memory of the capture.", bytes);
+        page.add_metric("process_resident_memory_bytes", "gauge", "Resident memory of the capture.", bytes);
     }
-    page.family("toll_build_info", "gauge", "Always 1; the version is in the label.");
-    page.value("toll_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.add_family("toll_build_info", "gauge", "Always 1; the version is in the label.");
+    page.add_value("toll_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
 }
 
 /// Text in the exposition format.
 struct Page(String);
 
 impl Page {
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        self.family(name, kind, help);
-        self.value(name, &[], value);
+    fn add_metric(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.add_family(name, kind, help);
+        self.add_value(name, &[], value);
     }
 
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
+    fn add_family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string does not fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+    fn add_value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
             let before = if at == 0 { '{' } else { ',' };
@@ -278,7 +288,7 @@ impl Page {
 mod tests {
     use super::*;
 
-    fn ask(metrics: &Metrics, request: &str) -> String {
+    fn ask(metrics: &MetricsServer, request: &str) -> String {
         let mut asker = TcpStream::connect(metrics.address()).unwrap();
         asker.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -286,23 +296,27 @@ mod tests {
         answer
     }
 
-    fn told() -> Metrics {
-        let metrics = Metrics::answer(Offer::at("0").unwrap()).unwrap();
+    fn told() -> MetricsServer {
+        let metrics = MetricsServer::start(MetricsListener::bind("0").unwrap()).unwrap();
         assert!(metrics.address().ip().is_loopback());
-        let seen = Seen { passed: 1_000, taken: 990, lost_kernel: 7 };
-        let mut account =
-            Account { items: 990, lost_network: 5, bytes_written: 12_345, ..Account::default() };
+        let seen = TapCounters { passed: 1_000, delivered: 990, lost_kernel: 7 };
+        let mut account = OutputCounters {
+            items: 990,
+            lost_network: 5,
+            bytes_written: 12_345,
+            ..OutputCounters::default()
+        };
         account.note_loss(1_700_000_000_500_000_000, 1_700_000_001_000_000_000);
-        metrics.say(&seen, &account);
+        metrics.set_counters(&seen, &account);
         metrics
     }
 
     #[test]
     fn what_was_last_said_is_told_by_the_rules_of_the_format() {
         let metrics = told();
-        metrics.say_buffer(3, 64);
+        metrics.set_buffer(3, 64);
         let fingerprint = "select \"a\\b\"\nfrom t".to_owned();
-        metrics.say_classes(vec![Class { id: "AB".into(), fingerprint, queries: 4, seconds: 0.5 }]);
+        metrics.set_classes(vec![ClassTotals { id: "AB".into(), fingerprint, queries: 4, seconds: 0.5 }]);
         let answer = ask(&metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("version=0.0.4"), "{head}");
@@ -350,15 +364,15 @@ mod tests {
         assert!(ask(&metrics, "GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404 "));
         assert!(ask(&metrics, "POST /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 405 "));
         assert!(
-            ask(&metrics, &format!("{}\n\n", "x".repeat(LONGEST_REQUEST - 2))).starts_with("HTTP/1.1 405 ")
+            ask(&metrics, &format!("{}\n\n", "x".repeat(MAX_REQUEST_BYTES - 2))).starts_with("HTTP/1.1 405 ")
         );
         let head = ask(&metrics, "HEAD /metrics HTTP/1.0\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(&metrics, "GET /metrics?x=1 HTTP/1.0\n\n").contains("toll_capture_taken_total 990\n"));
         drop(silent);
-        assert!(Offer::at("nowhere:x").is_err());
+        assert!(MetricsListener::bind("nowhere:x").is_err());
         let taken = metrics.address().to_string();
-        let refused = Offer::at(&taken).err().unwrap();
+        let refused = MetricsListener::bind(&taken).err().unwrap();
         assert!(format!("{refused:#}").contains(&format!("cannot offer metrics at {taken}")), "{refused:#}");
     }
 }

@@ -3,76 +3,76 @@
 //! A tap (packets, or the server's sockets) passes its data to an output. The output passes bytes in chunks
 //! to a writer thread. Never measures the cost of this: variants of scenarios do.
 
+mod accounting;
 pub mod budget;
-pub mod chunks;
-pub mod decoded;
-mod device;
+pub mod chunk_queue;
+pub mod decoding;
+mod device_tap;
+pub mod digest_printer;
 pub mod files;
-mod ledger;
 pub mod metrics;
 pub mod output;
-mod packets;
-pub mod printing;
-mod sockets;
+mod packet_output;
+mod server_tap;
 mod spoken;
 pub mod stream;
 pub mod tap;
 
-pub use ledger::Ledger;
+pub use accounting::CaptureAccounting;
 
 use crate::rotation::Rotate;
 use anyhow::{Context, bail};
-use budget::Budgeted;
-use chunks::{Chunks, Destination};
-use decoded::{CHUNK_BYTES, Digesting, Packing, Queries};
-use files::{Asked, Files};
-use metrics::{Metrics, Offer};
-use output::Output;
-use packets::{Packets, Statistics};
-use printing::How;
-use sockets::{SocketOptions, Sockets};
+use budget::BudgetedOutput;
+use chunk_queue::{ChunkQueue, ChunkSink};
+use decoding::{CHUNK_BYTES, CompressingSink, DigestOutput, QueryOutput};
+use digest_printer::PrintOptions;
+use files::{FileOptions, FileSink};
+use metrics::{MetricsListener, MetricsServer};
+use output::CaptureOutput;
+use packet_output::{PacketOutput, Statistics};
+use server_tap::{ServerTap, ServerTapOptions};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use stream::{Fill, Key, Stream};
-use tap::{Seen, Tap};
+use stream::{BufferFill, Key, StreamSink};
+use tap::{Tap, TapCounters};
 use toll_sys::cancel::CancelToken;
 use toll_sys::clock;
 use toll_sys::named_choice::NamedChoice;
-use toll_taps::{Answers, Filter, WHOLE, drop_privileges};
+use toll_taps::{MAX_SNAP_LEN, PacketFilter, ResponseSnap, drop_privileges};
 use toll_wire::decoder::Config;
 
 /// Bytes that are handed to the writer at once: enough that calls and seeks no longer count.
-const CHUNK: usize = 1 << 20;
+const PACKET_CHUNK_BYTES: usize = 1 << 20;
 /// Chunks that may wait for a writer that is held up: as much again as the ring, by default.
-const QUEUE: usize = 64;
+const QUEUE_CHUNKS: usize = 64;
 /// Kept of one call: what a digest keeps of a statement, and of an answer its kind, error and affected rows.
-const WHOLE_CALL: usize = 1 << 20;
-const HEAD_OF_ANSWER: u32 = 128;
+const CLIENT_CALL_BYTES: usize = 1 << 20;
+const RESPONSE_HEAD_BYTES: u32 = 128;
 /// Packets and beats: ten times a second at least.
-const WAIT: Duration = Duration::from_millis(100);
+const POLL_TIMEOUT: Duration = Duration::from_millis(100);
 /// In the metrics: each is a time series of its own, and their number must not grow with the application.
-const CLASSES_TOLD: usize = 10;
-const SECOND: Duration = Duration::from_secs(1);
+const METRIC_CLASSES: usize = 10;
+const COUNTER_INTERVAL: Duration = Duration::from_secs(1);
 /// The kernel hands over what is in an open block within a fifth of a second.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options of a capture.
 #[derive(Debug, Clone)]
-pub struct Options {
-    pub source: Source,
+pub struct CaptureOptions {
+    pub source: TapKind,
     /// A name, or `any`.
     pub device: String,
     pub ports: Vec<u16>,
     pub server_pid: Option<u32>,
-    pub goal: Goal,
+    pub output: OutputKind,
     /// Bytes kept of each packet that a server answers; absent: what is of use of each kind of answer.
     pub snap_server: Option<u32>,
     pub buffer_bytes: usize,
-    pub rotate: Rotate,
+    pub rotation: Rotate,
     pub keep: Option<usize>,
     pub overwrite: bool,
     /// Of one core.
@@ -80,7 +80,7 @@ pub struct Options {
     pub duration: Option<Duration>,
     pub user: Option<String>,
     /// A digest of each stretch of this length.
-    pub every: Option<Duration>,
+    pub digest_interval: Option<Duration>,
     pub key: Option<PathBuf>,
     /// Streams without a key.
     pub plain: bool,
@@ -91,14 +91,14 @@ pub struct Options {
 
 /// Kind of tap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum TapKind {
     /// Packets of a network device
     Packets,
     /// What the server reads from its sockets and writes to them, Unix sockets too
     Sockets,
 }
 
-impl NamedChoice for Source {
+impl NamedChoice for TapKind {
     const CHOICES: &'static [(&'static str, Self, &'static str)] = &[
         ("packets", Self::Packets, "Packets of a network device"),
         (
@@ -111,7 +111,7 @@ impl NamedChoice for Source {
 
 /// Kind of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Goal {
+pub enum OutputKind {
     Packets(PathBuf),
     Queries(PathBuf),
     Digest,
@@ -119,19 +119,19 @@ pub enum Goal {
 }
 
 /// The program around a capture: signals, and whoever reads what is found.
-pub trait Front {
+pub trait CaptureFrontend {
     /// Called once, when the tap is open and the rights to open it are given up. What it returns is looked at from then on.
     ///
     /// # Errors
     /// There are no signals, or no threads, to be had: the capture ends.
-    fn begin(&mut self) -> anyhow::Result<Signals>;
+    fn install_signals(&mut self) -> anyhow::Result<Signals>;
 
     /// The counters so far; `ended`: those of the whole capture, which nothing follows. Must not block before that: the
     /// kernel's ring is not read meanwhile.
-    fn show(&mut self, ledger: &Ledger, ended: bool);
+    fn show_accounting(&mut self, ledger: &CaptureAccounting, ended: bool);
 
     /// Where digests are printed, by a thread of their own.
-    fn digests(&mut self) -> Box<dyn Write + Send>;
+    fn digest_writer(&mut self) -> Box<dyn Write + Send>;
 
     /// The place that the name `-` stands for.
     ///
@@ -144,41 +144,50 @@ pub trait Front {
 ///
 /// # Errors
 /// The capture could not start, or lost data for a reason that the user must know.
-pub fn capture(options: &Options, front: &mut dyn Front) -> anyhow::Result<()> {
-    refuse_what_is_not_here(options)?;
-    let offer = options.metrics.as_deref().map(Offer::at).transpose()?;
+pub fn capture(options: &CaptureOptions, front: &mut dyn CaptureFrontend) -> anyhow::Result<()> {
+    check_options(options)?;
+    let offer = options.metrics.as_deref().map(MetricsListener::bind).transpose()?;
     // The user who goes on may have no right to read it.
     let key = stream_key(options)?;
     // Before anything comes: to reach somebody takes a while, and nothing is taken from the kernel meanwhile.
-    let stream = match &options.goal {
-        Goal::Stream(to) => Some(Stream::connect(to, &key)?),
+    let stream = match &options.output {
+        OutputKind::Stream(to) => Some(StreamSink::connect(to, &key)?),
         _ => None,
     };
     let (mut tap, link_number) = open_tap(options)?;
     drop_privileges(options.user.as_deref())?;
-    let asked = front.begin()?;
-    let metrics = offer.map(Metrics::answer).transpose()?;
+    let signals = front.install_signals()?;
+    let metrics = offer.map(MetricsServer::start).transpose()?;
     let (output, fill) = open_output(options, link_number, stream, front)?;
     let mut output = match options.cpu_share {
-        Some(share) => Box::new(Budgeted::new(output, share, &options.ports)),
+        Some(share) => Box::new(BudgetedOutput::new(output, share, &options.ports)),
         None => output,
     };
     if let Some(metrics) = &metrics {
         tracing::info!("metrics at {}", metrics.address());
     }
-    tracing::info!("listening on {}", listening(options));
+    tracing::info!("listening on {}", describe_tap(options));
     let begun = Instant::now();
     let (tap, output) = (&mut *tap, &mut *output);
-    let mut capture = Capture { tap, output, front, options, metrics, fill, begun, seen: Seen::default() };
-    let ended = capture.go_on_until(&asked);
+    let mut capture = Capture {
+        tap,
+        output,
+        front,
+        options,
+        metrics,
+        buffer_fill: fill,
+        begun,
+        tap_counters: TapCounters::default(),
+    };
+    let ended = capture.run_until(&signals);
     let drained = capture.drain();
     let finished = capture.output.finish(wall_ns());
     capture.show(true);
     ended.and(drained).and(finished)
 }
 
-fn refuse_what_is_not_here(options: &Options) -> anyhow::Result<()> {
-    if options.source == Source::Sockets && matches!(options.goal, Goal::Packets(_)) {
+fn check_options(options: &CaptureOptions) -> anyhow::Result<()> {
+    if options.source == TapKind::Sockets && matches!(options.output, OutputKind::Packets(_)) {
         bail!(
             "a file of packets takes packets, and --tap sockets sees none: write --queries FILE or --digest"
         );
@@ -187,21 +196,21 @@ fn refuse_what_is_not_here(options: &Options) -> anyhow::Result<()> {
 }
 
 /// The tap, and for a file of packets the number of what their first header is.
-fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
+fn open_tap(options: &CaptureOptions) -> anyhow::Result<(Box<dyn Tap>, u16)> {
     match options.source {
-        Source::Packets => {
-            let answers = options.snap_server.map_or(Answers::ByKind, Answers::Bytes);
-            let filter = Filter { ports: options.ports.clone(), answers };
-            let tap = device::Packets::open(&options.device, &filter, options.buffer_bytes)?;
+        TapKind::Packets => {
+            let answers = options.snap_server.map_or(ResponseSnap::ByKind, ResponseSnap::Bytes);
+            let filter = PacketFilter { ports: options.ports.clone(), responses: answers };
+            let tap = device_tap::DeviceTap::open(&options.device, &filter, options.buffer_bytes)?;
             let link_number = tap.link_number();
             Ok((Box::new(tap), link_number))
         }
-        Source::Sockets => {
-            let tap = Sockets::open(&SocketOptions {
+        TapKind::Sockets => {
+            let tap = ServerTap::open(&ServerTapOptions {
                 pid: options.server_pid,
                 ports: options.ports.clone(),
-                keep_client: WHOLE_CALL,
-                keep_server: options.snap_server.unwrap_or(HEAD_OF_ANSWER) as usize,
+                keep_client: CLIENT_CALL_BYTES,
+                keep_server: options.snap_server.unwrap_or(RESPONSE_HEAD_BYTES) as usize,
                 buffer_bytes: options.buffer_bytes,
             })?;
             tracing::info!("{}", tap.describe());
@@ -210,8 +219,8 @@ fn open_tap(options: &Options) -> anyhow::Result<(Box<dyn Tap>, u16)> {
     }
 }
 
-fn stream_key(options: &Options) -> anyhow::Result<Key> {
-    if let Goal::Stream(to) = &options.goal {
+fn stream_key(options: &CaptureOptions) -> anyhow::Result<Key> {
+    if let OutputKind::Stream(to) = &options.output {
         let port = to.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
         if let Some(port) = port.filter(|port| options.ports.contains(port)) {
             bail!(
@@ -220,9 +229,9 @@ fn stream_key(options: &Options) -> anyhow::Result<Key> {
             );
         }
     }
-    match (&options.goal, &options.key) {
-        (Goal::Stream(_), Some(path)) => Key::read(path),
-        (Goal::Stream(to), None) if !options.plain => bail!(
+    match (&options.output, &options.key) {
+        (OutputKind::Stream(_), Some(path)) => Key::read(path),
+        (OutputKind::Stream(to), None) if !options.plain => bail!(
             "streaming to {to} takes --key FILE, the same as the receiver's (`toll receive --new-key FILE` makes one), or \
              --plain where everybody on the network may read the queries"
         ),
@@ -232,72 +241,80 @@ fn stream_key(options: &Options) -> anyhow::Result<Key> {
 
 /// The output; of a stream also how full its memory is.
 fn open_output(
-    options: &Options,
+    options: &CaptureOptions,
     link_number: u16,
-    stream: Option<Stream>,
-    front: &mut dyn Front,
-) -> anyhow::Result<(Box<dyn Output>, Option<Fill>)> {
-    match &options.goal {
-        Goal::Packets(path) => {
+    stream: Option<StreamSink>,
+    front: &mut dyn CaptureFrontend,
+) -> anyhow::Result<(Box<dyn CaptureOutput>, Option<BufferFill>)> {
+    match &options.output {
+        OutputKind::Packets(path) => {
             let statistics = Statistics::begin(wall_ns());
             let tail = statistics.clone();
-            let files = Files::new(asked(options, path, front)?, Box::new(move || tail.tail()))?;
-            let header = packets::header(&options.device, link_number, WHOLE);
-            let chunks = Chunks::start(Box::new(files), &header, CHUNK, QUEUE)?;
-            Ok((Box::new(Packets::new(chunks, statistics)), None))
+            let files = FileSink::new(file_options(options, path, front)?, Box::new(move || tail.trailer()))?;
+            let header = packet_output::header(&options.device, link_number, MAX_SNAP_LEN);
+            let chunks = ChunkQueue::start(Box::new(files), &header, PACKET_CHUNK_BYTES, QUEUE_CHUNKS)?;
+            Ok((Box::new(PacketOutput::new(chunks, statistics)), None))
         }
-        Goal::Queries(path) => {
-            let files = Files::new(asked(options, path, front)?, Box::new(Vec::new))?;
-            Ok((queries(options, Box::new(files))?, None))
+        OutputKind::Queries(path) => {
+            let files = FileSink::new(file_options(options, path, front)?, Box::new(Vec::new))?;
+            Ok((open_query_output(options, Box::new(files))?, None))
         }
-        Goal::Digest => {
-            let how = How::usual(options.json, listening(options), front.digests());
-            Ok((Box::new(Digesting::new(&decoding(options), options.every, how)?), None))
+        OutputKind::Digest => {
+            let how = PrintOptions::with_defaults(options.json, describe_tap(options), front.digest_writer());
+            Ok((Box::new(DigestOutput::new(&decoder_config(options), options.digest_interval, how)?), None))
         }
         // What sockets give has no packets: it goes as queries.
-        Goal::Stream(to) => {
+        OutputKind::Stream(to) => {
             let stream = stream.with_context(|| format!("{to} was not reached: a fault of toll's"))?;
-            let fill = stream.fill();
-            if options.source == Source::Sockets {
-                return Ok((queries(options, Box::new(stream))?, Some(fill)));
+            let fill = stream.buffer_fill();
+            if options.source == TapKind::Sockets {
+                return Ok((open_query_output(options, Box::new(stream))?, Some(fill)));
             }
-            let header = packets::header(&options.device, link_number, WHOLE);
-            let chunks = Chunks::start(Box::new(stream), &header, CHUNK, QUEUE)?;
-            Ok((Box::new(Packets::new(chunks, Statistics::begin(wall_ns()))), Some(fill)))
+            let header = packet_output::header(&options.device, link_number, MAX_SNAP_LEN);
+            let chunks = ChunkQueue::start(Box::new(stream), &header, PACKET_CHUNK_BYTES, QUEUE_CHUNKS)?;
+            Ok((Box::new(PacketOutput::new(chunks, Statistics::begin(wall_ns()))), Some(fill)))
         }
     }
 }
 
 /// Its blocks stand by themselves: neither files nor streams need a head.
-fn queries(options: &Options, destination: Box<dyn Destination>) -> anyhow::Result<Box<dyn Output>> {
-    let chunks = Chunks::start(Box::new(Packing::new(destination)?), &[], CHUNK_BYTES, QUEUE)?;
-    Ok(Box::new(Queries::new(&decoding(options), chunks)))
+fn open_query_output(
+    options: &CaptureOptions,
+    destination: Box<dyn ChunkSink>,
+) -> anyhow::Result<Box<dyn CaptureOutput>> {
+    let chunks =
+        ChunkQueue::start(Box::new(CompressingSink::new(destination)?), &[], CHUNK_BYTES, QUEUE_CHUNKS)?;
+    Ok(Box::new(QueryOutput::new(&decoder_config(options), chunks)))
 }
 
-fn decoding(options: &Options) -> Config {
+fn decoder_config(options: &CaptureOptions) -> Config {
     Config { ports: options.ports.clone(), ..Config::default() }
 }
 
-fn asked(options: &Options, path: &Path, front: &mut dyn Front) -> anyhow::Result<Asked> {
+fn file_options(
+    options: &CaptureOptions,
+    path: &Path,
+    front: &mut dyn CaptureFrontend,
+) -> anyhow::Result<FileOptions> {
     let open = (path.as_os_str() == "-").then(|| front.output()).transpose();
-    Ok(Asked {
+    Ok(FileOptions {
         path: path.to_owned(),
         open: open.context("cannot write to standard output")?,
-        rotate: options.rotate,
+        rotation: options.rotation,
         keep: options.keep,
         overwrite: options.overwrite,
     })
 }
 
-fn listening(options: &Options) -> String {
+fn describe_tap(options: &CaptureOptions) -> String {
     match options.source {
-        Source::Packets => {
+        TapKind::Packets => {
             let ports: Vec<String> = options.ports.iter().map(u16::to_string).collect();
             let s = if ports.len() == 1 { "" } else { "s" };
             let mib = options.buffer_bytes >> 20;
             format!("{}, port{s} {}, with a ring of {mib} MiB", options.device, ports.join(", "))
         }
-        Source::Sockets => "the server's sockets".into(),
+        TapKind::Sockets => "the server's sockets".into(),
     }
 }
 
@@ -308,59 +325,61 @@ fn wall_ns() -> u64 {
 /// A capture that is going on.
 struct Capture<'a> {
     tap: &'a mut dyn Tap,
-    output: &'a mut dyn Output,
-    front: &'a mut dyn Front,
-    options: &'a Options,
-    metrics: Option<Metrics>,
+    output: &'a mut dyn CaptureOutput,
+    front: &'a mut dyn CaptureFrontend,
+    options: &'a CaptureOptions,
+    metrics: Option<MetricsServer>,
     /// Of a stream.
-    fill: Option<Fill>,
+    buffer_fill: Option<BufferFill>,
     begun: Instant,
-    seen: Seen,
+    tap_counters: TapCounters,
 }
 
 impl Capture<'_> {
-    fn go_on_until(&mut self, asked: &Signals) -> anyhow::Result<()> {
+    fn run_until(&mut self, signals: &Signals) -> anyhow::Result<()> {
         let mut counted = self.begun;
-        while !asked.to_end() && self.options.duration.is_none_or(|most| self.begun.elapsed() < most) {
-            let wait = self.wait();
-            self.tap.take(wait, self.output)?;
-            self.output.beat(wall_ns())?;
-            if counted.elapsed() >= SECOND {
+        while !signals.is_ended() && self.options.duration.is_none_or(|most| self.begun.elapsed() < most) {
+            let wait = self.poll_timeout();
+            self.tap.poll(wait, self.output)?;
+            self.output.tick(wall_ns())?;
+            if counted.elapsed() >= COUNTER_INTERVAL {
                 counted = Instant::now();
-                self.count()?;
+                self.update_counters()?;
                 if self.options.status {
                     self.show(false);
                 }
             }
-            if asked.to_tell() {
-                self.count()?;
-                tracing::info!("{}", self.ledger(false).text());
+            if signals.take_status_request() {
+                self.update_counters()?;
+                tracing::info!("{}", self.accounting(false).render_text());
             }
         }
         Ok(())
     }
 
     /// No longer than what is left of the time.
-    fn wait(&self) -> Duration {
+    fn poll_timeout(&self) -> Duration {
         match self.options.duration {
-            Some(most) => most.saturating_sub(self.begun.elapsed()).clamp(Duration::from_millis(1), WAIT),
-            None => WAIT,
+            Some(most) => {
+                most.saturating_sub(self.begun.elapsed()).clamp(Duration::from_millis(1), POLL_TIMEOUT)
+            }
+            None => POLL_TIMEOUT,
         }
     }
 
-    fn count(&mut self) -> anyhow::Result<()> {
-        self.seen = self.tap.counters()?;
-        self.output.seen(&self.seen, wall_ns());
+    fn update_counters(&mut self) -> anyhow::Result<()> {
+        self.tap_counters = self.tap.counters()?;
+        self.output.tap_counters(&self.tap_counters, wall_ns());
         if let Some(metrics) = &self.metrics {
-            let mut account = self.output.account();
-            if let Some((first_ns, last_ns)) = self.tap.lost_between() {
+            let mut account = self.output.counters();
+            if let Some((first_ns, last_ns)) = self.tap.loss_interval() {
                 account.note_loss(first_ns, last_ns);
             }
-            metrics.say(&self.seen, &account);
-            if let Some((used, room)) = self.fill.as_ref().map(Fill::bytes) {
-                metrics.say_buffer(used, room);
+            metrics.set_counters(&self.tap_counters, &account);
+            if let Some((used, room)) = self.buffer_fill.as_ref().map(BufferFill::bytes) {
+                metrics.set_buffer(used, room);
             }
-            metrics.say_classes(self.output.costliest(CLASSES_TOLD));
+            metrics.set_classes(self.output.top_classes(METRIC_CLASSES));
         }
         Ok(())
     }
@@ -371,29 +390,29 @@ impl Capture<'_> {
         let begun = Instant::now();
         let mut ended = Ok(());
         loop {
-            let taken = self.tap.take(WAIT / 10, self.output);
+            let taken = self.tap.poll(POLL_TIMEOUT / 10, self.output);
             ended = ended.and(taken);
-            self.count()?;
-            let Seen { passed, taken, lost_kernel } = self.seen;
-            if passed <= taken + lost_kernel || begun.elapsed() >= LAST_WORDS {
+            self.update_counters()?;
+            let TapCounters { passed, delivered: taken, lost_kernel } = self.tap_counters;
+            if passed <= taken + lost_kernel || begun.elapsed() >= DRAIN_TIMEOUT {
                 return ended;
             }
         }
     }
 
-    fn ledger(&self, ended: bool) -> Ledger {
+    fn accounting(&self, ended: bool) -> CaptureAccounting {
         let of = match self.options.source {
-            Source::Packets => "packet",
-            Source::Sockets => "call",
+            TapKind::Packets => "packet",
+            TapKind::Sockets => "call",
         };
         let elapsed_s = self.begun.elapsed().as_secs_f64();
-        let account = self.output.account();
-        Ledger::new(&self.seen, &account, self.tap.lost_between(), of, elapsed_s, ended)
+        let account = self.output.counters();
+        CaptureAccounting::new(&self.tap_counters, &account, self.tap.loss_interval(), of, elapsed_s, ended)
     }
 
     fn show(&mut self, ended: bool) {
-        let ledger = self.ledger(ended);
-        self.front.show(&ledger, ended);
+        let ledger = self.accounting(ended);
+        self.front.show_accounting(&ledger, ended);
     }
 }
 
@@ -406,11 +425,11 @@ pub struct Signals {
 }
 
 impl Signals {
-    fn to_end(&self) -> bool {
+    fn is_ended(&self) -> bool {
         self.end.is_cancelled()
     }
 
-    fn to_tell(&self) -> bool {
+    fn take_status_request(&self) -> bool {
         self.status.swap(false, Ordering::Relaxed)
     }
 }

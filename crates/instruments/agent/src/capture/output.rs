@@ -1,13 +1,13 @@
 //! Interface of all capture outputs. Independent of the tap.
 
-use super::tap::Seen;
+use super::tap::TapCounters;
 use toll_wire::decoder::SocketChunk;
 use toll_wire::event::SampleShare;
 use toll_wire::pcap::Frame;
 
 /// Output of a tap. Called on the tap's thread. Never waits for a disk or a network, except in
 /// [`finish`](Self::finish).
-pub trait Output {
+pub trait CaptureOutput {
     /// A packet, in the kernel's order.
     ///
     /// # Errors
@@ -18,29 +18,29 @@ pub trait Output {
     ///
     /// # Errors
     /// Nothing can be taken any more, or this output is of packets.
-    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()>;
+    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()>;
 
     /// Called after each batch, and at least ten times a second, to hand on data that has waited long enough.
     /// `now_ns`: Unix time.
     ///
     /// # Errors
     /// What was handed on before could not be written.
-    fn beat(&mut self, now_ns: u64) -> anyhow::Result<()>;
+    fn tick(&mut self, now_ns: u64) -> anyhow::Result<()>;
 
     /// Counters of the tap, every second and before [`finish`](Self::finish).
-    fn seen(&mut self, _seen: &Seen, _now_ns: u64) {}
+    fn tap_counters(&mut self, _seen: &TapCounters, _now_ns: u64) {}
 
     /// From now on only the packets and calls of a share of the connections come here. Until something is said
     /// all do; outputs that cannot scale by it pass it by.
-    fn share(&mut self, _share: &SampleShare) {}
+    fn sample_share(&mut self, _share: &SampleShare) {}
 
     /// Of a digest that is being made: the `most` classes that took the most time so far, costliest first.
-    fn costliest(&self, _most: usize) -> Vec<Class> {
+    fn top_classes(&self, _most: usize) -> Vec<ClassTotals> {
         Vec::new()
     }
 
     /// The accounting so far.
-    fn account(&self) -> Account;
+    fn counters(&self) -> OutputCounters;
 
     /// Hands on everything and waits until it is out, as long as something moves.
     ///
@@ -51,7 +51,7 @@ pub trait Output {
 
 /// A class of queries in a digest.
 #[derive(Debug, Clone)]
-pub struct Class {
+pub struct ClassTotals {
     pub id: String,
     pub fingerprint: String,
     pub queries: u64,
@@ -61,7 +61,7 @@ pub struct Class {
 
 /// Accounting of an output. `items` = written + everything lost + `shed` + `waiting`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct OutputCounters {
     /// Packets, or calls of a socket.
     pub items: u64,
     /// In a queue, or being written.
@@ -80,9 +80,9 @@ pub struct Account {
     pub last_loss_ns: Option<u64>,
 }
 
-impl Account {
+impl OutputCounters {
     /// All items missing in the output, for any reason.
-    pub fn lost(&self) -> u64 {
+    pub fn lost_items(&self) -> u64 {
         self.lost_queue + self.lost_disk + self.lost_network + self.shed
     }
 

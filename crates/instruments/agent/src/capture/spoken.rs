@@ -2,14 +2,14 @@
 //!
 //! Tests and examples of `toll-taps`, which knows no decoder, include this file unchanged.
 
-use toll_taps::sockets::{Record, What};
+use toll_taps::sockets::{Record, RecordKind};
 use toll_wire::decoder::{CallDirection, SocketChunk};
 
 pub fn spoken<'a>(record: &Record<'a>) -> SocketChunk<'a> {
     SocketChunk {
         time_ns: record.time_ns,
         socket: record.socket,
-        direction: if record.what == What::Server {
+        direction: if record.kind == RecordKind::Server {
             CallDirection::FromServer
         } else {
             CallDirection::FromClient
@@ -18,9 +18,9 @@ pub fn spoken<'a>(record: &Record<'a>) -> SocketChunk<'a> {
         peer_offset: record.after,
         full_len: record.length,
         bytes: record.bytes,
-        opened: record.what == What::Opened,
-        closed: record.what == What::Closed,
-        decrypted: record.deciphered,
+        opened: record.kind == RecordKind::Opened,
+        closed: record.kind == RecordKind::Closed,
+        decrypted: record.decrypted,
         client: record.peer,
     }
 }

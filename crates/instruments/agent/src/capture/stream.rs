@@ -4,16 +4,16 @@
 //! written. A thread of its own sends, reconnects and resends unacknowledged chunks. If the memory is full,
 //! the newest chunk is dropped, counted and dated. Only the end of a capture waits for the network.
 
-mod kept;
-mod sending;
+mod resend_buffer;
+mod sender;
 
 pub use crate::receive::Key;
 
-use super::chunks::Destination;
+use super::chunk_queue::ChunkSink;
 use crate::receive::{self, Link};
 use anyhow::{Context, Result, ensure};
-use kept::{Kept, Message};
-use sending::Unreached;
+use resend_buffer::{Message, ResendBuffer};
+use sender::ConnectError;
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,18 +24,18 @@ use toll_wire::stream_protocol::{self, Chunk, MAX_CHUNK, MAX_HEADER_OR_FOOTER, S
 use zstd::bulk::Compressor;
 
 /// Compressed bytes that wait for the other end, at most.
-const ROOM: usize = 64 << 20;
+const BUFFER_BYTES: usize = 64 << 20;
 /// zstd's fastest level but for those that hardly compress.
 const LEVEL: i32 = 1;
 /// At the end, an other end that has acknowledged nothing for so long is given up.
-const QUIET: Duration = Duration::from_secs(20);
+const ACK_TIMEOUT: Duration = Duration::from_secs(20);
 /// However well it goes, the end takes no longer.
-const FAREWELL: Duration = Duration::from_secs(120);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 /// What a pcapng begins with, whatever the order of its bytes.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// A destination on another host.
-pub struct Stream {
+pub struct StreamSink {
     shared: Arc<Shared>,
     /// Made while it was found out whether both ends have one key.
     link: Option<Link>,
@@ -46,13 +46,13 @@ pub struct Stream {
 
 /// Fill level of a stream's resend buffer.
 #[derive(Clone)]
-pub struct Fill(Arc<Shared>);
+pub struct BufferFill(Arc<Shared>);
 
-impl Fill {
+impl BufferFill {
     /// Bytes that wait for the other end, and how many there is room for.
     pub fn bytes(&self) -> (usize, usize) {
         let state = self.0.lock();
-        (state.kept.bytes(), state.kept.room())
+        (state.resend_buffer.bytes(), state.resend_buffer.capacity())
     }
 }
 
@@ -68,67 +68,67 @@ struct Shared {
 }
 
 struct State {
-    kept: Kept,
+    resend_buffer: ResendBuffer,
     /// What one item is.
-    noun: &'static str,
+    item_noun: &'static str,
     /// All that were not lost.
     items: u64,
     lost: u64,
     /// When what was lost was seen, Unix nanoseconds.
-    lost_between: Option<(u64, u64)>,
+    loss_interval: Option<(u64, u64)>,
     /// The end was said; what the stream ends with.
-    closing: Option<Vec<u8>>,
-    stage: Stage,
+    trailer: Option<Vec<u8>>,
+    phase: StreamPhase,
     /// The connection that stands.
     link: Option<Arc<Link>>,
     /// Why it does not stand any more.
-    broken: Option<anyhow::Error>,
+    connection_error: Option<anyhow::Error>,
     /// When the other end was last heard, and when it last took something.
-    heard: Instant,
-    took: Instant,
+    last_heard: Instant,
+    last_acknowledged: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum StreamPhase {
     Running,
     /// The other end has everything.
-    Whole,
-    GivenUp,
+    Complete,
+    Abandoned,
 }
 
-impl Stream {
+impl StreamSink {
     /// Opens a stream to `host_port`. Captured data is buffered until a receiver listens there.
     ///
     /// # Errors
     /// There is no such host, or whoever listens there has another key.
     pub fn connect(host_port: &str, key: &Key) -> Result<Self> {
-        let link = match sending::reach(host_port, key) {
+        let link = match sender::connect(host_port, key) {
             Ok(link) => Some(link),
-            Err(Unreached::Absent(why)) => {
+            Err(ConnectError::Unreachable(why)) => {
                 tracing::warn!(
                     "nobody receives at {host_port} yet ({why}): up to {} MB wait for somebody who does",
-                    number_format::format_megabytes(ROOM as f64)
+                    number_format::format_megabytes(BUFFER_BYTES as f64)
                 );
                 None
             }
-            Err(Unreached::Wrong(error)) => {
+            Err(ConnectError::Permanent(error)) => {
                 return Err(error).with_context(|| format!("cannot stream to {host_port}"));
             }
         };
         let begun_ns = clock::wall_us() * 1_000;
         let now = Instant::now();
         let state = State {
-            kept: Kept::new(ROOM),
-            noun: "item",
+            resend_buffer: ResendBuffer::new(BUFFER_BYTES),
+            item_noun: "item",
             items: 0,
             lost: 0,
-            lost_between: None,
-            closing: None,
-            stage: Stage::Running,
+            loss_interval: None,
+            trailer: None,
+            phase: StreamPhase::Running,
             link: None,
-            broken: None,
-            heard: now,
-            took: now,
+            connection_error: None,
+            last_heard: now,
+            last_acknowledged: now,
         };
         let shared = Shared {
             target: host_port.to_owned(),
@@ -144,17 +144,17 @@ impl Stream {
 
     /// Sets the capacity of the resend buffer, bytes. Call it before the start.
     #[must_use]
-    pub fn with_room(self, bytes: usize) -> Self {
-        self.shared.lock().kept = Kept::new(bytes);
+    pub fn with_buffer_bytes(self, bytes: usize) -> Self {
+        self.shared.lock().resend_buffer = ResendBuffer::new(bytes);
         self
     }
 
-    pub fn fill(&self) -> Fill {
-        Fill(Arc::clone(&self.shared))
+    pub fn buffer_fill(&self) -> BufferFill {
+        BufferFill(Arc::clone(&self.shared))
     }
 }
 
-impl Destination for Stream {
+impl ChunkSink for StreamSink {
     fn begin(&mut self, header: &[u8]) -> Result<()> {
         ensure!(
             header.len() <= MAX_HEADER_OR_FOOTER,
@@ -162,19 +162,19 @@ impl Destination for Stream {
             header.len()
         );
         let holds = if header.starts_with(&PCAPNG) { StreamContent::Pcapng } else { StreamContent::Queries };
-        self.shared.lock().noun = receive::noun(holds);
+        self.shared.lock().item_noun = receive::item_noun(holds);
         let (shared, link, opening) = (Arc::clone(&self.shared), self.link.take(), header.to_vec());
         std::thread::Builder::new()
             .name("toll-stream".into())
-            .spawn(move || sending::run(&shared, holds, &opening, link))
+            .spawn(move || sender::run_sender(&shared, holds, &opening, link))
             .context("cannot start a thread to stream with")?;
         Ok(())
     }
 
-    fn chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> Result<()> {
+    fn write_chunk(&mut self, bytes: &[u8], items: u64, first_ns: u64, last_ns: u64) -> Result<()> {
         // Asked before anything is compressed for nothing.
-        if bytes.len() > MAX_CHUNK || !self.shared.lock().kept.has_room_for(bytes.len()) {
-            self.shared.lock().lose(items, first_ns, last_ns);
+        if bytes.len() > MAX_CHUNK || !self.shared.lock().resend_buffer.fits(bytes.len()) {
+            self.shared.lock().record_loss(items, first_ns, last_ns);
             return Ok(());
         }
         self.frame.clear();
@@ -182,7 +182,7 @@ impl Destination for Stream {
         self.compressor.compress_to_buffer(bytes, &mut self.frame).context("cannot compress a chunk")?;
         let mut state = self.shared.lock();
         let chunk = Chunk {
-            number: state.kept.next(),
+            number: state.resend_buffer.next_number(),
             items,
             first_ns,
             last_ns,
@@ -193,23 +193,28 @@ impl Destination for Stream {
         self.message.clear();
         stream_protocol::Message::Chunk(chunk).encode_into(&mut self.message);
         state.items += items;
-        state.kept.push(Message { bytes: Arc::from(self.message.as_slice()), items, first_ns, last_ns });
+        state.resend_buffer.push(Message {
+            bytes: Arc::from(self.message.as_slice()),
+            items,
+            first_ns,
+            last_ns,
+        });
         drop(state);
         self.shared.changed.notify_all();
         Ok(())
     }
 
-    fn lost(&self) -> (u64, u64) {
+    fn lost_items(&self) -> (u64, u64) {
         (0, self.shared.lock().lost)
     }
 
-    fn lost_between(&self) -> Option<(u64, u64)> {
-        self.shared.lock().lost_between
+    fn loss_interval(&self) -> Option<(u64, u64)> {
+        self.shared.lock().loss_interval
     }
 
-    fn patience(&self) -> Duration {
+    fn stall_timeout(&self) -> Duration {
         // It sees to that itself.
-        FAREWELL * 2
+        FINISH_TIMEOUT * 2
     }
 
     fn finish(&mut self, tail: &[u8]) -> Result<()> {
@@ -221,22 +226,22 @@ impl Destination for Stream {
         let shared = &self.shared;
         let begun = Instant::now();
         let mut state = shared.lock();
-        state.closing = Some(tail.to_vec());
-        state.took = begun;
+        state.trailer = Some(tail.to_vec());
+        state.last_acknowledged = begun;
         shared.changed.notify_all();
         let waiting = format!(
             "waiting for {} to take the last {} MB: {} s without an answer, {} s at most; a second signal ends it",
             shared.target,
-            number_format::format_megabytes(state.kept.bytes() as f64),
-            QUIET.as_secs(),
-            FAREWELL.as_secs()
+            number_format::format_megabytes(state.resend_buffer.bytes() as f64),
+            ACK_TIMEOUT.as_secs(),
+            FINISH_TIMEOUT.as_secs()
         );
         let _told = SlowWarning::start(Duration::from_secs(1), waiting);
-        while state.stage == Stage::Running {
-            let quiet = QUIET.saturating_sub(state.took.elapsed());
-            let left = quiet.min(FAREWELL.saturating_sub(begun.elapsed()));
+        while state.phase == StreamPhase::Running {
+            let quiet = ACK_TIMEOUT.saturating_sub(state.last_acknowledged.elapsed());
+            let left = quiet.min(FINISH_TIMEOUT.saturating_sub(begun.elapsed()));
             if left.is_zero() {
-                return Err(shared.give_up(state));
+                return Err(shared.abandon(state));
             }
             let waited = shared.changed.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -246,12 +251,12 @@ impl Destination for Stream {
     }
 }
 
-impl Drop for Stream {
+impl Drop for StreamSink {
     fn drop(&mut self) {
         // Whoever sends for it ends; one that was finished has nothing left to send.
         let mut state = self.shared.lock();
-        if state.stage == Stage::Running {
-            state.stage = Stage::GivenUp;
+        if state.phase == StreamPhase::Running {
+            state.phase = StreamPhase::Abandoned;
         }
         if let Some(link) = state.link.take() {
             link.close();
@@ -268,19 +273,19 @@ impl Shared {
     }
 
     /// What the other end has not acknowledged by now counts as lost.
-    fn give_up(&self, mut state: MutexGuard<'_, State>) -> anyhow::Error {
-        state.stage = Stage::GivenUp;
-        let left: Vec<Message> = state.kept.give_up().collect();
+    fn abandon(&self, mut state: MutexGuard<'_, State>) -> anyhow::Error {
+        state.phase = StreamPhase::Abandoned;
+        let left: Vec<Message> = state.resend_buffer.drain().collect();
         let chunks = left.len() as u64;
         for message in left {
             state.items -= message.items;
-            state.lose(message.items, message.first_ns, message.last_ns);
+            state.record_loss(message.items, message.first_ns, message.last_ns);
         }
-        let why = state.broken.as_ref().map(|error| format!(" ({error:#})")).unwrap_or_default();
+        let why = state.connection_error.as_ref().map(|error| format!(" ({error:#})")).unwrap_or_default();
         let lost = match chunks {
             0 if state.lost == 0 => "all was taken, but for the end".to_owned(),
             _ => {
-                let lost = (state.lost_in_words(), state.lost_when());
+                let lost = (state.describe_loss(), state.describe_loss_interval());
                 format!(
                     "{} got lost, those of the last {} among them{}",
                     lost.0,
@@ -294,19 +299,19 @@ impl Shared {
 }
 
 impl State {
-    fn lose(&mut self, items: u64, first_ns: u64, last_ns: u64) {
+    fn record_loss(&mut self, items: u64, first_ns: u64, last_ns: u64) {
         self.lost += items;
-        let (first, last) = self.lost_between.unwrap_or((first_ns, last_ns));
-        self.lost_between = Some((first.min(first_ns), last.max(last_ns)));
+        let (first, last) = self.loss_interval.unwrap_or((first_ns, last_ns));
+        self.loss_interval = Some((first.min(first_ns), last.max(last_ns)));
     }
 
-    fn lost_in_words(&self) -> String {
-        format_count(self.lost, self.noun)
+    fn describe_loss(&self) -> String {
+        format_count(self.lost, self.item_noun)
     }
 
-    fn lost_when(&self) -> String {
+    fn describe_loss_interval(&self) -> String {
         let time = |ns: u64| jiff::Timestamp::from_nanosecond(ns.into()).map(|time| format!("{time:.3}"));
-        match self.lost_between.map(|(first, last)| (time(first), time(last))) {
+        match self.loss_interval.map(|(first, last)| (time(first), time(last))) {
             Some((Ok(first), Ok(last))) => format!(", seen from {first} to {last}"),
             _ => String::new(),
         }

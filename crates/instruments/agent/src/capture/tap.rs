@@ -1,6 +1,6 @@
 //! Interface of all taps. Independent of the output.
 
-use super::output::Output;
+use super::output::CaptureOutput;
 use std::time::Duration;
 
 /// Source of captured data.
@@ -9,7 +9,7 @@ pub trait Tap {
     ///
     /// # Errors
     /// The device or the server is gone, or `to` can take no more.
-    fn take(&mut self, wait: Duration, to: &mut dyn Output) -> anyhow::Result<()>;
+    fn poll(&mut self, wait: Duration, to: &mut dyn CaptureOutput) -> anyhow::Result<()>;
 
     /// Stops capturing. [`take`](Self::take) still passes on data that arrived before.
     ///
@@ -21,21 +21,21 @@ pub trait Tap {
     ///
     /// # Errors
     /// The kernel's counters cannot be read.
-    fn counters(&mut self) -> anyhow::Result<Seen>;
+    fn counters(&mut self) -> anyhow::Result<TapCounters>;
 
     /// First and last time of losses in the kernel (Unix time, ns), if known.
-    fn lost_between(&self) -> Option<(u64, u64)> {
+    fn loss_interval(&self) -> Option<(u64, u64)> {
         None
     }
 }
 
 /// Counters of the kernel. `passed` = `taken` + `lost_kernel` + what is still in the ring.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct TapCounters {
     /// Items that passed the filter.
     pub passed: u64,
     /// Handed on to the output.
-    pub taken: u64,
+    pub delivered: u64,
     /// Items dropped by the kernel.
     pub lost_kernel: u64,
 }

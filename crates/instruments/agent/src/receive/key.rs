@@ -25,21 +25,21 @@ use toll_sys::atomic_file::AtomicFile;
 /// The name in each certificate; nothing depends on it.
 const NAME: &str = "toll";
 /// A key file has 900 bytes or so.
-const LONGEST: u64 = 64 << 10;
+const MAX_FILE_BYTES: u64 = 64 << 10;
 
 /// Protection of a stream.
 #[derive(Clone)]
 pub enum Key {
-    Shared(Shared),
+    Shared(SharedKey),
     /// Nothing: whoever reaches the port may send, and whoever sees the network may read.
     Plain,
 }
 
 /// What both ends make of the key file.
 #[derive(Clone)]
-pub struct Shared {
-    pub(super) sends: Arc<ClientConfig>,
-    pub(super) receives: Arc<ServerConfig>,
+pub struct SharedKey {
+    pub(super) client_config: Arc<ClientConfig>,
+    pub(super) server_config: Arc<ServerConfig>,
     fingerprint: String,
 }
 
@@ -48,7 +48,7 @@ impl Key {
     ///
     /// # Errors
     /// A file of this name is there, or cannot be made.
-    pub fn make(path: &Path) -> Result<String> {
+    pub fn create(path: &Path) -> Result<String> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).context("cannot make a key")?;
         let text = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
         let write = || {
@@ -65,10 +65,10 @@ impl Key {
     /// # Errors
     /// It is not there, anybody may read it, or it holds no key.
     pub fn read(path: &Path) -> Result<Self> {
-        Self::shared(path).map(Self::Shared).with_context(|| format!("the key file {}", path.display()))
+        Self::read_shared(path).map(Self::Shared).with_context(|| format!("the key file {}", path.display()))
     }
 
-    fn shared(path: &Path) -> Result<Shared> {
+    fn read_shared(path: &Path) -> Result<SharedKey> {
         let file = File::open(path).context("cannot be read: `toll receive --new-key FILE` makes one")?;
         let mode = file.metadata()?.permissions().mode();
         ensure!(
@@ -76,13 +76,13 @@ impl Key {
             "may be read by everybody: chmod 600 it, and make another if it was so for long"
         );
         let mut text = Vec::new();
-        file.take(LONGEST).read_to_end(&mut text).context("cannot be read")?;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).context("cannot be read")?;
         let certificate = CertificateDer::from_pem_slice(&text).ok();
         let private = PrivateKeyDer::from_pem_slice(&text).ok();
         let Some((certificate, private)) = certificate.zip(private) else {
             bail!("holds no key of toll's: `toll receive --new-key FILE` makes one");
         };
-        Shared::new(certificate, private).context("holds no key that fits")
+        SharedKey::new(certificate, private).context("holds no key that fits")
     }
 
     /// Fingerprint of the key; `None` without a key.
@@ -94,11 +94,11 @@ impl Key {
     }
 }
 
-impl Shared {
+impl SharedKey {
     fn new(certificate: CertificateDer<'static>, private: PrivateKeyDer<'static>) -> Result<Self, Error> {
         let provider = Arc::new(ring::default_provider());
         let fingerprint = fingerprint(&certificate);
-        let same = Arc::new(Same {
+        let same = Arc::new(SameKeyVerifier {
             certificate: certificate.clone(),
             algorithms: provider.signature_verification_algorithms,
         });
@@ -113,12 +113,12 @@ impl Shared {
             .with_single_cert(vec![certificate], private)?;
         // Connections last; a handshake more or less does not matter.
         receives.send_tls13_tickets = 0;
-        Ok(Self { sends: Arc::new(sends), receives: Arc::new(receives), fingerprint })
+        Ok(Self { client_config: Arc::new(sends), server_config: Arc::new(receives), fingerprint })
     }
 }
 
 /// The name that a sender asks for.
-pub(super) fn name() -> Result<ServerName<'static>> {
+pub(super) fn server_name() -> Result<ServerName<'static>> {
     ServerName::try_from(NAME).context("cannot name the other end")
 }
 
@@ -132,12 +132,12 @@ fn fingerprint(certificate: &CertificateDer<'_>) -> String {
 
 /// Takes the one certificate, and whoever proves to hold its key.
 #[derive(Debug)]
-struct Same {
+struct SameKeyVerifier {
     certificate: CertificateDer<'static>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl Same {
+impl SameKeyVerifier {
     fn compare(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
         let same = shown.as_ref() == self.certificate.as_ref();
         same.then_some(()).ok_or(Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure))
@@ -154,11 +154,11 @@ impl Same {
 }
 
 /// Both ends speak TLS 1.3 alone.
-fn too_old() -> Error {
+fn tls_too_old() -> Error {
     Error::General("TLS 1.2 is not spoken here".into())
 }
 
-impl ServerCertVerifier for Same {
+impl ServerCertVerifier for SameKeyVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -176,7 +176,7 @@ impl ServerCertVerifier for Same {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
+        Err(tls_too_old())
     }
 
     fn verify_tls13_signature(
@@ -193,7 +193,7 @@ impl ServerCertVerifier for Same {
     }
 }
 
-impl ClientCertVerifier for Same {
+impl ClientCertVerifier for SameKeyVerifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -213,7 +213,7 @@ impl ClientCertVerifier for Same {
         _certificate: &CertificateDer<'_>,
         _signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        Err(too_old())
+        Err(tls_too_old())
     }
 
     fn verify_tls13_signature(
@@ -238,12 +238,12 @@ mod tests {
     fn a_key_file_is_its_owners_alone_and_is_never_written_over() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("key");
-        let made = Key::make(&path).unwrap();
+        let made = Key::create(&path).unwrap();
         let read = Key::read(&path).unwrap();
         assert_eq!(read.fingerprint(), Some(made.as_str()));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(format!("{:#}", Key::make(&path).unwrap_err()).contains("cannot make the key file"));
-        let another = Key::make(&dir.path().join("another")).unwrap();
+        assert!(format!("{:#}", Key::create(&path).unwrap_err()).contains("cannot make the key file"));
+        let another = Key::create(&dir.path().join("another")).unwrap();
         assert_ne!(another, made);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         let refused = |path: &Path| format!("{:#}", Key::read(path).err().unwrap());

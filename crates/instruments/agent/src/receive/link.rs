@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use toll_wire::stream_protocol::{self, Message};
 
 /// A peer that says nothing is looked away from so often, to see whether there is anything else to do.
-const GLANCE: Duration = Duration::from_millis(200);
+const READ_TIMEOUT: Duration = Duration::from_millis(200);
 /// A peer that takes not a byte for so long takes none any more.
-const TAKES_WITHIN: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// One that is refused has so long to stop speaking.
-const HEARD_OUT: Duration = Duration::from_secs(1);
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes that are sealed, or read, at once.
-const AT_ONCE: usize = 32 << 10;
+const BLOCK_BYTES: usize = 32 << 10;
 
 /// A connection on which both ends know each other, as far as the key is to tell.
 pub struct Link {
@@ -35,11 +35,12 @@ impl Link {
     pub fn connect(tcp: TcpStream, key: &Key, within: Duration) -> Result<Self> {
         let tls = match key {
             Key::Plain => None,
-            Key::Shared(shared) => {
-                Some(Connection::Client(ClientConnection::new(shared.sends.clone(), key::name()?)?))
-            }
+            Key::Shared(shared) => Some(Connection::Client(ClientConnection::new(
+                shared.client_config.clone(),
+                key::server_name()?,
+            )?)),
         };
-        Self::shake_hands(tcp, tls, within)
+        Self::handshake(tcp, tls, within)
     }
 
     /// The receiver's end.
@@ -49,15 +50,17 @@ impl Link {
     pub fn accept(tcp: TcpStream, key: &Key, within: Duration) -> Result<Self> {
         let tls = match key {
             Key::Plain => None,
-            Key::Shared(shared) => Some(Connection::Server(ServerConnection::new(shared.receives.clone())?)),
+            Key::Shared(shared) => {
+                Some(Connection::Server(ServerConnection::new(shared.server_config.clone())?))
+            }
         };
-        Self::shake_hands(tcp, tls, within)
+        Self::handshake(tcp, tls, within)
     }
 
-    fn shake_hands(tcp: TcpStream, tls: Option<Connection>, within: Duration) -> Result<Self> {
+    fn handshake(tcp: TcpStream, tls: Option<Connection>, within: Duration) -> Result<Self> {
         tcp.set_nodelay(true)?;
-        tcp.set_read_timeout(Some(GLANCE))?;
-        tcp.set_write_timeout(Some(TAKES_WITHIN))?;
+        tcp.set_read_timeout(Some(READ_TIMEOUT))?;
+        tcp.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let Some(mut tls) = tls else { return Ok(Self { tcp, tls: None }) };
         let until = Instant::now() + within;
         loop {
@@ -70,13 +73,13 @@ impl Link {
             match tls.read_tls(&mut &tcp) {
                 Ok(0) => bail!("it hung up while keys were compared: has it a --key, or --plain?"),
                 Ok(_) => {}
-                Err(error) if is_too_early(&error) => {}
+                Err(error) if is_retryable(&error) => {}
                 Err(error) => return Err(error).context("the connection broke while keys were compared"),
             }
             if let Err(error) = tls.process_new_packets() {
                 // It is told why.
                 while tls.wants_write() && tls.write_tls(&mut &tcp).is_ok() {}
-                bail!(in_words(&error));
+                bail!(describe_tls_error(&error));
             }
             if Instant::now() > until {
                 bail!("it did not finish comparing keys within {} s", within.as_secs());
@@ -88,10 +91,10 @@ impl Link {
     ///
     /// # Errors
     /// The connection broke, or the other end takes nothing any more.
-    pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &self.tls else { return (&self.tcp).write_all(bytes) };
-        let mut sealed = Vec::with_capacity(AT_ONCE + 1_024);
-        for part in bytes.chunks(AT_ONCE) {
+        let mut sealed = Vec::with_capacity(BLOCK_BYTES + 1_024);
+        for part in bytes.chunks(BLOCK_BYTES) {
             sealed.clear();
             let mut tls = lock(tls);
             tls.writer().write_all(part)?;
@@ -104,21 +107,22 @@ impl Link {
         Ok(())
     }
 
-    pub fn say(&self, message: &Message<'_>) -> io::Result<()> {
+    pub fn send_message(&self, message: &Message<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
         message.encode_into(&mut bytes);
-        self.send(&bytes)
+        self.send_bytes(&bytes)
     }
 
     /// Says why no more is taken, and sees that it can be read: a connection that is closed while bytes wait unread
     /// takes along what was said last.
     pub fn refuse(&self, why: &str) {
-        let said = self.say(&Message::Refused { why }).and_then(|()| self.tcp.shutdown(Shutdown::Write));
-        let until = Instant::now() + HEARD_OUT;
-        let mut scratch = vec![0; AT_ONCE];
+        let said =
+            self.send_message(&Message::Refused { why }).and_then(|()| self.tcp.shutdown(Shutdown::Write));
+        let until = Instant::now() + REFUSAL_TIMEOUT;
+        let mut scratch = vec![0; BLOCK_BYTES];
         while said.is_ok() && Instant::now() < until {
             match (&self.tcp).read(&mut scratch) {
-                Err(error) if is_too_early(&error) => {}
+                Err(error) if is_retryable(&error) => {}
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
@@ -151,7 +155,7 @@ impl Link {
             let mut rest = &scratch[..read];
             while !rest.is_empty() {
                 tls.read_tls(&mut rest)?;
-                tls.process_new_packets().map_err(|error| io::Error::other(in_words(&error)))?;
+                tls.process_new_packets().map_err(|error| io::Error::other(describe_tls_error(&error)))?;
                 drain(&mut tls, into)?;
             }
         }
@@ -172,13 +176,13 @@ fn drain(tls: &mut Connection, into: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-fn is_too_early(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
 /// What an error of TLS means for two ends that are to have one key.
-fn in_words(error: &Error) -> String {
+fn describe_tls_error(error: &Error) -> String {
     const ANOTHER: &str = "the other end has another key: give both a copy of the same key file";
     match error {
         Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => ANOTHER.into(),
@@ -193,66 +197,68 @@ fn in_words(error: &Error) -> String {
 }
 
 /// Reader of messages from the peer.
-pub struct Hearing<'a> {
+pub struct MessageReader<'a> {
     link: &'a Link,
-    got: Vec<u8>,
+    buffer: Vec<u8>,
     /// Bytes of `got` that were handed out.
     used: usize,
     scratch: Box<[u8]>,
     /// When the first byte of a message came that is not whole yet.
-    since: Option<Instant>,
+    message_since: Option<Instant>,
 }
 
 /// Result of a read.
-pub enum Heard<'a> {
+pub enum ReadOutcome<'a> {
     Message(Message<'a>),
     /// No whole message in this time.
-    Nothing,
-    HungUp,
+    TimedOut,
+    Closed,
 }
 
-impl<'a> Hearing<'a> {
-    pub fn of(link: &'a Link) -> Self {
-        let scratch = vec![0; AT_ONCE * 2].into_boxed_slice();
-        Self { link, got: Vec::new(), used: 0, scratch, since: None }
+impl<'a> MessageReader<'a> {
+    pub fn new(link: &'a Link) -> Self {
+        let scratch = vec![0; BLOCK_BYTES * 2].into_boxed_slice();
+        Self { link, buffer: Vec::new(), used: 0, scratch, message_since: None }
     }
 
     /// How long the message has been coming that is not whole yet, and of how many bytes it is known to be.
-    pub fn unfinished(&self) -> Option<(Duration, usize)> {
-        let length =
-            stream_protocol::message_length(&self.got[self.used..], usize::MAX).ok().flatten().unwrap_or(0);
-        self.since.map(|since| (since.elapsed(), length))
+    pub fn partial_message(&self) -> Option<(Duration, usize)> {
+        let length = stream_protocol::message_length(&self.buffer[self.used..], usize::MAX)
+            .ok()
+            .flatten()
+            .unwrap_or(0);
+        self.message_since.map(|since| (since.elapsed(), length))
     }
 
     /// Waits for the next message, no longer than `wait` and a glance.
     ///
     /// # Errors
     /// The connection broke, or what came is no message or has a payload longer than `longest`.
-    pub fn next(&mut self, wait: Duration, longest: usize) -> Result<Heard<'_>> {
+    pub fn read_message(&mut self, wait: Duration, longest: usize) -> Result<ReadOutcome<'_>> {
         let until = Instant::now() + wait;
-        self.got.drain(..self.used);
+        self.buffer.drain(..self.used);
         self.used = 0;
         let whole = loop {
-            match stream_protocol::message_length(&self.got, longest)? {
-                Some(length) if length <= self.got.len() => break length,
-                Some(length) => self.got.reserve_exact(length - self.got.len()),
+            match stream_protocol::message_length(&self.buffer, longest)? {
+                Some(length) if length <= self.buffer.len() => break length,
+                Some(length) => self.buffer.reserve_exact(length - self.buffer.len()),
                 None => {}
             }
-            match self.link.receive(&mut self.got, &mut self.scratch) {
-                Ok(0) => return Ok(Heard::HungUp),
-                Ok(_) => _ = self.since.get_or_insert_with(Instant::now),
-                Err(error) if is_too_early(&error) => {}
+            match self.link.receive(&mut self.buffer, &mut self.scratch) {
+                Ok(0) => return Ok(ReadOutcome::Closed),
+                Ok(_) => _ = self.message_since.get_or_insert_with(Instant::now),
+                Err(error) if is_retryable(&error) => {}
                 Err(error) => return Err(error).context("the connection broke"),
             }
             // What has come in the meantime is looked at first.
-            let is_whole = stream_protocol::message_length(&self.got, longest)?
-                .is_some_and(|length| length <= self.got.len());
+            let is_whole = stream_protocol::message_length(&self.buffer, longest)?
+                .is_some_and(|length| length <= self.buffer.len());
             if !is_whole && Instant::now() >= until {
-                return Ok(Heard::Nothing);
+                return Ok(ReadOutcome::TimedOut);
             }
         };
         self.used = whole;
-        self.since = (whole < self.got.len()).then(Instant::now);
-        Ok(Heard::Message(stream_protocol::parse_message(&self.got[..whole])?))
+        self.message_since = (whole < self.buffer.len()).then(Instant::now);
+        Ok(ReadOutcome::Message(stream_protocol::parse_message(&self.buffer[..whole])?))
     }
 }

@@ -3,46 +3,46 @@
 //! Each sender has a thread, each stream one or several files. A stream outlives its connections. Never
 //! inspects a stream: it is written unchanged.
 
-mod account;
-mod incoming;
+mod connection;
+mod destination;
 mod key;
 mod link;
-mod peer;
-mod place;
+mod stream_writer;
 mod streams;
+mod summary;
 
-pub use account::Account;
+pub use destination::{Rotation, StreamDestination};
 pub use key::Key;
-pub use link::{Heard, Hearing, Link};
-pub use place::{Place, Rotation};
+pub use link::{Link, MessageReader, ReadOutcome};
+pub use summary::StreamSummary;
 
 use anyhow::{Context, Result, bail};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use streams::Streams;
+use streams::StreamTable;
 use toll_sys::cancel::CancelToken;
 use toll_wire::stream_protocol::StreamContent;
 
 /// Connections that may stand beside those of streams: of peers that have not said yet what they want.
-const STRANGERS: usize = 32;
+const MAX_UNIDENTIFIED: usize = 32;
 /// How often it is looked whether to end.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After the end was asked for, threads have so long to write what they have.
-const WITHIN: Duration = Duration::from_secs(10);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The one stream of a receiver that is asked to end may come to its own end for so long.
-const FOR_ITS_END: Duration = Duration::from_secs(5);
+const STREAM_END_GRACE: Duration = Duration::from_secs(5);
 
 /// Options of a receiver.
-pub struct Asked {
+pub struct ReceiveOptions {
     /// Address and port.
     pub listen: String,
     pub key: Key,
-    pub place: Place,
+    pub destination: StreamDestination,
     /// Streams at once.
-    pub streams: usize,
+    pub max_streams: usize,
     /// Ends with the first stream.
     pub once: bool,
     pub duration: Option<Duration>,
@@ -52,27 +52,30 @@ pub struct Asked {
 /// What all threads know.
 struct Receiver {
     key: Key,
-    streams: Streams,
+    streams: StreamTable,
     connections: AtomicUsize,
-    most_connections: usize,
-    stops: AtomicBool,
+    max_connections: usize,
+    is_stopping: AtomicBool,
 }
 
 /// Receives until a signal. Returns the result of each stream, in the order in which they ended.
 ///
 /// # Errors
 /// It cannot listen there; with [`Asked::once`], the stream did not come whole.
-pub fn receive(asked: Asked, ended: &mut dyn FnMut(&Account) -> Result<()>) -> Result<Vec<Account>> {
-    let listener = TcpListener::bind(&asked.listen)
-        .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", asked.listen))?;
+pub fn receive_streams(
+    options: ReceiveOptions,
+    ended: &mut dyn FnMut(&StreamSummary) -> Result<()>,
+) -> Result<Vec<StreamSummary>> {
+    let listener = TcpListener::bind(&options.listen)
+        .with_context(|| format!("cannot listen on {}: write it as ADDRESS:PORT", options.listen))?;
     let address = listener.local_addr()?;
-    let most = if asked.once { 1 } else { asked.streams };
+    let most = if options.once { 1 } else { options.max_streams };
     let receiver = Arc::new(Receiver {
-        key: asked.key,
-        streams: Streams::new(asked.place, most, asked.once),
+        key: options.key,
+        streams: StreamTable::new(options.destination, most, options.once),
         connections: AtomicUsize::new(0),
-        most_connections: most * 2 + STRANGERS,
-        stops: AtomicBool::new(false),
+        max_connections: most * 2 + MAX_UNIDENTIFIED,
+        is_stopping: AtomicBool::new(false),
     });
     match receiver.key.fingerprint() {
         Some(fingerprint) => tracing::info!("receiving at {address}, from holders of the key {fingerprint}"),
@@ -81,50 +84,53 @@ pub fn receive(asked: Asked, ended: &mut dyn FnMut(&Account) -> Result<()>) -> R
     let accepting = Arc::clone(&receiver);
     std::thread::Builder::new()
         .name("toll-accept".into())
-        .spawn(move || accept(&listener, &accepting))
+        .spawn(move || accept_connections(&listener, &accepting))
         .context("cannot start a thread to listen with")?;
 
     let begun = Instant::now();
     let (mut accounts, mut asked_to_end) = (Vec::new(), None);
     loop {
         receiver.streams.end_abandoned();
-        take_ended(&receiver, &mut accounts, ended)?;
-        let is_late = asked.duration.is_some_and(|duration| begun.elapsed() >= duration);
-        if asked_to_end.is_none() && (is_late || asked.cancel.is_cancelled()) {
+        report_ended(&receiver, &mut accounts, ended)?;
+        let is_late = options.duration.is_some_and(|duration| begun.elapsed() >= duration);
+        if asked_to_end.is_none() && (is_late || options.cancel.is_cancelled()) {
             asked_to_end = Some(Instant::now());
-            if asked.once && receiver.streams.is_any_coming() {
-                tracing::info!("the stream has {} s to come to its end", FOR_ITS_END.as_secs());
+            if options.once && receiver.streams.is_any_connected() {
+                tracing::info!("the stream has {} s to come to its end", STREAM_END_GRACE.as_secs());
             }
         }
         // Whoever ends both ends of one stream at the same time wants all of it.
-        let patience =
-            if asked.once && receiver.streams.is_any_coming() { FOR_ITS_END } else { Duration::ZERO };
+        let patience = if options.once && receiver.streams.is_any_connected() {
+            STREAM_END_GRACE
+        } else {
+            Duration::ZERO
+        };
         let is_over = asked_to_end.is_some_and(|since: Instant| since.elapsed() >= patience);
-        if is_over || (asked.once && !accounts.is_empty()) {
+        if is_over || (options.once && !accounts.is_empty()) {
             break;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
-    receiver.stops.store(true, Ordering::Relaxed);
+    receiver.is_stopping.store(true, Ordering::Relaxed);
     let stopped = Instant::now();
-    while receiver.connections.load(Ordering::Acquire) > 0 && stopped.elapsed() < WITHIN {
-        std::thread::sleep(LOOK / 10);
+    while receiver.connections.load(Ordering::Acquire) > 0 && stopped.elapsed() < SHUTDOWN_TIMEOUT {
+        std::thread::sleep(POLL_INTERVAL / 10);
     }
     receiver.streams.end_all();
-    take_ended(&receiver, &mut accounts, ended)?;
+    report_ended(&receiver, &mut accounts, ended)?;
     match accounts.as_slice() {
-        [only] if asked.once && !only.whole => bail!("the stream did not come whole"),
-        [] if asked.once => bail!("no stream came"),
+        [only] if options.once && !only.whole => bail!("the stream did not come whole"),
+        [] if options.once => bail!("no stream came"),
         _ => Ok(accounts),
     }
 }
 
-fn take_ended(
+fn report_ended(
     receiver: &Receiver,
-    accounts: &mut Vec<Account>,
-    ended: &mut dyn FnMut(&Account) -> Result<()>,
+    accounts: &mut Vec<StreamSummary>,
+    ended: &mut dyn FnMut(&StreamSummary) -> Result<()>,
 ) -> Result<()> {
-    for account in receiver.streams.take_ended() {
+    for account in receiver.streams.take_ended_summaries() {
         ended(&account)?;
         accounts.push(account);
     }
@@ -132,21 +138,21 @@ fn take_ended(
 }
 
 /// Never ends: it ends with the process.
-fn accept(listener: &TcpListener, receiver: &Arc<Receiver>) {
+fn accept_connections(listener: &TcpListener, receiver: &Arc<Receiver>) {
     for connection in listener.incoming() {
         match connection {
-            Ok(tcp) => serve(tcp, receiver),
+            Ok(tcp) => spawn_connection(tcp, receiver),
             // Too many open files, most likely: those that stand go on.
-            Err(_) => std::thread::sleep(LOOK),
+            Err(_) => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
-fn serve(tcp: TcpStream, receiver: &Arc<Receiver>) {
-    if receiver.stops.load(Ordering::Relaxed) {
+fn spawn_connection(tcp: TcpStream, receiver: &Arc<Receiver>) {
+    if receiver.is_stopping.load(Ordering::Relaxed) {
         return;
     }
-    if receiver.connections.fetch_add(1, Ordering::AcqRel) >= receiver.most_connections {
+    if receiver.connections.fetch_add(1, Ordering::AcqRel) >= receiver.max_connections {
         // Not even told why: that would take the time that there is none of.
         receiver.connections.fetch_sub(1, Ordering::AcqRel);
         return;
@@ -154,7 +160,7 @@ fn serve(tcp: TcpStream, receiver: &Arc<Receiver>) {
     let serving = Arc::clone(receiver);
     let started = std::thread::Builder::new().name("toll-receive".into()).spawn(move || {
         let peer = tcp.peer_addr().map_or_else(|_| "somebody".to_owned(), |peer| peer.to_string());
-        if let Err(error) = peer::serve(tcp, &serving) {
+        if let Err(error) = connection::serve_connection(tcp, &serving) {
             tracing::warn!("{peer}: {error:#}");
         }
         serving.connections.fetch_sub(1, Ordering::AcqRel);
@@ -165,7 +171,7 @@ fn serve(tcp: TcpStream, receiver: &Arc<Receiver>) {
 }
 
 /// What one item of a stream is.
-pub fn noun(holds: StreamContent) -> &'static str {
+pub fn item_noun(holds: StreamContent) -> &'static str {
     match holds {
         StreamContent::Pcapng => "packet",
         StreamContent::Queries => "event",
@@ -173,6 +179,6 @@ pub fn noun(holds: StreamContent) -> &'static str {
 }
 
 /// What somebody else wrote, without what would move a terminal's cursor.
-pub fn printable(text: &str) -> String {
+pub fn strip_control(text: &str) -> String {
     text.chars().take(300).filter(|c| !c.is_control()).collect()
 }

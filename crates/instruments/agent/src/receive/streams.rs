@@ -3,10 +3,10 @@
 //! A stream is identified by the sender's name for it, while it is connected and for some time after its
 //! connection broke. A completed stream stays in the table, so that its sender can query its state.
 
-use super::Account;
-use super::incoming::Incoming;
+use super::StreamSummary;
+use super::destination::StreamDestination;
 use super::link::Link;
-use super::place::Place;
+use super::stream_writer::ReceivedStream;
 use anyhow::{Result, bail};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,53 +15,53 @@ use toll_sys::count_format::format_count;
 use toll_wire::stream_protocol::{Hello, StreamId};
 
 /// A stream without a connection is waited for so long.
-const WAITED_FOR: Duration = Duration::from_secs(3_600);
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(3_600);
 /// Streams that have ended, remembered: the newest.
-const REMEMBERED: usize = 1_000;
+const MAX_ENDED: usize = 1_000;
 
 /// All streams of this receiver.
-pub struct Streams {
-    place: Place,
-    most: usize,
+pub struct StreamTable {
+    destination: StreamDestination,
+    max_streams: usize,
     /// It ends with the first.
     once: bool,
-    known: Mutex<Known>,
+    entries: Mutex<StreamEntries>,
 }
 
 #[derive(Default)]
-struct Known {
-    streams: HashMap<StreamId, Arc<Incoming>>,
+struct StreamEntries {
+    streams: HashMap<StreamId, Arc<ReceivedStream>>,
     /// In the order in which they came.
     order: VecDeque<StreamId>,
 }
 
 /// A stream, and the connection that it comes over.
-pub struct Attached {
-    pub incoming: Arc<Incoming>,
+pub struct AttachedStream {
+    pub incoming: Arc<ReceivedStream>,
     pub connection: u64,
     /// The chunk that is wanted first.
-    pub next: u64,
+    pub next_chunk: u64,
 }
 
-impl Streams {
-    pub fn new(place: Place, most: usize, once: bool) -> Self {
-        Self { place, most, once, known: Mutex::new(Known::default()) }
+impl StreamTable {
+    pub fn new(destination: StreamDestination, most: usize, once: bool) -> Self {
+        Self { destination, max_streams: most, once, entries: Mutex::new(StreamEntries::default()) }
     }
 
     /// The stream that this connection brings, an old one or a new one.
     ///
     /// # Errors
     /// There is no room for another, or it is not what it says.
-    pub fn admit(&self, hello: &Hello<'_>, link: &Arc<Link>) -> Result<Attached> {
-        let incoming = self.find(hello)?;
+    pub fn admit(&self, hello: &Hello<'_>, link: &Arc<Link>) -> Result<AttachedStream> {
+        let incoming = self.find_or_create(hello)?;
         let (connection, next) = incoming.attach(hello, link)?;
-        Ok(Attached { incoming, connection, next })
+        Ok(AttachedStream { incoming, connection, next_chunk: next })
     }
 
-    fn find(&self, hello: &Hello<'_>) -> Result<Arc<Incoming>> {
+    fn find_or_create(&self, hello: &Hello<'_>) -> Result<Arc<ReceivedStream>> {
         let mut known = self.lock();
         match known.streams.get(&hello.stream) {
-            Some(incoming) if incoming.was_given_up() => {
+            Some(incoming) if incoming.was_abandoned() => {
                 known.streams.remove(&hello.stream);
                 known.order.retain(|id| *id != hello.stream);
             }
@@ -72,19 +72,20 @@ impl Streams {
             bail!("this receiver takes one stream, and has it (--once)");
         }
         let running = known.streams.values().filter(|incoming| !incoming.has_ended());
-        if running.count() >= self.most {
+        if running.count() >= self.max_streams {
             // Whoever left longest ago makes room, if anybody has left.
-            let left = known.streams.values().filter_map(|incoming| Some((incoming.left()?, incoming)));
+            let left =
+                known.streams.values().filter_map(|incoming| Some((incoming.disconnected_at()?, incoming)));
             match left.min_by_key(|(left, _)| *left) {
-                Some((_, incoming)) => incoming.give_up(),
+                Some((_, incoming)) => incoming.abandon(),
                 None => {
-                    let most = format_count(self.most as u64, "stream");
+                    let most = format_count(self.max_streams as u64, "stream");
                     bail!("this receiver takes {most} at once, and has no room for another (--streams)")
                 }
             }
         }
-        known.forget_ended();
-        let incoming = Arc::new(Incoming::new(hello, self.place.clone()));
+        known.evict_ended();
+        let incoming = Arc::new(ReceivedStream::new(hello, self.destination.clone()));
         known.streams.insert(hello.stream, Arc::clone(&incoming));
         known.order.push_back(hello.stream);
         Ok(incoming)
@@ -93,41 +94,41 @@ impl Streams {
     /// Ends streams whose senders have not reconnected.
     pub fn end_abandoned(&self) {
         for incoming in self.all() {
-            if incoming.left().is_some_and(|left| left.elapsed() > WAITED_FOR) {
-                incoming.give_up();
+            if incoming.disconnected_at().is_some_and(|left| left.elapsed() > RECONNECT_TIMEOUT) {
+                incoming.abandon();
             }
         }
     }
 
     /// True if a stream has a connection and has not ended.
-    pub fn is_any_coming(&self) -> bool {
-        self.all().iter().any(|incoming| !incoming.has_ended() && incoming.left().is_none())
+    pub fn is_any_connected(&self) -> bool {
+        self.all().iter().any(|incoming| !incoming.has_ended() && incoming.disconnected_at().is_none())
     }
 
     pub fn end_all(&self) {
-        self.all().iter().for_each(|incoming| incoming.give_up());
+        self.all().iter().for_each(|incoming| incoming.abandon());
     }
 
     /// Accounts of those that have ended since this was last asked.
-    pub fn take_ended(&self) -> Vec<Account> {
-        self.all().iter().filter_map(|incoming| incoming.take_account()).collect()
+    pub fn take_ended_summaries(&self) -> Vec<StreamSummary> {
+        self.all().iter().filter_map(|incoming| incoming.take_summary()).collect()
     }
 
     /// In the order in which they came.
-    fn all(&self) -> Vec<Arc<Incoming>> {
+    fn all(&self) -> Vec<Arc<ReceivedStream>> {
         let known = self.lock();
         known.order.iter().filter_map(|id| known.streams.get(id).cloned()).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StreamEntries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl StreamEntries {
     /// The oldest that have ended, where there are too many.
-    fn forget_ended(&mut self) {
-        while self.streams.len() >= REMEMBERED {
+    fn evict_ended(&mut self) {
+        while self.streams.len() >= MAX_ENDED {
             let ended = |id: &StreamId| self.streams.get(id).is_none_or(|incoming| incoming.has_ended());
             let Some(at) = self.order.iter().position(ended) else { return };
             if let Some(id) = self.order.remove(at) {

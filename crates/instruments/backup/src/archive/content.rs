@@ -3,8 +3,8 @@
 //! Gives each section a file name, counts its bytes and rows, hashes it, and passes the bytes on to storage.
 //! Never stores any itself.
 
-use crate::archive::Name;
-use crate::archive::sections::{Kind, Part, Section, Sections, Sink};
+use crate::archive::ContentHash;
+use crate::archive::sections::{Section, SectionKind, SectionPart, SectionSink, SectionSplitter};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use toll_store::Result;
 pub struct FileName {
     /// Unique in its backup, and fit to be a path: `shop/table/orders.sql`.
     pub path: String,
-    pub kind: Kind,
+    pub kind: SectionKind,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub schema: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -24,20 +24,20 @@ pub struct FileName {
 
 /// A file that is whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileSeen {
+pub struct FileSummary {
     #[serde(flatten)]
     pub file: FileName,
     pub bytes: u64,
     pub rows: u64,
     /// Of the lines that are rows, one after the other: the same for the same rows, whatever version
     /// of the server writes the definition around them.
-    pub rows_sha256: Name,
+    pub rows_sha256: ContentHash,
     /// Of all other lines.
-    pub definition_sha256: Name,
+    pub definition_sha256: ContentHash,
 }
 
 /// Storage for files, written in order, one after the other.
-pub trait Keep {
+pub trait FileSink {
     fn begin(&mut self, file: &FileName) -> Result<()>;
     /// The next bytes of a line; `ends`: with its line end.
     fn part(&mut self, bytes: &[u8], ends: bool) -> Result<()>;
@@ -45,35 +45,35 @@ pub trait Keep {
 }
 
 /// Splitter and counter of a backup's content while it streams through.
-pub struct Content<'a> {
-    keeps: Vec<&'a mut dyn Keep>,
-    files: Vec<FileSeen>,
-    open: Option<Open>,
-    taken: HashMap<String, u32>,
-    sections: Sections,
-    last: Last,
+pub struct ContentSplitter<'a> {
+    sinks: Vec<&'a mut dyn FileSink>,
+    files: Vec<FileSummary>,
+    open: Option<OpenFile>,
+    path_counts: HashMap<String, u32>,
+    sections: SectionSplitter,
+    tail: StreamTail,
     /// Of the row that has begun, and of the longest.
     row_bytes: u64,
     longest_row_bytes: u64,
 }
 
-struct Open {
+struct OpenFile {
     file: FileName,
     bytes: u64,
     rows: u64,
-    of_rows: Sha256,
-    of_rest: Sha256,
+    rows_hash: Sha256,
+    definition_hash: Sha256,
 }
 
-impl<'a> Content<'a> {
-    pub fn new(keeps: Vec<&'a mut dyn Keep>) -> Self {
+impl<'a> ContentSplitter<'a> {
+    pub fn new(sinks: Vec<&'a mut dyn FileSink>) -> Self {
         Self {
-            keeps,
+            sinks,
             files: Vec::new(),
             open: None,
-            taken: HashMap::new(),
-            sections: Sections::default(),
-            last: Last::default(),
+            path_counts: HashMap::new(),
+            sections: SectionSplitter::default(),
+            tail: StreamTail::default(),
             row_bytes: 0,
             longest_row_bytes: 0,
         }
@@ -87,7 +87,7 @@ impl<'a> Content<'a> {
     /// Reads a dump to its end, and splits it. `seen` is called with the length of each chunk before it is
     /// processed.
     pub fn read(&mut self, dump: impl std::io::Read, seen: impl FnMut(usize) -> Result<()>) -> Result<()> {
-        each_chunk(dump, seen, |chunk| self.feed(chunk))?;
+        for_each_chunk(dump, seen, |chunk| self.feed(chunk))?;
         self.end_dump()
     }
 
@@ -98,7 +98,7 @@ impl<'a> Content<'a> {
         seen: impl FnMut(usize) -> Result<()>,
     ) -> Result<()> {
         self.begin_bodies()?;
-        each_chunk(dump, seen, |chunk| self.feed_bodies(chunk))?;
+        for_each_chunk(dump, seen, |chunk| self.feed_bodies(chunk))?;
         self.end_bodies()
     }
 
@@ -114,75 +114,81 @@ impl<'a> Content<'a> {
     }
 
     pub(crate) fn begin_bodies(&mut self) -> Result<()> {
-        self.last = Last::default();
-        self.begin(Section { kind: Kind::Bodies, schema: String::new(), name: String::new() })
+        self.tail = StreamTail::default();
+        self.begin(Section { kind: SectionKind::Bodies, schema: String::new(), name: String::new() })
     }
 
     pub(crate) fn feed_bodies(&mut self, chunk: &[u8]) -> Result<()> {
-        self.last.take(chunk);
+        self.tail.push(chunk);
         for line in chunk.split_inclusive(|&byte| byte == b'\n') {
-            self.part(Part { bytes: line, ends: line.ends_with(b"\n"), is_row: false })?;
+            self.part(SectionPart { bytes: line, ends: line.ends_with(b"\n"), is_row: false })?;
         }
         Ok(())
     }
 
     pub(crate) fn end_bodies(&mut self) -> Result<()> {
-        self.last.check()
+        self.tail.check_complete()
     }
 
     /// The files, once the last is whole.
-    pub fn finish(mut self) -> Result<Vec<FileSeen>> {
+    pub fn finish(mut self) -> Result<Vec<FileSummary>> {
         self.close()?;
         Ok(self.files)
     }
 
     fn close(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
-        self.files.push(FileSeen {
+        self.files.push(FileSummary {
             file: open.file,
             bytes: open.bytes,
             rows: open.rows,
-            rows_sha256: Name(open.of_rows.finalize().into()),
-            definition_sha256: Name(open.of_rest.finalize().into()),
+            rows_sha256: ContentHash(open.rows_hash.finalize().into()),
+            definition_sha256: ContentHash(open.definition_hash.finalize().into()),
         });
-        self.keeps.iter_mut().try_for_each(|keep| keep.end())
+        self.sinks.iter_mut().try_for_each(|keep| keep.end())
     }
 
     /// The same section may come twice: a schema is gone into for its tables, and again for its views.
-    fn path(&mut self, section: &Section) -> String {
-        let [schema, name] = [&section.schema, &section.name].map(|name| as_path(name));
+    fn assign_path(&mut self, section: &Section) -> String {
+        let [schema, name] = [&section.schema, &section.name].map(|name| escape_path(name));
         let (stem, ending) = match section.kind {
-            Kind::Head => ("head".to_owned(), ".sql"),
-            Kind::Tail => ("tail".to_owned(), ".sql"),
-            Kind::Bodies => ("bodies".to_owned(), ".sql"),
-            Kind::Database => (format!("{schema}/schema"), ".sql"),
-            Kind::Sequence => (format!("{schema}/sequence/{name}"), ".sql"),
-            Kind::Table => (format!("{schema}/table/{name}"), ".sql"),
-            Kind::Placeholder => (format!("{schema}/placeholder/{name}"), ".sql"),
-            Kind::View => (format!("{schema}/view/{name}"), ".sql"),
+            SectionKind::Head => ("head".to_owned(), ".sql"),
+            SectionKind::Tail => ("tail".to_owned(), ".sql"),
+            SectionKind::Bodies => ("bodies".to_owned(), ".sql"),
+            SectionKind::Database => (format!("{schema}/schema"), ".sql"),
+            SectionKind::Sequence => (format!("{schema}/sequence/{name}"), ".sql"),
+            SectionKind::Table => (format!("{schema}/table/{name}"), ".sql"),
+            SectionKind::Placeholder => (format!("{schema}/placeholder/{name}"), ".sql"),
+            SectionKind::View => (format!("{schema}/view/{name}"), ".sql"),
         };
-        let times = self.taken.entry(stem.clone()).or_default();
+        let times = self.path_counts.entry(stem.clone()).or_default();
         *times += 1;
         // `=` stands in no name that `as_path` made, so no second one of this is the first of another.
         if *times == 1 { stem + ending } else { format!("{stem}={times}{ending}") }
     }
 }
 
-impl Sink for Content<'_> {
+impl SectionSink for ContentSplitter<'_> {
     fn begin(&mut self, section: Section) -> Result<()> {
         self.close()?;
-        let path = self.path(&section);
+        let path = self.assign_path(&section);
         let file = FileName { path, kind: section.kind, schema: section.schema, name: section.name };
-        self.keeps.iter_mut().try_for_each(|keep| keep.begin(&file))?;
-        self.open = Some(Open { file, bytes: 0, rows: 0, of_rows: Sha256::new(), of_rest: Sha256::new() });
+        self.sinks.iter_mut().try_for_each(|keep| keep.begin(&file))?;
+        self.open = Some(OpenFile {
+            file,
+            bytes: 0,
+            rows: 0,
+            rows_hash: Sha256::new(),
+            definition_hash: Sha256::new(),
+        });
         Ok(())
     }
 
-    fn part(&mut self, part: Part<'_>) -> Result<()> {
+    fn part(&mut self, part: SectionPart<'_>) -> Result<()> {
         if let Some(open) = &mut self.open {
             open.bytes += part.bytes.len() as u64;
             open.rows += u64::from(part.is_row && part.ends);
-            let digest = if part.is_row { &mut open.of_rows } else { &mut open.of_rest };
+            let digest = if part.is_row { &mut open.rows_hash } else { &mut open.definition_hash };
             digest.update(part.bytes);
         }
         if part.is_row {
@@ -192,14 +198,14 @@ impl Sink for Content<'_> {
                 self.row_bytes = 0;
             }
         }
-        self.keeps.iter_mut().try_for_each(|keep| keep.part(part.bytes, part.ends))
+        self.sinks.iter_mut().try_for_each(|keep| keep.part(part.bytes, part.ends))
     }
 }
 
 /// As much as a pipe holds where it may be widened.
 const CHUNK: usize = 1 << 20;
 
-fn each_chunk(
+fn for_each_chunk(
     mut dump: impl std::io::Read,
     mut seen: impl FnMut(usize) -> Result<()>,
     mut take: impl FnMut(&[u8]) -> Result<()>,
@@ -219,18 +225,18 @@ fn each_chunk(
 
 /// The end of a stream that is not looked into.
 #[derive(Default)]
-struct Last(Vec<u8>);
+struct StreamTail(Vec<u8>);
 
-impl Last {
-    const MOST: usize = 256;
+impl StreamTail {
+    const MAX_BYTES: usize = 256;
 
-    fn take(&mut self, chunk: &[u8]) {
-        self.0.extend_from_slice(&chunk[chunk.len().saturating_sub(Self::MOST)..]);
-        let surplus = self.0.len().saturating_sub(Self::MOST);
+    fn push(&mut self, chunk: &[u8]) {
+        self.0.extend_from_slice(&chunk[chunk.len().saturating_sub(Self::MAX_BYTES)..]);
+        let surplus = self.0.len().saturating_sub(Self::MAX_BYTES);
         self.0.drain(..surplus);
     }
 
-    fn check(&self) -> Result<()> {
+    fn check_complete(&self) -> Result<()> {
         let last = self.0.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
         if last.starts_with(b"-- Dump completed") {
             return Ok(());
@@ -240,7 +246,7 @@ impl Last {
 }
 
 /// A name as part of a path: letters, digits and what is harmless as they are, all else as `%2F`.
-fn as_path(name: &str) -> String {
+fn escape_path(name: &str) -> String {
     let mut path = String::new();
     for (at, char) in name.char_indices() {
         let harmless = char.is_alphanumeric() || matches!(char, '_' | '-' | '$') || (char == '.' && at > 0);
@@ -261,7 +267,7 @@ mod tests {
     #[test]
     fn no_name_leaves_its_folder_and_no_two_names_share_a_path() {
         let names = ["a", "A", "a/b", "../../etc/passwd", ".git", "a=2", "a%3D2", "käse", "a b\n", "-"];
-        let paths: std::collections::HashSet<String> = names.iter().map(|name| as_path(name)).collect();
+        let paths: std::collections::HashSet<String> = names.iter().map(|name| escape_path(name)).collect();
         assert_eq!(paths.len(), names.len());
         assert!(
             paths.iter().all(|path| !path.contains(['/', '=', '\n']) && !path.starts_with('.')),
@@ -276,7 +282,7 @@ mod tests {
         let dump =
             format!("INSERT INTO `t` VALUES (1);\n{long}INSERT INTO `t` VALUES (2);\n-- Dump completed\n");
         for step in [1, 7, 100_000] {
-            let mut content = Content::new(Vec::new());
+            let mut content = ContentSplitter::new(Vec::new());
             dump.as_bytes().chunks(step).for_each(|chunk| content.feed(chunk).unwrap());
             content.end_dump().unwrap();
             assert_eq!(content.longest_row_bytes(), long.len() as u64, "{step}");
@@ -286,7 +292,7 @@ mod tests {
     #[test]
     fn what_has_bodies_is_whole_only_with_its_last_line() {
         let check = |text: &[u8]| {
-            let mut content = Content::new(Vec::new());
+            let mut content = ContentSplitter::new(Vec::new());
             let read = content.read_bodies(text, |_| Ok(()));
             read.and_then(|()| content.finish())
         };

@@ -3,9 +3,9 @@
 //! Writes a stream for `git fast-import`: one directory for each file, with its pieces in order. It contains
 //! no dates, so an unchanged database gives the same tree. Another module starts git.
 
-use crate::archive::content::{FileName, FileSeen, Keep};
-use crate::archive::cut::{Cutter, Sizes};
-use crate::archive::{Name, Program, Source};
+use crate::archive::chunker::{ChunkSizes, Chunker};
+use crate::archive::content::{FileName, FileSink, FileSummary};
+use crate::archive::{ContentHash, DumpProgram, SourceServer};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, Write};
 use toll_store::{Error, Result};
@@ -20,7 +20,7 @@ pub const FORMAT: u32 = 1;
 pub struct Tree {
     pub format: u32,
     pub source: TreeSource,
-    pub program: Program,
+    pub program: DumpProgram,
     pub schemas: Vec<String>,
     pub files: Vec<TreeFile>,
     /// Accounts that views, triggers, routines and events run as, `user@host`.
@@ -39,7 +39,7 @@ pub struct TreeSource {
 }
 
 impl TreeSource {
-    pub fn of(source: &Source) -> Self {
+    pub fn from_source(source: &SourceServer) -> Self {
         Self { flavour: source.flavour.clone(), version: source.version.clone() }
     }
 }
@@ -47,7 +47,7 @@ impl TreeSource {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeFile {
     #[serde(flatten)]
-    pub seen: FileSeen,
+    pub summary: FileSummary,
     /// Their names in the file's folder, in order.
     pub pieces: Vec<String>,
 }
@@ -55,14 +55,14 @@ pub struct TreeFile {
 impl TreeFile {
     /// Paths in the tree.
     pub fn paths(&self) -> impl Iterator<Item = String> {
-        self.pieces.iter().map(|piece| format!("{}/{piece}", self.seen.file.path))
+        self.pieces.iter().map(|piece| format!("{}/{piece}", self.summary.file.path))
     }
 }
 
 /// Writes blobs as pieces come, and the commit at the end.
 pub struct FastImport<W: Write> {
-    to: W,
-    cutter: Cutter,
+    output: W,
+    chunker: Chunker,
     file: Option<FileName>,
     /// Names, in each file so far.
     pieces: Vec<Vec<String>>,
@@ -75,7 +75,7 @@ pub struct FastImport<W: Write> {
 #[derive(Debug, Clone)]
 pub struct Commit<'a> {
     /// `refs/...`
-    pub to: &'a str,
+    pub reference: &'a str,
     /// The commit before, if there is one.
     pub parent: Option<&'a str>,
     /// Seconds since 1970.
@@ -87,8 +87,8 @@ impl<W: Write> FastImport<W> {
     /// `to`: what `git fast-import --done` reads.
     pub fn new(to: W) -> Self {
         Self {
-            to,
-            cutter: Cutter::new(Sizes::BLOB),
+            output: to,
+            chunker: Chunker::new(ChunkSizes::BLOB),
             file: None,
             pieces: Vec::new(),
             entries: Vec::new(),
@@ -102,13 +102,13 @@ impl<W: Write> FastImport<W> {
     }
 
     /// Ends the stream. Without it git changes nothing.
-    pub fn finish(mut self, seen: Vec<FileSeen>, mut tree: Tree, commit: &Commit<'_>) -> Result<Tree> {
+    pub fn finish(mut self, seen: Vec<FileSummary>, mut tree: Tree, commit: &Commit<'_>) -> Result<Tree> {
         let files = seen.into_iter().zip(std::mem::take(&mut self.pieces));
-        tree.files = files.map(|(seen, pieces)| TreeFile { seen, pieces }).collect();
-        let mut text = serde_json::to_vec_pretty(&tree).map_err(|cause| failed(cause.into()))?;
+        tree.files = files.map(|(seen, pieces)| TreeFile { summary: seen, pieces }).collect();
+        let mut text = serde_json::to_vec_pretty(&tree).map_err(|cause| write_error(cause.into()))?;
         text.push(b'\n');
-        self.blob(MANIFEST.to_owned(), &text)?;
-        let Commit { to, parent, unix_s, message } = commit;
+        self.write_blob(MANIFEST.to_owned(), &text)?;
+        let Commit { reference: to, parent, unix_s, message } = commit;
         let mut stream = format!(
             "commit {to}\ncommitter toll <toll@localhost> {unix_s} +0000\ndata {}\n{message}\n",
             message.len()
@@ -117,39 +117,42 @@ impl<W: Write> FastImport<W> {
             stream += &format!("from {parent}\n");
         }
         stream += "deleteall\n";
-        self.to.write_all(stream.as_bytes()).map_err(failed)?;
+        self.output.write_all(stream.as_bytes()).map_err(write_error)?;
         for (path, mark) in &self.entries {
             let path = path.replace('\\', "\\\\").replace('"', "\\\"");
-            writeln!(self.to, "M 100644 :{mark} \"{path}\"").map_err(failed)?;
+            writeln!(self.output, "M 100644 :{mark} \"{path}\"").map_err(write_error)?;
         }
-        self.to.write_all(b"\ndone\n").and_then(|()| self.to.flush()).map_err(failed)?;
+        self.output.write_all(b"\ndone\n").and_then(|()| self.output.flush()).map_err(write_error)?;
         Ok(tree)
     }
 
-    fn blob(&mut self, path: String, bytes: &[u8]) -> Result<()> {
+    fn write_blob(&mut self, path: String, bytes: &[u8]) -> Result<()> {
         let mark = self.entries.len() as u64 + 1;
-        write!(self.to, "blob\nmark :{mark}\ndata {}\n", bytes.len()).map_err(failed)?;
-        self.to.write_all(bytes).and_then(|()| self.to.write_all(b"\n")).map_err(failed)?;
+        write!(self.output, "blob\nmark :{mark}\ndata {}\n", bytes.len()).map_err(write_error)?;
+        self.output.write_all(bytes).and_then(|()| self.output.write_all(b"\n")).map_err(write_error)?;
         self.entries.push((path, mark));
         self.written += bytes.len() as u64;
         Ok(())
     }
 
-    fn cut(&mut self, cut: impl FnOnce(&mut Cutter, &mut Vec<Vec<u8>>) -> Result<()>) -> Result<()> {
+    fn push_to_chunker(
+        &mut self,
+        cut: impl FnOnce(&mut Chunker, &mut Vec<Vec<u8>>) -> Result<()>,
+    ) -> Result<()> {
         let mut pieces = Vec::new();
-        cut(&mut self.cutter, &mut pieces)?;
+        cut(&mut self.chunker, &mut pieces)?;
         for piece in pieces {
             let (Some(file), Some(names)) = (&self.file, self.pieces.last_mut()) else { continue };
             let name = piece_name(&file.path, names.len() + 1, &piece);
             let path = format!("{}/{name}", file.path);
             names.push(name);
-            self.blob(path, &piece)?;
+            self.write_blob(path, &piece)?;
         }
         Ok(())
     }
 }
 
-impl<W: Write> Keep for FastImport<W> {
+impl<W: Write> FileSink for FastImport<W> {
     fn begin(&mut self, file: &FileName) -> Result<()> {
         self.file = Some(file.clone());
         self.pieces.push(Vec::new());
@@ -158,8 +161,8 @@ impl<W: Write> Keep for FastImport<W> {
 
     fn part(&mut self, bytes: &[u8], ends: bool) -> Result<()> {
         // A part is a stretch of the dump as it was read, so no more than a piece or two come of it.
-        self.cut(|cutter, pieces| {
-            cutter.part(bytes, ends, |piece| {
+        self.push_to_chunker(|cutter, pieces| {
+            cutter.push(bytes, ends, |piece| {
                 pieces.push(piece);
                 Ok(())
             })
@@ -167,7 +170,7 @@ impl<W: Write> Keep for FastImport<W> {
     }
 
     fn end(&mut self) -> Result<()> {
-        self.cut(|cutter, pieces| {
+        self.push_to_chunker(|cutter, pieces| {
             cutter.finish(|piece| {
                 pieces.push(piece);
                 Ok(())
@@ -182,11 +185,11 @@ impl<W: Write> Keep for FastImport<W> {
 fn piece_name(path: &str, number: usize, piece: &[u8]) -> String {
     const LINE: usize = 256;
     let line = piece.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let line = Name::of(&[path.as_bytes(), &line[..line.len().min(LINE)]].concat()).to_string();
+    let line = ContentHash::hash(&[path.as_bytes(), &line[..line.len().min(LINE)]].concat()).to_string();
     format!("{number:06}-{}.sql", &line[..12])
 }
 
-fn failed(cause: std::io::Error) -> Error {
+fn write_error(cause: std::io::Error) -> Error {
     Error::Write { what: "to git fast-import", cause }
 }
 

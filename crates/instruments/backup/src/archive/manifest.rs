@@ -3,9 +3,9 @@
 //! One object for each backup, written last, named by the SHA-256 of what is stored. A truncated or changed
 //! manifest is not valid, and that can be checked without a key.
 
-use crate::archive::Name;
-use crate::archive::content::FileSeen;
-use crate::archive::seal::{Opening, Sealing};
+use crate::archive::ContentHash;
+use crate::archive::content::FileSummary;
+use crate::archive::piece_codec::{PieceDecoder, PieceEncoder};
 use serde::{Deserialize, Serialize};
 use toll_store::{Error, Result, Store};
 
@@ -22,15 +22,15 @@ pub struct Manifest {
     /// Unix time in milliseconds: the dump's start, and when all pieces were in the store.
     pub begun_unix_ms: u64,
     pub ended_unix_ms: u64,
-    pub source: Source,
-    pub program: Program,
+    pub source: SourceServer,
+    pub program: DumpProgram,
     pub schemas: Vec<String>,
     /// Names of pieces are keyed by it; absent where pieces are not encrypted. 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_key: Option<String>,
     pub totals: Totals,
     /// In the order of the dump: one after the other they are what the program wrote.
-    pub files: Vec<FileKept>,
+    pub files: Vec<StoredFile>,
     /// Accounts that views, triggers, routines and events run as, `user@host`: a restore does not make them.
     pub definers: Vec<String>,
     /// Limits of this backup's consistency, in sentences.
@@ -39,7 +39,7 @@ pub struct Manifest {
 
 /// The server that was dumped.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source {
+pub struct SourceServer {
     /// `mariadb`, `mysql` or `percona`.
     pub flavour: String,
     pub version: String,
@@ -48,7 +48,7 @@ pub struct Source {
 
 /// The dump program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct DumpProgram {
     pub version: String,
     /// Without those that say where the server is.
     pub options: Vec<String>,
@@ -71,36 +71,36 @@ pub struct Totals {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileKept {
+pub struct StoredFile {
     #[serde(flatten)]
-    pub seen: FileSeen,
-    pub pieces: Vec<PieceKept>,
+    pub summary: FileSummary,
+    pub pieces: Vec<StoredPiece>,
 }
 
 /// A piece: its name, its bytes, and how many bytes it takes in the store. Written as `[name, bytes, stored]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PieceKept(pub Name, pub u32, pub u32);
+pub struct StoredPiece(pub ContentHash, pub u32, pub u32);
 
-impl PieceKept {
-    pub fn name(&self) -> Name {
+impl StoredPiece {
+    pub fn name(&self) -> ContentHash {
         self.0
     }
 }
 
 /// A backup, as listed.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub struct BackupEntry {
     pub id: String,
     /// Its manifest in the store.
     pub object: String,
     pub manifest_bytes: u64,
-    sha256: Name,
+    sha256: ContentHash,
     encrypted: bool,
 }
 
 /// An invalid manifest.
 #[derive(Debug, Clone)]
-pub struct Broken {
+pub struct InvalidBackup {
     pub object: String,
     pub reason: String,
 }
@@ -108,24 +108,24 @@ pub struct Broken {
 impl Manifest {
     /// Writes the manifest, which makes the backup valid. Call it after everything it names is safely in the
     /// store.
-    pub fn put(&self, store: &Store, sealing: &Sealing) -> Result<Listed> {
+    pub fn write(&self, store: &Store, sealing: &PieceEncoder) -> Result<BackupEntry> {
         let text = serde_json::to_vec(self).map_err(|error| Error::Mismatch {
             id: self.id.clone(),
             reason: format!("its manifest cannot be written ({error})"),
         })?;
         let stored = sealing.encrypt(text)?;
-        let sha256 = Name::of(&stored);
+        let sha256 = ContentHash::hash(&stored);
         let encrypted = sealing.encrypts();
         let ending = if encrypted { "json.age" } else { "json" };
         let object = format!("{FOLDER}/{}.{sha256}.{ending}", self.id);
         let manifest_bytes = stored.len() as u64;
         store.put(&object, stored)?;
-        store.settle()?;
-        Ok(Listed { id: self.id.clone(), object, manifest_bytes, sha256, encrypted })
+        store.sync_to_disk()?;
+        Ok(BackupEntry { id: self.id.clone(), object, manifest_bytes, sha256, encrypted })
     }
 
     /// Every piece, in the order of the dump.
-    pub fn pieces(&self) -> impl Iterator<Item = &PieceKept> {
+    pub fn pieces(&self) -> impl Iterator<Item = &StoredPiece> {
         self.files.iter().flat_map(|file| &file.pieces)
     }
 }
@@ -134,42 +134,43 @@ impl Manifest {
 #[derive(Debug)]
 pub struct Backups {
     /// Oldest first.
-    pub whole: Vec<Listed>,
-    pub broken: Vec<Broken>,
+    pub valid: Vec<BackupEntry>,
+    pub invalid: Vec<InvalidBackup>,
 }
 
 impl Backups {
     /// Those whose manifests have a name as this toll gives them; [`Listed::read`] says whether it fits.
     pub fn list(store: &Store) -> Result<Self> {
-        let mut backups = Self { whole: Vec::new(), broken: Vec::new() };
+        let mut backups = Self { valid: Vec::new(), invalid: Vec::new() };
         store.list(FOLDER, |object| {
-            match parse(&object.path) {
-                Some((id, sha256, encrypted)) => backups.whole.push(Listed {
+            match parse_object_name(&object.path) {
+                Some((id, sha256, encrypted)) => backups.valid.push(BackupEntry {
                     id,
                     object: object.path,
                     manifest_bytes: object.bytes,
                     sha256,
                     encrypted,
                 }),
-                None => backups
-                    .broken
-                    .push(Broken { object: object.path, reason: "its name is not a manifest's".into() }),
+                None => backups.invalid.push(InvalidBackup {
+                    object: object.path,
+                    reason: "its name is not a manifest's".into(),
+                }),
             }
             Ok(())
         })?;
-        backups.whole.sort_by(|one, other| (&one.id, &one.object).cmp(&(&other.id, &other.object)));
+        backups.valid.sort_by(|one, other| (&one.id, &one.object).cmp(&(&other.id, &other.object)));
         // A list that broke off in the middle tells some twice: one that counts twice would push out another.
-        backups.whole.dedup_by(|one, other| one.object == other.object);
+        backups.valid.dedup_by(|one, other| one.object == other.object);
         Ok(backups)
     }
 
     /// Finds a backup by its whole id, a unique prefix, or `latest`.
-    pub fn find(&self, id: &str) -> Result<&Listed> {
+    pub fn find(&self, id: &str) -> Result<&BackupEntry> {
         let none = |why: &str| Error::Destination(format!("{why}: toll backup list shows what there is"));
         if id == "latest" {
-            return self.whole.last().ok_or_else(|| none("there is no backup here"));
+            return self.valid.last().ok_or_else(|| none("there is no backup here"));
         }
-        let mut found = self.whole.iter().filter(|listed| listed.id.starts_with(id));
+        let mut found = self.valid.iter().filter(|listed| listed.id.starts_with(id));
         match (found.next(), found.next()) {
             (Some(one), None) => Ok(one),
             (Some(_), Some(_)) => Err(none(&format!("several backups begin with {id}"))),
@@ -178,12 +179,12 @@ impl Backups {
     }
 }
 
-impl Listed {
+impl BackupEntry {
     /// Fetches the manifest and checks it against its name.
-    pub fn read(&self, store: &Store, opening: &Opening) -> Result<Manifest> {
+    pub fn read_manifest(&self, store: &Store, opening: &PieceDecoder) -> Result<Manifest> {
         let stored = store.get(&self.object)?;
         let damaged = |reason: String| Error::Mismatch { id: self.id.clone(), reason };
-        if Name::of(&stored) != self.sha256 {
+        if ContentHash::hash(&stored) != self.sha256 {
             return Err(damaged("its manifest is not what was stored".into()));
         }
         let text = if self.encrypted { opening.decrypt(&stored)? } else { stored };
@@ -211,12 +212,12 @@ impl Listed {
 }
 
 /// `backups/ID.SHA256.json`, or with `.age` behind it.
-fn parse(path: &str) -> Option<(String, Name, bool)> {
+fn parse_object_name(path: &str) -> Option<(String, ContentHash, bool)> {
     let name = path.strip_prefix(FOLDER)?.strip_prefix('/')?;
     let (name, encrypted) = match name.strip_suffix(".json.age") {
         Some(name) => (name, true),
         None => (name.strip_suffix(".json")?, false),
     };
     let (id, sha256) = name.rsplit_once('.')?;
-    Some((id.to_owned(), Name::parse(sha256)?, encrypted))
+    Some((id.to_owned(), ContentHash::parse(sha256)?, encrypted))
 }

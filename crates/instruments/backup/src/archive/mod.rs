@@ -11,21 +11,24 @@
 // Libraries answer; they do not print.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod activity_marker;
+pub mod chunker;
 mod content;
-pub mod cut;
+mod content_hash;
 pub mod git;
 mod manifest;
-mod name;
+mod piece_codec;
 pub mod prune;
 pub mod restore;
-mod running;
-mod seal;
 pub mod sections;
 mod upload;
 
-pub use content::{Content, FileName, FileSeen, Keep};
-pub use manifest::{Backups, Broken, FORMAT, FileKept, Listed, Manifest, PieceKept, Program, Source, Totals};
-pub use name::Name;
-pub use running::{Owner, Running};
-pub use seal::{Opening, Sealing, with_passphrase};
-pub use upload::{Progress, Upload, Uploaded};
+pub use activity_marker::{ActivityMarker, MarkerOwner};
+pub use content::{ContentSplitter, FileName, FileSink, FileSummary};
+pub use content_hash::ContentHash;
+pub use manifest::{
+    BackupEntry, Backups, DumpProgram, FORMAT, InvalidBackup, Manifest, SourceServer, StoredFile,
+    StoredPiece, Totals,
+};
+pub use piece_codec::{PieceDecoder, PieceEncoder, codec_with_passphrase};
+pub use upload::{UploadProgress, UploadSummary, Uploader};

@@ -3,29 +3,29 @@
 //! Removes manifests first, the oldest first, then the pieces that no remaining manifest names. No piece is
 //! removed if anything is unreadable. Servers that share a store do not remove each other's backups.
 
-use crate::archive::manifest::{Backups, Listed};
-use crate::archive::upload::{each_piece, object};
-use crate::archive::{Name, Opening, Running, Sealing};
+use crate::archive::manifest::{BackupEntry, Backups};
+use crate::archive::upload::{for_each_piece, piece_object};
+use crate::archive::{ActivityMarker, ContentHash, PieceDecoder, PieceEncoder};
 use std::collections::{HashMap, HashSet};
 use toll_store::{Error, Result, Store};
 
-const INDEX: &str = "pieces-of";
+const INDEX_FOLDER: &str = "pieces-of";
 /// Removed between two looks whether others still take this prune for alive.
 const BATCH: usize = 1000;
 
 /// Backups to keep.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Stay<'a> {
+pub struct RetentionPolicy<'a> {
     /// So many of the latest of each source; none: all.
-    pub latest: Option<usize>,
+    pub keep_latest: Option<usize>,
     /// This one, whatever its date: beside one that a wrong clock has dated years ahead, a backup that was
     /// just taken is not among the latest.
-    pub also: Option<&'a str>,
+    pub keep_id: Option<&'a str>,
 }
 
 /// Objects removed, or to be removed.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct Pruned {
+pub struct PruneSummary {
     pub backups: Vec<String>,
     pub backups_left: u64,
     pub pieces: u64,
@@ -40,34 +40,34 @@ pub struct Pruned {
 /// no backup goes on.
 pub fn prune(
     store: &Store,
-    opening: &Opening,
-    stay: Stay<'_>,
+    opening: &PieceDecoder,
+    stay: RetentionPolicy<'_>,
     dry_run: bool,
-    alone: &Running,
-) -> Result<Pruned> {
+    alone: &ActivityMarker,
+) -> Result<PruneSummary> {
     let backups = Backups::list(store)?;
-    if let Some(broken) = backups.broken.first() {
+    if let Some(broken) = backups.invalid.first() {
         return Err(Error::Mismatch {
             id: broken.object.clone(),
             reason: format!("{}; it is no backup: remove it by hand, then prune", broken.reason),
         });
     }
-    let (left, old) = apart(&backups.whole, stay);
+    let (left, old) = split_by_retention(&backups.valid, stay);
     let mut named = HashSet::new();
     for listed in &left {
-        named_by(store, opening, listed, &mut named)?;
+        add_references(store, opening, listed, &mut named)?;
     }
-    let mut pruned = Pruned { backups_left: left.len() as u64, ..Pruned::default() };
+    let mut pruned = PruneSummary { backups_left: left.len() as u64, ..PruneSummary::default() };
     for listed in old {
         if !dry_run {
-            alone.still_believed()?;
+            alone.ensure_valid()?;
             store.delete(&listed.object)?;
-            store.delete(&index_of(listed))?;
+            store.delete(&index_object(listed))?;
         }
         pruned.backups.push(listed.id.clone());
     }
     let mut unnamed = Vec::new();
-    each_piece(store, |name, bytes| {
+    for_each_piece(store, |name, bytes| {
         if named.contains(&name) {
             pruned.pieces_left += 1;
             pruned.bytes_left += u64::from(bytes);
@@ -81,25 +81,28 @@ pub fn prune(
     pruned.pieces = unnamed.len() as u64;
     if !dry_run {
         for batch in unnamed.chunks(BATCH) {
-            alone.still_believed()?;
-            store.delete_all(batch.iter().map(object).collect())?;
+            alone.ensure_valid()?;
+            store.delete_all(batch.iter().map(piece_object).collect())?;
         }
-        remove_other_indices(store, &left)?;
+        remove_stale_indices(store, &left)?;
         pruned.unfinished = store.remove_unfinished()?;
-        alone.forget_dead()?;
+        alone.remove_dead_markers()?;
     }
     Ok(pruned)
 }
 
 /// Those that stay and those that go, both oldest first.
-fn apart<'a>(whole: &'a [Listed], stay: Stay<'_>) -> (Vec<&'a Listed>, Vec<&'a Listed>) {
-    let latest = stay.latest.unwrap_or(usize::MAX);
+fn split_by_retention<'a>(
+    whole: &'a [BackupEntry],
+    stay: RetentionPolicy<'_>,
+) -> (Vec<&'a BackupEntry>, Vec<&'a BackupEntry>) {
+    let latest = stay.keep_latest.unwrap_or(usize::MAX);
     let mut of_source: HashMap<&str, usize> = HashMap::new();
     let (mut left, mut old) = (Vec::new(), Vec::new());
     for listed in whole.iter().rev() {
         let count = of_source.entry(listed.source()).or_default();
         *count += 1;
-        let stays = *count <= latest || stay.also == Some(listed.id.as_str());
+        let stays = *count <= latest || stay.keep_id == Some(listed.id.as_str());
         let side = if stays { &mut left } else { &mut old };
         side.push(listed);
     }
@@ -110,10 +113,10 @@ fn apart<'a>(whole: &'a [Listed], stay: Stay<'_>) -> (Vec<&'a Listed>, Vec<&'a L
 
 /// Pieces that whole backups name. One whose manifest is damaged names nothing that could be relied on, and is
 /// no reason to take no backup.
-pub fn named(store: &Store, opening: &Opening) -> Result<HashSet<Name>> {
+pub fn referenced_pieces(store: &Store, opening: &PieceDecoder) -> Result<HashSet<ContentHash>> {
     let mut named = HashSet::new();
-    for listed in &Backups::list(store)?.whole {
-        match named_by(store, opening, listed, &mut named) {
+    for listed in &Backups::list(store)?.valid {
+        match add_references(store, opening, listed, &mut named) {
             Err(Error::Mismatch { .. } | Error::Format { .. }) => {}
             read => read?,
         }
@@ -122,10 +125,10 @@ pub fn named(store: &Store, opening: &Opening) -> Result<HashSet<Name>> {
 }
 
 /// Those of backups that were killed before their manifest was put, or are gone.
-fn remove_other_indices(store: &Store, left: &[&Listed]) -> Result<()> {
-    let known: HashSet<String> = left.iter().map(|listed| index_of(listed)).collect();
+fn remove_stale_indices(store: &Store, left: &[&BackupEntry]) -> Result<()> {
+    let known: HashSet<String> = left.iter().map(|listed| index_object(listed)).collect();
     let mut others = Vec::new();
-    store.list(INDEX, |object| {
+    store.list(INDEX_FOLDER, |object| {
         if !known.contains(&object.path) {
             others.push(object.path);
         }
@@ -137,35 +140,40 @@ fn remove_other_indices(store: &Store, left: &[&Listed]) -> Result<()> {
 /// Beside a manifest that only a key opens: the names of its pieces, so that the host that backs up can prune
 /// without being able to read. To be put before the manifest; needs no secret, since the pieces' objects
 /// show the same names.
-pub fn put_index(
+pub fn write_index(
     store: &Store,
-    sealing: &Sealing,
+    sealing: &PieceEncoder,
     id: &str,
-    pieces: impl Iterator<Item = Name>,
+    pieces: impl Iterator<Item = ContentHash>,
 ) -> Result<()> {
     if !sealing.encrypts() {
         return Ok(());
     }
     let names: Vec<u8> = pieces.flat_map(|name| name.0).collect();
-    let index = [&Name::of(&names).0[..], &names].concat();
-    store.put(&format!("{INDEX}/{id}"), index)
+    let index = [&ContentHash::hash(&names).0[..], &names].concat();
+    store.put(&format!("{INDEX_FOLDER}/{id}"), index)
 }
 
-fn index_of(listed: &Listed) -> String {
-    format!("{INDEX}/{}", listed.id)
+fn index_object(listed: &BackupEntry) -> String {
+    format!("{INDEX_FOLDER}/{}", listed.id)
 }
 
-fn named_by(store: &Store, opening: &Opening, listed: &Listed, named: &mut HashSet<Name>) -> Result<()> {
+fn add_references(
+    store: &Store,
+    opening: &PieceDecoder,
+    listed: &BackupEntry,
+    named: &mut HashSet<ContentHash>,
+) -> Result<()> {
     if !listed.is_encrypted() {
-        named.extend(listed.read(store, opening)?.pieces().map(|piece| piece.name()));
+        named.extend(listed.read_manifest(store, opening)?.pieces().map(|piece| piece.name()));
         return Ok(());
     }
-    let index = store.get_if_there(&index_of(listed))?.unwrap_or_default();
+    let index = store.get_if_exists(&index_object(listed))?.unwrap_or_default();
     let (sum, names) = index.split_at_checked(32).unwrap_or((&[], &[]));
-    if sum != Name::of(names).0 || !names.len().is_multiple_of(32) {
+    if sum != ContentHash::hash(names).0 || !names.len().is_multiple_of(32) {
         let reason = "the list of its pieces is gone or damaged: no piece can be removed".to_owned();
         return Err(Error::Mismatch { id: listed.id.clone(), reason });
     }
-    named.extend(names.chunks_exact(32).filter_map(|name| name.try_into().ok()).map(Name));
+    named.extend(names.chunks_exact(32).filter_map(|name| name.try_into().ok()).map(ContentHash));
     Ok(())
 }

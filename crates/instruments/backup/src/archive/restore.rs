@@ -3,45 +3,45 @@
 //! A few threads prefetch pieces and check them against their names. Pieces are returned in the order of the
 //! dump. Never returns data that differs from the backup. Never holds more than a few pieces.
 
-use crate::archive::content::{Content, FileSeen};
-use crate::archive::name::key;
-use crate::archive::seal::SEALED_MOST;
-use crate::archive::sections::Kind;
-use crate::archive::upload::object;
-use crate::archive::{FileKept, Manifest, Opening, PieceKept};
+use crate::archive::content::{ContentSplitter, FileSummary};
+use crate::archive::content_hash::parse_key;
+use crate::archive::piece_codec::STORED_PIECE_MAX;
+use crate::archive::sections::SectionKind;
+use crate::archive::upload::piece_object;
+use crate::archive::{Manifest, PieceDecoder, StoredFile, StoredPiece};
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use toll_store::{Error, Result, Store};
 
 /// Pieces under way or waiting at a time.
-const AHEAD: usize = 16;
+const PREFETCH: usize = 16;
 const WORKERS: usize = 8;
 
 /// Hands each stretch of a file's bytes to `take`, file by file.
-pub fn read<'m>(
+pub fn read_pieces<'m>(
     store: &Store,
-    opening: &Opening,
+    opening: &PieceDecoder,
     manifest: &'m Manifest,
-    mut take: impl FnMut(&'m FileKept, &[u8]) -> Result<()>,
+    mut take: impl FnMut(&'m StoredFile, &[u8]) -> Result<()>,
 ) -> Result<()> {
-    let name_key = manifest.name_key.as_deref().map(key).transpose()?;
-    let pieces: Vec<(&FileKept, &PieceKept)> =
+    let name_key = manifest.name_key.as_deref().map(parse_key).transpose()?;
+    let pieces: Vec<(&StoredFile, &StoredPiece)> =
         manifest.files.iter().flat_map(|file| file.pieces.iter().map(move |piece| (file, piece))).collect();
-    let fetch = |piece: &PieceKept| {
-        let stored = store.get_at_most(&object(&piece.0), SEALED_MOST)?;
-        opening.open(piece.0, name_key.as_ref(), stored)
+    let fetch = |piece: &StoredPiece| {
+        let stored = store.get_limited(&piece_object(&piece.0), STORED_PIECE_MAX)?;
+        opening.decode(piece.0, name_key.as_ref(), stored)
     };
-    let line = Line { state: Mutex::default(), changed: Condvar::new() };
+    let line = PrefetchQueue { state: Mutex::default(), changed: Condvar::new() };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS.min(pieces.len()) {
             scope.spawn(|| {
-                while let Some(number) = line.next(pieces.len()) {
-                    line.done(number, fetch(pieces[number].1));
+                while let Some(number) = line.next_to_fetch(pieces.len()) {
+                    line.deliver(number, fetch(pieces[number].1));
                 }
             });
         }
         let handed = pieces.iter().enumerate().try_for_each(|(number, (file, _))| {
-            let piece = line.take(number)?;
+            let piece = line.wait_for(number)?;
             take(file, &piece)
         });
         line.close();
@@ -51,17 +51,17 @@ pub fn read<'m>(
 
 /// Reads a whole backup, splits it again, and compares each file with its manifest entry. `seen` is called
 /// with the length of each chunk.
-pub fn check(
+pub fn check_backup(
     store: &Store,
-    opening: &Opening,
+    opening: &PieceDecoder,
     manifest: &Manifest,
     mut seen: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
-    let mut content = Content::new(Vec::new());
+    let mut content = ContentSplitter::new(Vec::new());
     let mut was_body = false;
-    read(store, opening, manifest, |file, bytes| {
+    read_pieces(store, opening, manifest, |file, bytes| {
         seen(bytes.len())?;
-        let is_body = file.seen.file.kind == Kind::Bodies;
+        let is_body = file.summary.file.kind == SectionKind::Bodies;
         if is_body && !was_body {
             content.end_dump()?;
             content.begin_bodies()?;
@@ -75,7 +75,7 @@ pub fn check(
         content.end_dump()?;
     }
     let found = content.finish()?;
-    let expected: Vec<&FileSeen> = manifest.files.iter().map(|file| &file.seen).collect();
+    let expected: Vec<&FileSummary> = manifest.files.iter().map(|file| &file.summary).collect();
     let differing = expected.iter().zip(&found).find(|(expected, found)| *expected != found);
     match differing {
         None if expected.len() == found.len() => Ok(()),
@@ -91,7 +91,7 @@ fn mismatch(manifest: &Manifest, reason: String) -> Error {
 }
 
 /// Pieces on their way, in order.
-struct Line {
+struct PrefetchQueue {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -101,11 +101,11 @@ struct State {
     /// The next that nobody fetches yet, and the next that is to be handed on.
     next: usize,
     wanted: usize,
-    arrived: BTreeMap<usize, Result<Vec<u8>>>,
+    fetched: BTreeMap<usize, Result<Vec<u8>>>,
     closed: bool,
 }
 
-impl Line {
+impl PrefetchQueue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,9 +114,9 @@ impl Line {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self, count: usize) -> Option<usize> {
+    fn next_to_fetch(&self, count: usize) -> Option<usize> {
         let mut state = self.state();
-        while !state.closed && state.next < count && state.next >= state.wanted + AHEAD {
+        while !state.closed && state.next < count && state.next >= state.wanted + PREFETCH {
             state = self.wait(state);
         }
         let number = state.next;
@@ -127,15 +127,15 @@ impl Line {
         Some(number)
     }
 
-    fn done(&self, number: usize, piece: Result<Vec<u8>>) {
-        self.state().arrived.insert(number, piece);
+    fn deliver(&self, number: usize, piece: Result<Vec<u8>>) {
+        self.state().fetched.insert(number, piece);
         self.changed.notify_all();
     }
 
-    fn take(&self, number: usize) -> Result<Vec<u8>> {
+    fn wait_for(&self, number: usize) -> Result<Vec<u8>> {
         let mut state = self.state();
         loop {
-            if let Some(piece) = state.arrived.remove(&number) {
+            if let Some(piece) = state.fetched.remove(&number) {
                 state.wanted = number + 1;
                 self.changed.notify_all();
                 return piece;

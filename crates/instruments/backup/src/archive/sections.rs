@@ -11,7 +11,7 @@ use toll_store::{Error, Result};
 /// Kind of a section of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum SectionKind {
     /// Settings of the session that everything else relies on.
     Head,
     /// Makes a schema, and goes into it.
@@ -30,7 +30,7 @@ pub enum Kind {
 /// A part of a dump, from its comment to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    pub kind: Kind,
+    pub kind: SectionKind,
     /// Empty in head and tail.
     pub schema: String,
     /// Empty where it is about no single object.
@@ -39,7 +39,7 @@ pub struct Section {
 
 /// Bytes of one line, whole or in part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part<'a> {
+pub struct SectionPart<'a> {
     pub bytes: &'a [u8],
     /// With these the line is whole: a statement's text may hold line ends, which end nothing.
     pub ends: bool,
@@ -48,19 +48,19 @@ pub struct Part<'a> {
 }
 
 /// Consumer of the parts, in the order of the dump.
-pub trait Sink {
+pub trait SectionSink {
     fn begin(&mut self, section: Section) -> Result<()>;
-    fn part(&mut self, part: Part<'_>) -> Result<()>;
+    fn part(&mut self, part: SectionPart<'_>) -> Result<()>;
 }
 
 /// As much of a line as decides what it is: the longest name (64 characters of 4 bytes, each newline
 /// or backquote of which takes more) and the words before it fit in.
 const HEAD: usize = 1024;
 /// Comments and blank lines before the statement that they announce.
-const HELD_MOST: usize = 64 << 10;
+const HELD_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lexed {
+enum LexState {
     /// So many dashes since the line began.
     Begin(u8),
     Plain,
@@ -71,7 +71,7 @@ enum Lexed {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Line {
+enum LineKind {
     /// Not enough of it was seen.
     Unknown,
     /// It has begun, and goes on.
@@ -80,56 +80,56 @@ enum Line {
 
 /// Splits one dump.
 #[derive(Debug)]
-pub struct Sections {
-    lexed: Lexed,
-    line: Line,
+pub struct SectionSplitter {
+    lex_state: LexState,
+    line_kind: LineKind,
     /// The line's beginning, while it is unknown.
     head: Vec<u8>,
     /// Whole lines that belong to what follows.
     held: Vec<u8>,
     /// A comment has announced it; its name comes with the first statement.
-    announced: Option<Kind>,
+    announced: Option<SectionKind>,
     schema: String,
-    begun: bool,
+    section_open: bool,
     complete: bool,
 }
 
-impl Default for Sections {
+impl Default for SectionSplitter {
     fn default() -> Self {
         Self {
-            lexed: Lexed::Begin(0),
-            line: Line::Unknown,
+            lex_state: LexState::Begin(0),
+            line_kind: LineKind::Unknown,
             head: Vec::new(),
             held: Vec::new(),
             announced: None,
             schema: String::new(),
-            begun: false,
+            section_open: false,
             complete: false,
         }
     }
 }
 
-impl Sections {
+impl SectionSplitter {
     /// Takes the next bytes, however many.
-    pub fn feed(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<()> {
+    pub fn feed(&mut self, bytes: &[u8], sink: &mut impl SectionSink) -> Result<()> {
         let mut from = 0;
         while let Some(length) = self.line_end(&bytes[from..]) {
-            self.part(&bytes[from..from + length], true, sink)?;
+            self.write_part(&bytes[from..from + length], true, sink)?;
             from += length;
         }
-        self.part(&bytes[from..], false, sink)
+        self.write_part(&bytes[from..], false, sink)
     }
 
     /// To be called at the end of the stream. An error if the dump's last line does not say that it is whole.
-    pub fn finish(mut self, sink: &mut impl Sink) -> Result<()> {
+    pub fn finish(mut self, sink: &mut impl SectionSink) -> Result<()> {
         if !self.head.is_empty() {
             let line = std::mem::take(&mut self.head);
-            self.whole_or_long_line(&line, false, sink)?;
+            self.write_line(&line, false, sink)?;
         }
         if let Some(kind) = self.announced.take() {
-            self.begin(kind, String::new(), sink)?;
+            self.begin_section(kind, String::new(), sink)?;
         }
-        self.release(sink)?;
+        self.release_held(sink)?;
         if !self.complete {
             return Err(Error::Incomplete("its last line does not say so (\"-- Dump completed\")".into()));
         }
@@ -141,38 +141,45 @@ impl Sections {
         let mut at = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
-            let (to, lexed) = match self.lexed {
-                Lexed::Begin(dashes) => match (rest[0], dashes) {
-                    (b'-', 0) => (Some(0), Lexed::Begin(1)),
-                    (b'-', _) => (Some(0), Lexed::Comment),
+            let (to, lexed) = match self.lex_state {
+                LexState::Begin(dashes) => match (rest[0], dashes) {
+                    (b'-', 0) => (Some(0), LexState::Begin(1)),
+                    (b'-', _) => (Some(0), LexState::Comment),
                     _ => {
-                        self.lexed = Lexed::Plain;
+                        self.lex_state = LexState::Plain;
                         continue;
                     }
                 },
-                Lexed::Plain => {
+                LexState::Plain => {
                     let to = memchr3(b'\'', b'`', b'\n', rest);
                     (
                         to,
                         match to.map(|to| rest[to]) {
-                            Some(b'\'') => Lexed::Text,
-                            Some(b'`') => Lexed::Name,
-                            _ => Lexed::Begin(0),
+                            Some(b'\'') => LexState::Text,
+                            Some(b'`') => LexState::Name,
+                            _ => LexState::Begin(0),
                         },
                     )
                 }
-                Lexed::Text => {
+                LexState::Text => {
                     let to = memchr2(b'\'', b'\\', rest);
-                    (to, if to.is_some_and(|to| rest[to] == b'\\') { Lexed::Escape } else { Lexed::Plain })
+                    (
+                        to,
+                        if to.is_some_and(|to| rest[to] == b'\\') {
+                            LexState::Escape
+                        } else {
+                            LexState::Plain
+                        },
+                    )
                 }
-                Lexed::Escape => (Some(0), Lexed::Text),
+                LexState::Escape => (Some(0), LexState::Text),
                 // A doubled one ends the name and begins it anew, which comes to the same.
-                Lexed::Name => (memchr(b'`', rest), Lexed::Plain),
-                Lexed::Comment => (memchr(b'\n', rest), Lexed::Begin(0)),
+                LexState::Name => (memchr(b'`', rest), LexState::Plain),
+                LexState::Comment => (memchr(b'\n', rest), LexState::Begin(0)),
             };
             let to = to?;
-            let line_ends = lexed == Lexed::Begin(0);
-            self.lexed = lexed;
+            let line_ends = lexed == LexState::Begin(0);
+            self.lex_state = lexed;
             at += to + 1;
             if line_ends {
                 return Some(at);
@@ -181,20 +188,20 @@ impl Sections {
         None
     }
 
-    fn part(&mut self, bytes: &[u8], ends: bool, sink: &mut impl Sink) -> Result<()> {
-        if let Line::Known { is_row } = self.line {
+    fn write_part(&mut self, bytes: &[u8], ends: bool, sink: &mut impl SectionSink) -> Result<()> {
+        if let LineKind::Known { is_row } = self.line_kind {
             if ends {
-                self.line = Line::Unknown;
+                self.line_kind = LineKind::Unknown;
             }
-            return if bytes.is_empty() { Ok(()) } else { sink.part(Part { bytes, ends, is_row }) };
+            return if bytes.is_empty() { Ok(()) } else { sink.part(SectionPart { bytes, ends, is_row }) };
         }
         if ends && self.head.is_empty() {
-            return self.whole_or_long_line(bytes, true, sink);
+            return self.write_line(bytes, true, sink);
         }
         self.head.extend_from_slice(bytes);
         if ends || self.head.len() >= HEAD {
             let mut line = std::mem::take(&mut self.head);
-            self.whole_or_long_line(&line, ends, sink)?;
+            self.write_line(&line, ends, sink)?;
             line.clear();
             self.head = line;
         }
@@ -202,10 +209,10 @@ impl Sections {
     }
 
     /// A whole line, or so much of one that it is known what it is.
-    fn whole_or_long_line(&mut self, line: &[u8], ends: bool, sink: &mut impl Sink) -> Result<()> {
-        if ends && is_comment_or_blank(line) && self.held.len() < HELD_MOST {
+    fn write_line(&mut self, line: &[u8], ends: bool, sink: &mut impl SectionSink) -> Result<()> {
+        if ends && is_comment_or_blank(line) && self.held.len() < HELD_MAX {
             self.complete |= line.starts_with(b"-- Dump completed");
-            if let Some(kind) = announced_by(line) {
+            if let Some(kind) = announced_kind(line) {
                 // Two announcements without a statement between them: the first is about nothing.
                 self.announced = Some(kind);
             }
@@ -215,34 +222,34 @@ impl Sections {
         // Whatever comes after the last line says that it was not the last.
         self.complete = false;
         if let Some(kind) = self.announced.take() {
-            self.begin(kind, first_name(line), sink)?;
+            self.begin_section(kind, first_name(line), sink)?;
         } else if line.starts_with(b"/*!40103 SET TIME_ZONE=@OLD_TIME_ZONE") {
             self.schema.clear();
-            self.begin(Kind::Tail, String::new(), sink)?;
+            self.begin_section(SectionKind::Tail, String::new(), sink)?;
         }
-        self.release(sink)?;
+        self.release_held(sink)?;
         let is_row = line.starts_with(b"INSERT INTO ");
         if !ends {
-            self.line = Line::Known { is_row };
+            self.line_kind = LineKind::Known { is_row };
         }
-        sink.part(Part { bytes: line, ends, is_row })
+        sink.part(SectionPart { bytes: line, ends, is_row })
     }
 
-    fn begin(&mut self, kind: Kind, name: String, sink: &mut impl Sink) -> Result<()> {
-        self.begun = true;
-        if kind == Kind::Database {
+    fn begin_section(&mut self, kind: SectionKind, name: String, sink: &mut impl SectionSink) -> Result<()> {
+        self.section_open = true;
+        if kind == SectionKind::Database {
             self.schema = name;
             return sink.begin(Section { kind, schema: self.schema.clone(), name: String::new() });
         }
         sink.begin(Section { kind, schema: self.schema.clone(), name })
     }
 
-    fn release(&mut self, sink: &mut impl Sink) -> Result<()> {
-        if !self.begun {
-            self.begin(Kind::Head, String::new(), sink)?;
+    fn release_held(&mut self, sink: &mut impl SectionSink) -> Result<()> {
+        if !self.section_open {
+            self.begin_section(SectionKind::Head, String::new(), sink)?;
         }
         for line in self.held.split_inclusive(|&byte| byte == b'\n') {
-            sink.part(Part { bytes: line, ends: true, is_row: false })?;
+            sink.part(SectionPart { bytes: line, ends: true, is_row: false })?;
         }
         self.held.clear();
         Ok(())
@@ -253,15 +260,15 @@ fn is_comment_or_blank(line: &[u8]) -> bool {
     line == b"\n" || line.starts_with(b"--")
 }
 
-fn announced_by(comment: &[u8]) -> Option<Kind> {
+fn announced_kind(comment: &[u8]) -> Option<SectionKind> {
     // As MariaDB's and MySQL's programs write them, those of MySQL 5.7 and 8 with "view structure".
-    const WORDS: [(&[u8], Kind); 6] = [
-        (b"-- Current Database: ", Kind::Database),
-        (b"-- Sequence structure for ", Kind::Sequence),
-        (b"-- Table structure for table ", Kind::Table),
-        (b"-- Temporary table structure for view ", Kind::Placeholder),
-        (b"-- Temporary view structure for view ", Kind::Placeholder),
-        (b"-- Final view structure for view ", Kind::View),
+    const WORDS: [(&[u8], SectionKind); 6] = [
+        (b"-- Current Database: ", SectionKind::Database),
+        (b"-- Sequence structure for ", SectionKind::Sequence),
+        (b"-- Table structure for table ", SectionKind::Table),
+        (b"-- Temporary table structure for view ", SectionKind::Placeholder),
+        (b"-- Temporary view structure for view ", SectionKind::Placeholder),
+        (b"-- Final view structure for view ", SectionKind::View),
     ];
     WORDS.iter().find(|(words, _)| comment.starts_with(words)).map(|(_, kind)| *kind)
 }
@@ -295,14 +302,14 @@ mod tests {
         rows: Vec<u64>,
     }
 
-    impl Sink for Seen {
+    impl SectionSink for Seen {
         fn begin(&mut self, section: Section) -> Result<()> {
             self.sections.push((section, Vec::new()));
             self.rows.push(0);
             Ok(())
         }
 
-        fn part(&mut self, part: Part<'_>) -> Result<()> {
+        fn part(&mut self, part: SectionPart<'_>) -> Result<()> {
             self.sections.last_mut().unwrap().1.extend_from_slice(part.bytes);
             *self.rows.last_mut().unwrap() += u64::from(part.is_row && part.ends);
             Ok(())
@@ -311,7 +318,7 @@ mod tests {
 
     fn split(dump: &[u8], step: usize) -> (Seen, Result<()>) {
         let mut seen = Seen::default();
-        let mut sections = Sections::default();
+        let mut sections = SectionSplitter::default();
         for chunk in dump.chunks(step) {
             sections.feed(chunk, &mut seen).unwrap();
         }
@@ -336,19 +343,19 @@ mod tests {
     fn a_dump_is_split_by_what_it_announces_whatever_names_and_rows_hold() {
         let (seen, end) = split(DUMP.as_bytes(), 7);
         end.unwrap();
-        let found: Vec<(Kind, &str, &str)> =
+        let found: Vec<(SectionKind, &str, &str)> =
             seen.sections.iter().map(|(s, _)| (s.kind, s.schema.as_str(), s.name.as_str())).collect();
         assert_eq!(
             found,
             [
-                (Kind::Head, "", ""),
-                (Kind::Database, "it's", ""),
-                (Kind::Table, "it's", "a`b"),
-                (Kind::Table, "it's", "n\n-- Table structure for table `q"),
-                (Kind::Placeholder, "it's", "v"),
-                (Kind::Database, "it's", ""),
-                (Kind::View, "it's", "v"),
-                (Kind::Tail, "", ""),
+                (SectionKind::Head, "", ""),
+                (SectionKind::Database, "it's", ""),
+                (SectionKind::Table, "it's", "a`b"),
+                (SectionKind::Table, "it's", "n\n-- Table structure for table `q"),
+                (SectionKind::Placeholder, "it's", "v"),
+                (SectionKind::Database, "it's", ""),
+                (SectionKind::View, "it's", "v"),
+                (SectionKind::Tail, "", ""),
             ]
         );
         assert_eq!(seen.rows, [0, 0, 2, 1, 0, 0, 0, 0]);

@@ -3,9 +3,9 @@
 //! A few threads name, seal and store pieces while the dump continues. Existing pieces are left alone, so a
 //! backup after a killed one stores only the missing ones. Never holds more than a few pieces.
 
-use crate::archive::content::{FileName, FileSeen, Keep};
-use crate::archive::cut::{Cutter, Sizes};
-use crate::archive::{FileKept, Name, PieceKept, Sealing};
+use crate::archive::chunker::{ChunkSizes, Chunker};
+use crate::archive::content::{FileName, FileSink, FileSummary};
+use crate::archive::{ContentHash, PieceEncoder, StoredFile, StoredPiece};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +21,7 @@ const WORKERS: usize = 8;
 
 /// Progress of an upload.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct UploadProgress {
     pub pieces: AtomicU64,
     pub new_pieces: AtomicU64,
     pub new_stored_bytes: AtomicU64,
@@ -29,91 +29,92 @@ pub struct Progress {
 }
 
 /// Puts a dump's pieces into a store.
-pub struct Upload {
-    cutter: Cutter,
+pub struct Uploader {
+    chunker: Chunker,
     jobs: Option<SyncSender<(usize, Vec<u8>)>>,
     workers: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
     sent: usize,
     /// Where in the order of pieces each file begins.
-    files: Vec<usize>,
+    file_starts: Vec<usize>,
 }
 
 struct Shared {
     store: Arc<Store>,
-    sealing: Sealing,
+    encoder: PieceEncoder,
     /// What the store holds, and how many bytes each takes there.
-    known: Mutex<HashMap<Name, u32>>,
-    kept: Mutex<Vec<Option<PieceKept>>>,
-    failed: Mutex<Option<Error>>,
-    progress: Arc<Progress>,
+    existing: Mutex<HashMap<ContentHash, u32>>,
+    stored: Mutex<Vec<Option<StoredPiece>>>,
+    first_error: Mutex<Option<Error>>,
+    progress: Arc<UploadProgress>,
 }
 
 /// Result of an upload.
 #[derive(Debug)]
-pub struct Uploaded {
-    pub files: Vec<FileKept>,
+pub struct UploadSummary {
+    pub files: Vec<StoredFile>,
     pub new_pieces: u64,
     pub new_stored_bytes: u64,
     pub stored_bytes: u64,
 }
 
-impl Upload {
+impl Uploader {
     /// `trusted`: which of the pieces that lie there may be relied on; see [`crate::archive::Running::trusts`].
-    pub fn begin(
+    pub fn start(
         store: Arc<Store>,
-        sealing: Sealing,
-        trusted: impl Fn(&Name) -> bool,
-        progress: Arc<Progress>,
+        sealing: PieceEncoder,
+        trusted: impl Fn(&ContentHash) -> bool,
+        progress: Arc<UploadProgress>,
     ) -> Result<Self> {
         let mut known = HashMap::new();
-        each_piece(&store, |name, bytes| {
+        for_each_piece(&store, |name, bytes| {
             if trusted(&name) {
                 known.insert(name, bytes);
             }
         })?;
         let shared = Arc::new(Shared {
             store,
-            sealing,
-            known: Mutex::new(known),
-            kept: Mutex::default(),
-            failed: Mutex::default(),
+            encoder: sealing,
+            existing: Mutex::new(known),
+            stored: Mutex::default(),
+            first_error: Mutex::default(),
             progress,
         });
         let (jobs, work) = sync_channel(WORKERS);
         let work = Arc::new(Mutex::new(work));
         let start = |_| {
             let (shared, work) = (shared.clone(), work.clone());
-            std::thread::Builder::new().name("upload".into()).spawn(move || shared.work(&work))
+            std::thread::Builder::new().name("upload".into()).spawn(move || shared.run_worker(&work))
         };
         let workers = (0..WORKERS)
             .map(start)
             .collect::<std::io::Result<_>>()
             .map_err(|cause| Error::Write { what: "a thread", cause })?;
-        let cutter = Cutter::new(Sizes::OBJECT);
-        Ok(Self { cutter, jobs: Some(jobs), workers, shared, sent: 0, files: Vec::new() })
+        let cutter = Chunker::new(ChunkSizes::OBJECT);
+        Ok(Self { chunker: cutter, jobs: Some(jobs), workers, shared, sent: 0, file_starts: Vec::new() })
     }
 
     /// Waits until all pieces are in the store, and looks whether they are there with the length that was put.
-    pub fn finish(mut self, seen: Vec<FileSeen>) -> Result<Uploaded> {
-        self.end_workers();
+    pub fn finish(mut self, seen: Vec<FileSummary>) -> Result<UploadSummary> {
+        self.join_workers();
         let shared = &self.shared;
         // What the store is listed for below takes as much room.
-        *locked(&shared.known) = HashMap::new();
-        if let Some(error) = locked(&shared.failed).take() {
+        *lock(&shared.existing) = HashMap::new();
+        if let Some(error) = lock(&shared.first_error).take() {
             return Err(error);
         }
-        let kept: Vec<PieceKept> = std::mem::take(&mut *locked(&shared.kept)).into_iter().flatten().collect();
-        if kept.len() != self.sent || seen.len() != self.files.len() {
+        let kept: Vec<StoredPiece> =
+            std::mem::take(&mut *lock(&shared.stored)).into_iter().flatten().collect();
+        if kept.len() != self.sent || seen.len() != self.file_starts.len() {
             return Err(Error::Incomplete("a piece was lost on its way to the store".into()));
         }
-        shared.store.settle()?;
+        shared.store.sync_to_disk()?;
         let stored_bytes = check_stored(&shared.store, &kept)?;
-        let ends = self.files.iter().skip(1).copied().chain([kept.len()]);
-        let files = seen.into_iter().zip(self.files.iter().zip(ends));
-        Ok(Uploaded {
+        let ends = self.file_starts.iter().skip(1).copied().chain([kept.len()]);
+        let files = seen.into_iter().zip(self.file_starts.iter().zip(ends));
+        Ok(UploadSummary {
             files: files
-                .map(|(seen, (&from, to))| FileKept { seen, pieces: kept[from..to].to_vec() })
+                .map(|(seen, (&from, to))| StoredFile { summary: seen, pieces: kept[from..to].to_vec() })
                 .collect(),
             new_pieces: shared.progress.new_pieces.load(Ordering::Relaxed),
             new_stored_bytes: shared.progress.new_stored_bytes.load(Ordering::Relaxed),
@@ -121,7 +122,7 @@ impl Upload {
         })
     }
 
-    fn end_workers(&mut self) {
+    fn join_workers(&mut self) {
         drop(self.jobs.take());
         for worker in self.workers.drain(..) {
             let _ = worker.join();
@@ -129,42 +130,42 @@ impl Upload {
     }
 }
 
-impl Keep for Upload {
+impl FileSink for Uploader {
     fn begin(&mut self, _file: &FileName) -> Result<()> {
-        self.files.push(self.sent);
+        self.file_starts.push(self.sent);
         Ok(())
     }
 
     fn part(&mut self, bytes: &[u8], ends: bool) -> Result<()> {
-        let Self { cutter, jobs, sent, shared, .. } = self;
-        cutter.part(bytes, ends, |piece| send(jobs.as_ref(), sent, shared, piece))
+        let Self { chunker: cutter, jobs, sent, shared, .. } = self;
+        cutter.push(bytes, ends, |piece| submit_piece(jobs.as_ref(), sent, shared, piece))
     }
 
     fn end(&mut self) -> Result<()> {
-        let Self { cutter, jobs, sent, shared, .. } = self;
-        cutter.finish(|piece| send(jobs.as_ref(), sent, shared, piece))
+        let Self { chunker: cutter, jobs, sent, shared, .. } = self;
+        cutter.finish(|piece| submit_piece(jobs.as_ref(), sent, shared, piece))
     }
 }
 
-impl Drop for Upload {
+impl Drop for Uploader {
     /// On the way out of an error: what is on its way still arrives, and is there for the next backup.
     fn drop(&mut self) {
-        self.end_workers();
+        self.join_workers();
     }
 }
 
-fn send(
+fn submit_piece(
     jobs: Option<&SyncSender<(usize, Vec<u8>)>>,
     sent: &mut usize,
     shared: &Shared,
     piece: Vec<u8>,
 ) -> Result<()> {
-    if let Some(error) = locked(&shared.failed).take() {
+    if let Some(error) = lock(&shared.first_error).take() {
         return Err(error);
     }
     let taken = jobs.is_some_and(|jobs| jobs.send((*sent, piece)).is_ok());
     if !taken {
-        let error = locked(&shared.failed).take();
+        let error = lock(&shared.first_error).take();
         return Err(error.unwrap_or(Error::Incomplete("nobody puts pieces into the store any more".into())));
     }
     *sent += 1;
@@ -172,23 +173,23 @@ fn send(
 }
 
 impl Shared {
-    fn work(&self, jobs: &Mutex<Receiver<(usize, Vec<u8>)>>) {
+    fn run_worker(&self, jobs: &Mutex<Receiver<(usize, Vec<u8>)>>) {
         loop {
-            let Ok((number, piece)) = locked(jobs).recv() else { break };
+            let Ok((number, piece)) = lock(jobs).recv() else { break };
             // After a failure what is still waiting is only taken, so that the sender is not held up.
-            if locked(&self.failed).is_some() {
+            if lock(&self.first_error).is_some() {
                 continue;
             }
-            match self.keep(&piece) {
+            match self.store_piece(&piece) {
                 Ok(piece) => {
-                    let mut kept = locked(&self.kept);
+                    let mut kept = lock(&self.stored);
                     if kept.len() <= number {
                         kept.resize(number + 1, None);
                     }
                     kept[number] = Some(piece);
                 }
                 Err(error) => {
-                    locked(&self.failed).get_or_insert(error);
+                    lock(&self.first_error).get_or_insert(error);
                 }
             }
         }
@@ -198,23 +199,23 @@ impl Shared {
         }
     }
 
-    fn keep(&self, piece: &[u8]) -> Result<PieceKept> {
-        let name = self.sealing.name(piece);
+    fn store_piece(&self, piece: &[u8]) -> Result<StoredPiece> {
+        let name = self.encoder.hash_piece(piece);
         self.progress.pieces.fetch_add(1, Ordering::Relaxed);
-        let known = locked(&self.known).get(&name).copied();
+        let known = lock(&self.existing).get(&name).copied();
         let stored = match known {
             Some(bytes) => bytes,
-            None => self.put(name, piece)?,
+            None => self.put_piece(name, piece)?,
         };
-        Ok(PieceKept(name, piece.len() as u32, stored))
+        Ok(StoredPiece(name, piece.len() as u32, stored))
     }
 
-    fn put(&self, name: Name, piece: &[u8]) -> Result<u32> {
-        let sealed = self.sealing.seal(piece)?;
+    fn put_piece(&self, name: ContentHash, piece: &[u8]) -> Result<u32> {
+        let sealed = self.encoder.encode(piece)?;
         let bytes = sealed.len() as u32;
-        self.store.put(&object(&name), sealed)?;
+        self.store.put(&piece_object(&name), sealed)?;
         // Two threads may have put the same one at once: it counts once, and it is as long either way.
-        if let Entry::Vacant(entry) = locked(&self.known).entry(name) {
+        if let Entry::Vacant(entry) = lock(&self.existing).entry(name) {
             entry.insert(bytes);
             self.progress.new_pieces.fetch_add(1, Ordering::Relaxed);
             self.progress.new_stored_bytes.fetch_add(bytes.into(), Ordering::Relaxed);
@@ -224,18 +225,18 @@ impl Shared {
 }
 
 /// `pieces/ab/abcdef...`: folders of a few thousand files each, where the store is a folder.
-pub(crate) fn object(name: &Name) -> String {
-    object_named(&name.to_string())
+pub(crate) fn piece_object(name: &ContentHash) -> String {
+    piece_object_named(&name.to_string())
 }
 
-pub(crate) fn object_named(name: &str) -> String {
+pub(crate) fn piece_object_named(name: &str) -> String {
     format!("{FOLDER}/{}/{name}", name.get(..2).unwrap_or_default())
 }
 
 /// Every piece in the store, with the bytes that it takes there.
-pub(crate) fn each_piece(store: &Store, mut take: impl FnMut(Name, u32)) -> Result<()> {
+pub(crate) fn for_each_piece(store: &Store, mut take: impl FnMut(ContentHash, u32)) -> Result<()> {
     store.list(FOLDER, |object| {
-        let name = object.path.rsplit('/').next().and_then(Name::parse);
+        let name = object.path.rsplit('/').next().and_then(ContentHash::parse);
         // No piece is empty: such a file is what a full disk or a power failure left.
         if let (Some(name), Ok(bytes @ 1..)) = (name, u32::try_from(object.bytes)) {
             take(name, bytes);
@@ -245,11 +246,11 @@ pub(crate) fn each_piece(store: &Store, mut take: impl FnMut(Name, u32)) -> Resu
 }
 
 /// How many bytes they take in the store, each counted once.
-fn check_stored(store: &Store, kept: &[PieceKept]) -> Result<u64> {
-    let mut wanted: HashMap<Name, u32> = kept.iter().map(|piece| (piece.0, piece.2)).collect();
+fn check_stored(store: &Store, kept: &[StoredPiece]) -> Result<u64> {
+    let mut wanted: HashMap<ContentHash, u32> = kept.iter().map(|piece| (piece.0, piece.2)).collect();
     let total = wanted.values().map(|&bytes| u64::from(bytes)).sum();
     let mut damaged = None;
-    each_piece(store, |name, bytes| {
+    for_each_piece(store, |name, bytes| {
         if wanted.remove(&name).is_some_and(|put| put != bytes) {
             damaged = Some(name);
         }
@@ -258,18 +259,18 @@ fn check_stored(store: &Store, kept: &[PieceKept]) -> Result<u64> {
         (None, None) => Ok(total),
         (Some(name), _) => Err(Error::Damaged {
             name: name.to_string(),
-            object: object(&name),
+            object: piece_object(&name),
             reason: "it is not as long as what was put".into(),
         }),
         (None, Some(name)) => Err(Error::Damaged {
             name: name.to_string(),
-            object: object(name),
+            object: piece_object(name),
             reason: "it was put, and is not there".into(),
         }),
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every update under these locks is one step.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 //! until they are full.
 
 use super::Measure;
-use super::names::Names;
+use super::names::NameCounts;
 use toll_wire::accounting::saturating_add_to;
 use toll_wire::attribute::{Attribute, ExtraAttribute};
 use toll_wire::event::{CommandKind, Event, Flags};
@@ -51,9 +51,9 @@ pub struct Class {
     others: Vec<(u8, Measure)>,
     /// For each of [`FLAG_NAMES`]: how often it was set, and how often it was told.
     pub flags: [(u64, u64); FLAG_NAMES.len()],
-    pub users: Names,
-    pub hosts: Names,
-    pub dbs: Names,
+    pub users: NameCounts,
+    pub hosts: NameCounts,
+    pub dbs: NameCounts,
     /// Error numbers and their counts.
     pub error_numbers: Vec<(u16, u64)>,
     /// Unix ns; 0: unknown.
@@ -63,7 +63,7 @@ pub struct Class {
 }
 
 /// Names of an event, as numbers.
-pub(super) struct Seen {
+pub(super) struct EventNames {
     pub user: u32,
     pub host: u32,
     pub db: u32,
@@ -74,12 +74,12 @@ const ERRORS_MAX: usize = 32;
 
 impl Class {
     /// An empty one of no text, for what was stored of several.
-    pub fn of_several() -> Self {
+    pub fn new_merged() -> Self {
         Self::new(b"", 0)
     }
 
     /// An empty one of its own text, for what was stored; `None`: the text has another identifier.
-    pub fn of_text(text: &[u8], id: QueryId) -> Option<Self> {
+    pub fn from_text(text: &[u8], id: QueryId) -> Option<Self> {
         if text.len() <= TEXT_MAX && QueryId::from_fingerprint(text) == id {
             return Some(Self::new(text, 0));
         }
@@ -106,9 +106,9 @@ impl Class {
             measures: Default::default(),
             others: Vec::new(),
             flags: Default::default(),
-            users: Names::default(),
-            hosts: Names::default(),
-            dbs: Names::default(),
+            users: NameCounts::default(),
+            hosts: NameCounts::default(),
+            dbs: NameCounts::default(),
             error_numbers: Vec::new(),
             first_ns: 0,
             last_ns: 0,
@@ -125,12 +125,12 @@ impl Class {
         self.others.iter().find(|(n, _)| *n == id).map(|(_, measure)| measure)
     }
 
-    pub fn put_measure(&mut self, attribute: Attribute, measure: Measure) {
+    pub fn set_measure(&mut self, attribute: Attribute, measure: Measure) {
         self.measures[attribute as usize] = Some(Box::new(measure));
     }
 
     /// `id`: as [`super::Digest::other_id`] gives it.
-    pub fn put_other(&mut self, id: u8, measure: Measure) {
+    pub fn set_other(&mut self, id: u8, measure: Measure) {
         *self.other_mut(id) = measure;
     }
 
@@ -149,7 +149,7 @@ impl Class {
     pub(super) fn add_sampled(
         &mut self,
         event: &Event<'_>,
-        seen: &Seen,
+        seen: &EventNames,
         others: &[ExtraAttribute],
         keep: bool,
     ) {
@@ -159,7 +159,7 @@ impl Class {
         self.add(event, seen, others);
     }
 
-    pub(super) fn add(&mut self, event: &Event<'_>, seen: &Seen, others: &[ExtraAttribute]) {
+    pub(super) fn add(&mut self, event: &Event<'_>, seen: &EventNames, others: &[ExtraAttribute]) {
         self.count += 1;
         self.tainted += u64::from(event.tainted);
         for attribute in Attribute::ALL {
@@ -180,7 +180,7 @@ impl Class {
             self.errors += 1;
             self.add_error(error.number, 1);
         }
-        self.see(event.start_ns, event.start_ns);
+        self.extend_times(event.start_ns, event.start_ns);
     }
 
     /// The slowest; of statements without a time the first.
@@ -210,7 +210,7 @@ impl Class {
     }
 
     fn add_flags(&mut self, flags: &Flags) {
-        let told = [
+        let known = [
             flags.no_index_used,
             flags.no_good_index_used,
             flags.full_scan,
@@ -221,7 +221,7 @@ impl Class {
             flags.filesort_on_disk,
             flags.qc_hit,
         ];
-        for (counts, flag) in self.flags.iter_mut().zip(told) {
+        for (counts, flag) in self.flags.iter_mut().zip(known) {
             counts.0 += u64::from(flag == Some(true));
             counts.1 += u64::from(flag.is_some());
         }
@@ -235,7 +235,7 @@ impl Class {
         }
     }
 
-    fn see(&mut self, first_ns: u64, last_ns: u64) {
+    fn extend_times(&mut self, first_ns: u64, last_ns: u64) {
         if first_ns > 0 && (self.first_ns == 0 || first_ns < self.first_ns) {
             self.first_ns = first_ns;
         }
@@ -268,7 +268,7 @@ impl Class {
         for &(number, count) in &from.error_numbers {
             self.add_error(number, count);
         }
-        self.see(from.first_ns, from.last_ns);
+        self.extend_times(from.first_ns, from.last_ns);
         if let Some(sample) = &from.sample
             && self.sample.as_ref().is_none_or(|mine| mine.query_ns < sample.query_ns)
         {

@@ -7,7 +7,7 @@ use toll_wire::log::INHERITED_DB;
 
 /// Folds the lower half of the classes into one. What they came to is kept, who they were is not;
 /// a class that comes back says how many of its events may be in there.
-pub(super) fn make_room(digest: &mut Digest) {
+pub(super) fn fold_smallest(digest: &mut Digest) {
     let rank = digest.settings.rank;
     let mut classes = std::mem::take(&mut digest.classes);
     classes.sort_by_key(|class| std::cmp::Reverse(rank.key(class)));
@@ -19,13 +19,13 @@ pub(super) fn make_room(digest: &mut Digest) {
     }
     digest.classes = classes;
     digest.index = digest.classes.iter().zip(0..).map(|(class, n)| (class.key.clone(), n)).collect();
-    digest.recent.forget();
+    digest.recent.clear();
 }
 
 /// Adds what `from` holds. Exact as long as neither had to fold classes; then a class says how many of its events may
 /// be among those folded, of either. `inherited`: the schema
 /// that [`INHERITED_DB`] stands for in `from`.
-pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
+pub(super) fn merge_digests(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
     let totals = &mut digest.totals;
     saturating_add_to(&mut totals.commands, from.totals.commands);
     saturating_add_to(&mut totals.queries, from.totals.queries);
@@ -39,11 +39,11 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
     }
     let names: Vec<u32> = (0..from.names.len())
         .map(|id| match from.names.text(id) {
-            INHERITED_DB => digest.names.find(inherited),
-            name => digest.names.find_again(name),
+            INHERITED_DB => digest.names.intern(inherited),
+            name => digest.names.intern_again(name),
         })
         .collect();
-    let names = move |id: u32| names.get(id as usize).copied().unwrap_or(super::names::BEYOND);
+    let names = move |id: u32| names.get(id as usize).copied().unwrap_or(super::names::OVERFLOW_ID);
     let others: Vec<Option<u8>> =
         from.others.names().iter().map(|(name, _)| digest.others.intern_name(name)).collect();
     let others = move |id: u8| others.get(usize::from(id)).copied().flatten();
@@ -57,18 +57,18 @@ pub(super) fn merge(digest: &mut Digest, from: &Digest, inherited: &[u8]) {
         }
     }
     for class in &from.classes {
-        let at = place_for(digest, class, inherited);
+        let at = find_or_add_class(digest, class, inherited);
         digest.classes[at].merge(class, &names, &others);
     }
     saturating_add_to(&mut digest.floor, from.floor);
 }
 
-fn place_for(digest: &mut Digest, class: &Class, inherited: &[u8]) -> usize {
+fn find_or_add_class(digest: &mut Digest, class: &Class, inherited: &[u8]) -> usize {
     if let Some(&at) = digest.index.get(&class.key) {
         return at as usize;
     }
     if digest.classes.len() >= digest.settings.classes_max {
-        make_room(digest);
+        fold_smallest(digest);
     }
     let mut new = Class::new(&class.text, digest.floor);
     new.key = class.key.clone();

@@ -27,15 +27,15 @@ impl GroupBy {
 
 /// Buffers for keys, so that finding one allocates nothing.
 #[derive(Default)]
-pub(super) struct Keys {
+pub(super) struct GroupKeys {
     statement: Vec<u8>,
     key: Vec<u8>,
     list: Vec<Vec<u8>>,
 }
 
-impl Keys {
+impl GroupKeys {
     pub(super) fn of_text(&mut self, group_by: GroupBy, event: &Event<'_>) -> &[u8] {
-        let text = statement(event, &mut self.statement);
+        let text = statement_key(event, &mut self.statement);
         if group_by == GroupBy::Distill {
             self.key = distill(text);
         } else {
@@ -64,7 +64,7 @@ impl Keys {
 
 /// The text that is fingerprinted: for prepared statements with the word that pt-query-digest
 /// puts before it, so that preparing, executing and plain text are three classes, as there.
-fn statement<'a>(event: &Event<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+fn statement_key<'a>(event: &Event<'a>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     let word: &[u8] = match event.kind {
         CommandKind::Query | CommandKind::Close | CommandKind::Reset | CommandKind::Admin => {
             return event.text;
@@ -96,7 +96,7 @@ fn qualified_tables(event: &Event<'_>) -> Vec<Vec<u8>> {
 }
 
 /// What a class says of itself beyond its key, from its first event.
-pub(super) fn describe(class: &mut Class, group_by: GroupBy, event: &Event<'_>) {
+pub(super) fn describe_class(class: &mut Class, group_by: GroupBy, event: &Event<'_>) {
     class.kind = event.kind;
     if matches!(group_by, GroupBy::Fingerprint | GroupBy::Distill) {
         class.distill = distill(event.text);

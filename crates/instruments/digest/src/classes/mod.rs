@@ -17,15 +17,15 @@ pub use class::{Class, FLAG_NAMES, Sample};
 pub use group::GroupBy;
 pub use histogram::{BUCKETS, HISTOGRAM_SCHEME, Histogram};
 pub use measure::Measure;
-pub use names::Names;
-pub use parts::Rest;
+pub use names::NameCounts;
+pub use parts::RestOfClasses;
 pub use rank::{Aggregate, Limit, Rank, RankError};
 pub use toll_wire::attribute::{Attribute, Unit};
 
-use class::Seen;
-use group::Keys;
-use names::Table;
-use recent::Recent;
+use class::EventNames;
+use group::GroupKeys;
+use names::NameTable;
+use recent::RecentTexts;
 use toll_wire::attribute::ExtraAttributes;
 use toll_wire::event::{CommandKind, Event, Sink};
 use toll_wire::text_hash::TextMap;
@@ -83,9 +83,9 @@ pub struct Digest {
     floor: u64,
     classes: Vec<Class>,
     index: TextMap<u32>,
-    recent: Recent,
-    keys: Keys,
-    names: Table,
+    recent: RecentTexts,
+    keys: GroupKeys,
+    names: NameTable,
     others: ExtraAttributes,
 }
 
@@ -100,9 +100,9 @@ impl Digest {
             floor: 0,
             classes: Vec::new(),
             index: TextMap::default(),
-            recent: Recent::new(),
-            keys: Keys::default(),
-            names: Table::default(),
+            recent: RecentTexts::new(),
+            keys: GroupKeys::default(),
+            names: NameTable::default(),
             others: ExtraAttributes::default(),
         }
     }
@@ -132,18 +132,18 @@ impl Digest {
 
     /// The classes of rank at most `limit`, costliest first, and how many are beyond.
     pub fn ranked(&self, limit: Limit) -> (Vec<&Class>, Vec<&Class>) {
-        rank::ranked(self, limit)
+        rank::rank_classes(self, limit)
     }
 
     /// Adds the events of another digest with the same settings.
     pub fn merge(&mut self, other: &Self) {
-        fold::merge(self, other, b"");
+        fold::merge_digests(self, other, b"");
     }
 
     /// As [`Self::merge`], for the part of a slow log that follows: `db` is the schema that its
     /// first entries inherit.
     pub fn merge_following(&mut self, other: &Self, db: &[u8]) {
-        fold::merge(self, other, db);
+        fold::merge_digests(self, other, db);
     }
 
     /// After the last event or merge: brings [`Self::all`] up to date.
@@ -180,11 +180,11 @@ impl Digest {
             return class;
         }
         if self.classes.len() >= self.settings.classes_max {
-            fold::make_room(self);
+            fold::fold_smallest(self);
         }
         let class = u32::try_from(self.classes.len()).unwrap_or(u32::MAX);
         let mut new = Class::new(key, self.floor);
-        group::describe(&mut new, self.settings.group_by, event);
+        group::describe_class(&mut new, self.settings.group_by, event);
         self.index.insert(new.key.clone(), class);
         self.classes.push(new);
         class
@@ -194,15 +194,15 @@ impl Digest {
 impl Sink for Digest {
     fn on_event(&mut self, event: &Event<'_>) {
         self.count(event);
-        let seen = Seen {
-            user: self.names.id(names::Of::User, event.user),
-            host: self.names.id(names::Of::Host, event.host),
-            db: self.names.id(names::Of::Db, event.db),
+        let seen = EventNames {
+            user: self.names.id(names::NameKind::User, event.user),
+            host: self.names.id(names::NameKind::Host, event.host),
+            db: self.names.id(names::NameKind::Db, event.db),
         };
         let others = self.others.collect_from(event);
         let keep = self.settings.keep_samples;
         if self.settings.group_by.depends_on_text_alone() {
-            if let Some(class) = self.recent.class(event) {
+            if let Some(class) = self.recent.find_class(event) {
                 self.classes[class as usize].add_sampled(event, &seen, &others, keep);
                 return;
             }

@@ -8,13 +8,13 @@ const NAMES_MAX: usize = 65_536;
 /// Names counted apart in one class.
 const COUNTED_MAX: usize = 32;
 /// Stands for all names beyond.
-pub(super) const BEYOND: u32 = 0;
+pub(super) const OVERFLOW_ID: u32 = 0;
 const OTHERS: &[u8] = b"(others)";
 /// Stands for no name.
-pub(super) const NONE: u32 = 1;
+pub(super) const EMPTY_ID: u32 = 1;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Of {
+pub(super) enum NameKind {
     User,
     Host,
     Db,
@@ -22,50 +22,50 @@ pub(super) enum Of {
 
 /// Texts by number. 0 is every name there was no room for, 1 is the empty one.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct NameTable {
     texts: Vec<Box<[u8]>>,
     index: TextMap<u32>,
     /// The last name of each kind: events in a row mostly share them.
     last: [u32; 3],
 }
 
-impl Table {
-    pub(super) fn id(&mut self, of: Of, text: &[u8]) -> u32 {
+impl NameTable {
+    pub(super) fn id(&mut self, of: NameKind, text: &[u8]) -> u32 {
         if text.is_empty() {
-            return NONE;
+            return EMPTY_ID;
         }
         let last = self.last[of as usize];
-        if last > NONE && *self.texts[last as usize] == *text {
+        if last > EMPTY_ID && *self.texts[last as usize] == *text {
             return last;
         }
-        let id = self.find(text);
+        let id = self.intern(text);
         self.last[of as usize] = id;
         id
     }
 
-    pub(super) fn find(&mut self, text: &[u8]) -> u32 {
+    pub(super) fn intern(&mut self, text: &[u8]) -> u32 {
         if self.texts.is_empty() {
             self.texts = vec![OTHERS.into(), b"".as_slice().into()];
         }
         if text.is_empty() {
-            return NONE;
+            return EMPTY_ID;
         }
         if let Some(&id) = self.index.get(text) {
             return id;
         }
         if self.texts.len() >= NAMES_MAX {
-            return BEYOND;
+            return OVERFLOW_ID;
         }
-        let id = u32::try_from(self.texts.len()).unwrap_or(BEYOND);
+        let id = u32::try_from(self.texts.len()).unwrap_or(OVERFLOW_ID);
         self.texts.push(text.into());
         self.index.insert(text.into(), id);
         id
     }
 
     /// As [`Self::text`] gave it: names beyond stay that.
-    pub(super) fn find_again(&mut self, text: &[u8]) -> u32 {
-        let id = self.find(if text == OTHERS { b"" } else { text });
-        if text == OTHERS { BEYOND } else { id }
+    pub(super) fn intern_again(&mut self, text: &[u8]) -> u32 {
+        let id = self.intern(if text == OTHERS { b"" } else { text });
+        if text == OTHERS { OVERFLOW_ID } else { id }
     }
 
     pub(super) fn len(&self) -> u32 {
@@ -79,29 +79,31 @@ impl Table {
 
 /// Number of occurrences of each name.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct NameCounts {
     counts: Vec<(u32, u64)>,
 }
 
-impl Names {
+impl NameCounts {
     /// `id`: as [`super::Digest::name_id`] gives it.
     pub fn add(&mut self, id: u32, count: u64) {
-        if id == NONE {
+        if id == EMPTY_ID {
             return;
         }
         if let Some((_, n)) = self.counts.iter_mut().find(|(i, _)| *i == id) {
             saturating_add_to(n, count);
-        } else if id != BEYOND && self.counts.iter().filter(|(i, _)| *i != BEYOND).count() < COUNTED_MAX {
+        } else if id != OVERFLOW_ID
+            && self.counts.iter().filter(|(i, _)| *i != OVERFLOW_ID).count() < COUNTED_MAX
+        {
             self.counts.push((id, count));
         } else {
-            self.add_beyond(count);
+            self.add_overflow(count);
         }
     }
 
-    fn add_beyond(&mut self, count: u64) {
-        match self.counts.iter_mut().find(|(i, _)| *i == BEYOND) {
+    fn add_overflow(&mut self, count: u64) {
+        match self.counts.iter_mut().find(|(i, _)| *i == OVERFLOW_ID) {
             Some((_, n)) => saturating_add_to(n, count),
-            None => self.counts.push((BEYOND, count)),
+            None => self.counts.push((OVERFLOW_ID, count)),
         }
     }
 

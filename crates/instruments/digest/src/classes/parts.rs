@@ -5,7 +5,7 @@ use super::class::Class;
 
 /// Part of a digest beyond its listed classes.
 #[derive(Debug, Clone)]
-pub struct Rest {
+pub struct RestOfClasses {
     /// All of it together.
     pub class: Class,
     pub classes: u64,
@@ -21,7 +21,7 @@ impl Digest {
 
     /// Number of a name, for [`super::Names::add`].
     pub fn name_id(&mut self, text: &[u8]) -> u32 {
-        self.names.find_again(text)
+        self.names.intern_again(text)
     }
 
     /// Number of an attribute without a place of its own; `None`: there is no room for its name.
@@ -40,10 +40,10 @@ impl Digest {
     }
 
     /// `beyond`: those of its classes that are not listed.
-    pub fn rest(&self, beyond: &[&Class]) -> Rest {
+    pub fn merge_rest(&self, beyond: &[&Class]) -> RestOfClasses {
         let mut class = self.folded.clone();
         beyond.iter().for_each(|one| class.merge(one, |name| name, Some));
-        Rest {
+        RestOfClasses {
             class,
             classes: self.folded_classes.saturating_add(beyond.len() as u64),
             count_max: beyond.iter().map(|class| class.count_at_most()).fold(self.floor, u64::max),
@@ -51,7 +51,7 @@ impl Digest {
     }
 
     /// Adds what was not listed.
-    pub fn insert_rest(&mut self, rest: Rest) {
+    pub fn insert_rest(&mut self, rest: RestOfClasses) {
         self.folded.merge(&rest.class, |name| name, Some);
         self.folded_classes = self.folded_classes.saturating_add(rest.classes);
         self.floor = self.floor.saturating_add(rest.count_max);

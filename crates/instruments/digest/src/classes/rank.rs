@@ -117,7 +117,7 @@ impl FromStr for Limit {
     }
 }
 
-pub(super) fn ranked(digest: &Digest, limit: Limit) -> (Vec<&Class>, Vec<&Class>) {
+pub(super) fn rank_classes(digest: &Digest, limit: Limit) -> (Vec<&Class>, Vec<&Class>) {
     let rank = digest.settings.rank;
     let mut classes: Vec<(&Class, (u128, u64))> = digest.classes.iter().map(|c| (c, rank.key(c))).collect();
     classes.sort_by(|(a, x), (b, y)| y.cmp(x).then_with(|| (&a.text, a.id).cmp(&(&b.text, b.id))));

@@ -8,7 +8,7 @@ const SLOTS: usize = 4_096;
 const TEXT_MAX: usize = 2_048;
 
 /// One place for each hash; a newer text takes an older one's.
-pub(super) struct Recent {
+pub(super) struct RecentTexts {
     slots: Vec<Slot>,
 }
 
@@ -19,13 +19,13 @@ struct Slot {
     class: u32,
 }
 
-impl Recent {
+impl RecentTexts {
     pub(super) fn new() -> Self {
         Self { slots: vec![Slot { text: Vec::new(), kind: CommandKind::Query, class: u32::MAX }; SLOTS] }
     }
 
-    pub(super) fn class(&self, event: &Event<'_>) -> Option<u32> {
-        let slot = &self.slots[place(event.text)];
+    pub(super) fn find_class(&self, event: &Event<'_>) -> Option<u32> {
+        let slot = &self.slots[slot_index(event.text)];
         (slot.text == event.text && slot.kind == event.kind && slot.class != u32::MAX).then_some(slot.class)
     }
 
@@ -33,7 +33,7 @@ impl Recent {
         if event.text.len() > TEXT_MAX {
             return;
         }
-        let slot = &mut self.slots[place(event.text)];
+        let slot = &mut self.slots[slot_index(event.text)];
         slot.text.clear();
         slot.text.extend_from_slice(event.text);
         slot.kind = event.kind;
@@ -41,14 +41,14 @@ impl Recent {
     }
 
     /// Classes have been numbered anew.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn clear(&mut self) {
         for slot in &mut self.slots {
             slot.class = u32::MAX;
         }
     }
 }
 
-fn place(text: &[u8]) -> usize {
+fn slot_index(text: &[u8]) -> usize {
     let kept = &text[..text.len().min(TEXT_MAX)];
     (hash_text(kept, 0) % SLOTS as u64) as usize
 }

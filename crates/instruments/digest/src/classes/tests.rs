@@ -109,7 +109,7 @@ fn exact(digest: &Digest) -> impl PartialEq + std::fmt::Debug + use<> {
         let Measure { count, sum, min, max, .. } = *measure;
         (count, sum, measure.sum_of_squares(), min, max, measure.histogram.buckets())
     };
-    let named = |names: &Names| {
+    let named = |names: &NameCounts| {
         let named = |(id, count): (u32, u64)| (digest.name(id).to_vec(), count);
         names.by_count().into_iter().map(named).collect::<BTreeMap<_, _>>()
     };
@@ -183,7 +183,7 @@ fn names_beyond_those_counted_apart_stay_one_line_in_a_merge() {
     };
     // As it is read back: most frequent first.
     let mut stored = Digest::new(Settings::default());
-    let mut class = Class::of_text(b"select a", QueryId::from_fingerprint(b"select a")).unwrap();
+    let mut class = Class::from_text(b"select a", QueryId::from_fingerprint(b"select a")).unwrap();
     class.users.add(stored.name_id(b"(others)"), 8);
     assert!(stored.insert(class));
     let mut merged = Digest::new(Settings::default());

@@ -1,10 +1,10 @@
 //! Capture file operations: profile, merge, generate. Never decodes queries.
 
-mod cut;
+pub mod capture_reader;
+pub mod capture_writer;
 pub mod make;
 pub mod merge;
-pub mod output;
 pub mod profile;
-pub mod source;
+mod time_range;
 
-pub use cut::cut;
+pub use time_range::copy_time_range;

@@ -1,17 +1,17 @@
 //! Report of a replay: requested, sent and received rates, and the timing accuracy.
 
-use super::{Asked, HELD_WITHIN, HELD_WITHIN_S};
+use super::{RATE_TOLERANCE, RATE_TOLERANCE_S, ReplayOptions};
 use serde::Serialize;
 use toll_sys::number_format;
-use toll_taps::{Counters, Device, Ended, Rate};
+use toll_taps::{Counters, Device, Rate, ReplayResult};
 
 /// `toll replay --json`; a promise.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ReplayReport {
     device: String,
     /// Absent at top speed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    asked: Option<AskedRate>,
+    asked: Option<RequestedRate>,
     packets: u64,
     bytes: u64,
     seconds: f64,
@@ -22,7 +22,7 @@ pub struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     rate_error_pct: Option<f64>,
     /// Of bytes sent within windows against bytes due in them.
-    window_errors: Vec<Window>,
+    window_errors: Vec<DeviationRow>,
     /// After its deadline each packet left; absent at top speed.
     #[serde(skip_serializing_if = "Option::is_none")]
     lateness_us: Option<Lateness>,
@@ -34,7 +34,7 @@ pub struct Report {
     skipped: u64,
     /// Counters of the receiving device in the meantime.
     #[serde(skip_serializing_if = "Option::is_none")]
-    received: Option<Received>,
+    received: Option<ReceivedCounts>,
     /// False: the rate could not be held, or it ended early.
     complete: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,21 +42,21 @@ pub struct Report {
     #[serde(skip)]
     behind_s: f64,
     #[serde(skip)]
-    is_held: bool,
+    rate_was_held: bool,
     #[serde(skip)]
     was_stopped: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum AskedRate {
+enum RequestedRate {
     Mbps(f64),
     PacketsPerS(f64),
     Multiplier(f64),
 }
 
 #[derive(Debug, Serialize)]
-struct Window {
+struct DeviationRow {
     width_ms: f64,
     windows: u64,
     rms_pct: f64,
@@ -72,7 +72,7 @@ struct Lateness {
 }
 
 #[derive(Debug, Serialize)]
-struct Received {
+struct ReceivedCounts {
     packets: u64,
     bytes: u64,
     dropped: u64,
@@ -81,36 +81,38 @@ struct Received {
     lost_pct: f64,
 }
 
-impl Report {
+impl ReplayReport {
     pub(super) fn new(
-        asked: &Asked,
+        options: &ReplayOptions,
         device: &Device,
-        ended: &Ended,
+        ended: &ReplayResult,
         received: Option<(Counters, Counters)>,
         snapped: u64,
         skipped: u64,
     ) -> Self {
-        let account = &ended.account;
-        let seconds = ended.lasted.as_secs_f64();
-        let behind_s = ended.lasted.saturating_sub(ended.due).as_secs_f64();
-        let is_paced = asked.rate != Rate::TopSpeed;
-        let is_held = !is_paced || behind_s <= (ended.due.as_secs_f64() * HELD_WITHIN).max(HELD_WITHIN_S);
+        let account = &ended.pacing;
+        let seconds = ended.elapsed.as_secs_f64();
+        let behind_s = ended.elapsed.saturating_sub(ended.due).as_secs_f64();
+        let is_paced = options.rate != Rate::TopSpeed;
+        let is_held =
+            !is_paced || behind_s <= (ended.due.as_secs_f64() * RATE_TOLERANCE).max(RATE_TOLERANCE_S);
         let us = |quantile: f64| account.lateness_ns.value_at_quantile(quantile) as f64 / 1e3;
         let error_pct = (ended.due.as_secs_f64() / seconds - 1.0) * 100.0;
         let mbps = |bytes: u64| bytes as f64 * 8.0 / 1e6 / seconds;
-        let window = |e: toll_taps::WindowError| Window {
+        let window = |e: toll_taps::WindowDeviation| DeviationRow {
             width_ms: e.width_us as f64 / 1e3,
             windows: e.windows,
             rms_pct: e.rms_pct,
             worst_pct: e.worst_pct,
         };
-        let windows = if is_paced { account.errors(ended.lasted.as_nanos() as u64) } else { Vec::new() };
+        let windows =
+            if is_paced { account.window_deviations(ended.elapsed.as_nanos() as u64) } else { Vec::new() };
         Self {
             device: device.name.clone(),
-            asked: match asked.rate {
-                Rate::BitsPerSecond(rate) => Some(AskedRate::Mbps(rate as f64 / 1e6)),
-                Rate::MilliPacketsPerSecond(rate) => Some(AskedRate::PacketsPerS(rate as f64 / 1e3)),
-                Rate::MicroMultiples(rate) => Some(AskedRate::Multiplier(rate as f64 / 1e6)),
+            asked: match options.rate {
+                Rate::BitsPerSecond(rate) => Some(RequestedRate::Mbps(rate as f64 / 1e6)),
+                Rate::MilliPacketsPerSecond(rate) => Some(RequestedRate::PacketsPerS(rate as f64 / 1e3)),
+                Rate::MicroMultiples(rate) => Some(RequestedRate::Multiplier(rate as f64 / 1e6)),
                 Rate::TopSpeed => None,
             },
             packets: account.packets,
@@ -132,7 +134,7 @@ impl Report {
             received: received.map(|(before, after)| {
                 let packets = after.received_packets - before.received_packets;
                 let bytes = after.received_bytes - before.received_bytes;
-                Received {
+                ReceivedCounts {
                     packets,
                     bytes,
                     dropped: after.received_dropped - before.received_dropped,
@@ -141,9 +143,9 @@ impl Report {
                 }
             }),
             complete: is_held && ended.error.is_none() && !ended.was_stopped,
-            error: ended.error.as_ref().map(|error| why(error, device)),
+            error: ended.error.as_ref().map(|error| explain_error(error, device)),
             behind_s,
-            is_held,
+            rate_was_held: is_held,
             was_stopped: ended.was_stopped,
         }
     }
@@ -156,7 +158,7 @@ impl Report {
                 number_format::format_grouped(self.packets as f64)
             ));
         }
-        if self.is_held {
+        if self.rate_was_held {
             return None;
         }
         Some(format!(
@@ -177,11 +179,11 @@ impl Report {
         self.was_stopped
     }
 
-    pub fn text(&self) -> String {
+    pub fn render_text(&self) -> String {
         let asked = match self.asked {
-            Some(AskedRate::Mbps(rate)) => format!("asked {rate:.3} Mb/s, "),
-            Some(AskedRate::PacketsPerS(rate)) => format!("asked {rate:.3} packets/s, "),
-            Some(AskedRate::Multiplier(factor)) => format!("asked {factor} times the recorded speed, "),
+            Some(RequestedRate::Mbps(rate)) => format!("asked {rate:.3} Mb/s, "),
+            Some(RequestedRate::PacketsPerS(rate)) => format!("asked {rate:.3} packets/s, "),
+            Some(RequestedRate::Multiplier(factor)) => format!("asked {factor} times the recorded speed, "),
             None => "at top speed, ".to_owned(),
         };
         let error = self.rate_error_pct.map(|pct| format!(" ({pct:+.3}%)")).unwrap_or_default();
@@ -231,7 +233,7 @@ impl Report {
     }
 }
 
-fn why(error: &std::io::Error, device: &Device) -> String {
+fn explain_error(error: &std::io::Error, device: &Device) -> String {
     let name = &device.name;
     match error.raw_os_error() {
         Some(nix::libc::ENETDOWN) => format!("{name} went down"),
@@ -240,7 +242,7 @@ fn why(error: &std::io::Error, device: &Device) -> String {
         Some(nix::libc::ENOBUFS) => {
             format!(
                 "the queue of {name} stayed full for {} s: is its other end up?",
-                super::GIVE_UP.as_secs()
+                super::SEND_TIMEOUT.as_secs()
             )
         }
         _ => format!("cannot send on {name}: {error}"),

@@ -22,15 +22,15 @@ pub struct Stamp {
 
 /// Puts a stamp where there is room for one.
 pub fn write(frame: &mut [u8], stamp: Stamp) {
-    let Some(place) = Place::of(frame) else { return };
+    let Some(place) = StampLocation::locate(frame) else { return };
     // The words of the checksum that hold a byte of the stamp; the payload's last byte may be half of one.
     let words = place.begin - (place.begin - place.transport) % 2..place.begin + LENGTH;
-    let before = sum(&frame[words.clone()]);
+    let before = sum_words(&frame[words.clone()]);
     let (mark, rest) = frame[place.begin..place.begin + LENGTH].split_at_mut(MARK.len());
     mark.copy_from_slice(&MARK);
     rest[..8].copy_from_slice(&stamp.number.to_be_bytes());
     rest[8..].copy_from_slice(&stamp.sent_ns.to_be_bytes());
-    let after = sum(&frame[words]);
+    let after = sum_words(&frame[words]);
     let at = place.checksum;
     let old = u16::from_be_bytes([frame[at], frame[at + 1]]);
     if place.is_udp && old == 0 {
@@ -38,7 +38,7 @@ pub fn write(frame: &mut [u8], stamp: Stamp) {
         return;
     }
     // RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), m being all words that changed.
-    let new = !folded(u64::from(!old) + u64::from(!folded(before)) + after);
+    let new = !fold_sum(u64::from(!old) + u64::from(!fold_sum(before)) + after);
     // Zero would say that there is none (RFC 768).
     let new = if place.is_udp && new == 0 { 0xffff } else { new };
     frame[at..at + 2].copy_from_slice(&new.to_be_bytes());
@@ -46,7 +46,7 @@ pub fn write(frame: &mut [u8], stamp: Stamp) {
 
 /// The stamp of a packet that was captured whole.
 pub fn read(frame: &[u8]) -> Option<Stamp> {
-    let place = Place::of(frame)?;
+    let place = StampLocation::locate(frame)?;
     let bytes = frame.get(place.begin..place.begin + LENGTH)?;
     let (mark, rest) = bytes.split_at(MARK.len());
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();
@@ -55,7 +55,7 @@ pub fn read(frame: &[u8]) -> Option<Stamp> {
 }
 
 /// Where in a frame what stands.
-struct Place {
+struct StampLocation {
     /// Of the TCP or UDP header.
     transport: usize,
     checksum: usize,
@@ -64,9 +64,9 @@ struct Place {
     begin: usize,
 }
 
-impl Place {
+impl StampLocation {
     /// `None`: no TCP or UDP of one piece, cut, or with too little payload.
-    fn of(frame: &[u8]) -> Option<Self> {
+    fn locate(frame: &[u8]) -> Option<Self> {
         let (network, ip) = frame::find_network_layer(Link::Ethernet, frame).ok()?;
         let packet = frame.get(ip..)?;
         let length =
@@ -97,14 +97,14 @@ impl Place {
 }
 
 /// Of 16-bit words, not yet folded; half a word counts as its higher byte.
-fn sum(words: &[u8]) -> u64 {
+fn sum_words(words: &[u8]) -> u64 {
     words
         .chunks(2)
         .map(|pair| u64::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)])))
         .sum()
 }
 
-fn folded(mut sum: u64) -> u16 {
+fn fold_sum(mut sum: u64) -> u16 {
     while sum >> 16 > 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -138,14 +138,16 @@ mod tests {
 
     /// What a builder would have put there for these bytes.
     fn rebuilt(frame: &[u8], is_tcp: bool, is_v6: bool) -> u16 {
-        let place = Place::of(frame).unwrap();
+        let place = StampLocation::locate(frame).unwrap();
         let mut bare = frame.to_vec();
         bare[place.checksum..place.checksum + 2].fill(0);
         let length = bare.len() - place.transport;
         let addresses =
             if is_v6 { place.transport - 32..place.transport } else { place.transport - 8..place.transport };
         let protocol = u64::from(if is_tcp { TCP } else { UDP });
-        !folded(sum(&bare[addresses]) + protocol + length as u64 + sum(&bare[place.transport..]))
+        !fold_sum(
+            sum_words(&bare[addresses]) + protocol + length as u64 + sum_words(&bare[place.transport..]),
+        )
     }
 
     #[test]
@@ -157,7 +159,7 @@ mod tests {
                 assert_eq!(read(&stamped), None);
                 write(&mut stamped, STAMP);
                 assert_eq!(read(&stamped), Some(STAMP), "{payload}");
-                let place = Place::of(&stamped).unwrap();
+                let place = StampLocation::locate(&stamped).unwrap();
                 let told = u16::from_be_bytes([stamped[place.checksum], stamped[place.checksum + 1]]);
                 assert_eq!(told, rebuilt(&stamped, is_tcp, is_v6), "{is_tcp} {is_v6} {payload}");
                 // Padding behind the packet, as short frames have it, is none of its payload.

@@ -12,41 +12,41 @@ pub fn next_addresses(frame: &mut [u8]) {
     let Ok((network, begin)) = frame::find_network_layer(Link::Ethernet, frame) else { return };
     let Some(packet) = frame.get_mut(begin..) else { return };
     match network {
-        IpVersion::V4 => v4(packet),
-        IpVersion::V6 => v6(packet),
+        IpVersion::V4 => rewrite_ipv4(packet),
+        IpVersion::V6 => rewrite_ipv6(packet),
     }
 }
 
-fn v4(packet: &mut [u8]) {
+fn rewrite_ipv4(packet: &mut [u8]) {
     if packet.len() < 20 {
         return;
     }
     let header_len = usize::from(packet[0] & 0x0f) * 4;
-    let changes = [12, 16].map(|at| next(packet, at));
-    update(packet, 10, &changes);
+    let changes = [12, 16].map(|at| increment_address(packet, at));
+    update_checksum(packet, 10, &changes);
     let is_first_fragment = u16::from_be_bytes([packet[6], packet[7]]) & 0x1fff == 0;
     if is_first_fragment && header_len >= 20 {
-        transport(packet, packet[9], header_len, &changes);
+        rewrite_transport(packet, packet[9], header_len, &changes);
     }
 }
 
-fn v6(packet: &mut [u8]) {
+fn rewrite_ipv6(packet: &mut [u8]) {
     if packet.len() < 40 {
         return;
     }
     // The last four bytes of each address.
-    let changes = [20, 36].map(|at| next(packet, at));
-    transport(packet, packet[6], 40, &changes);
+    let changes = [20, 36].map(|at| increment_address(packet, at));
+    rewrite_transport(packet, packet[6], 40, &changes);
 }
 
 /// The checksum of TCP or UDP covers the addresses too.
-fn transport(packet: &mut [u8], protocol: u8, begin: usize, changes: &[Change; 2]) {
+fn rewrite_transport(packet: &mut [u8], protocol: u8, begin: usize, changes: &[AddressChange; 2]) {
     match protocol {
-        TCP => update(packet, begin + 16, changes),
+        TCP => update_checksum(packet, begin + 16, changes),
         // None was computed.
         UDP if packet.get(begin + 6..begin + 8) == Some(&[0, 0]) => {}
         UDP => {
-            update(packet, begin + 6, changes);
+            update_checksum(packet, begin + 6, changes);
             // Zero says that there is none: its other form stands for it (RFC 768).
             if let Some(sum) = packet.get_mut(begin + 6..begin + 8)
                 && sum == [0, 0]
@@ -59,23 +59,23 @@ fn transport(packet: &mut [u8], protocol: u8, begin: usize, changes: &[Change; 2
 }
 
 /// Four bytes before and after.
-struct Change {
+struct AddressChange {
     old: u32,
     new: u32,
 }
 
-fn next(packet: &mut [u8], at: usize) -> Change {
+fn increment_address(packet: &mut [u8], at: usize) -> AddressChange {
     let old = u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]]);
     let new = old.wrapping_add(1);
     packet[at..at + 4].copy_from_slice(&new.to_be_bytes());
-    Change { old, new }
+    AddressChange { old, new }
 }
 
 /// RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-fn update(packet: &mut [u8], at: usize, changes: &[Change; 2]) {
+fn update_checksum(packet: &mut [u8], at: usize, changes: &[AddressChange; 2]) {
     let Some([high, low]) = packet.get(at..at + 2) else { return };
     let mut sum = u64::from(!u16::from_be_bytes([*high, *low]));
-    for Change { old, new } in changes {
+    for AddressChange { old, new } in changes {
         for word in [!old >> 16, !old & 0xffff, new >> 16, new & 0xffff] {
             sum += u64::from(word & 0xffff);
         }

@@ -175,13 +175,13 @@ pub(super) fn count_file(
     row: &artefacts::Row,
     over: CountWindow,
     ports: &[u16],
-) -> anyhow::Result<count::Count> {
+) -> anyhow::Result<count::ArtifactQueryCount> {
     let kind = match row.counted {
         Counted::Digest(kind) => Some(kind),
         Counted::Lines => None,
         Counted::Server | Counted::Nobody => bail!("artefacts of this kind hold no queries"),
     };
-    count::count(path, kind, over, ports)
+    count::count_queries(path, kind, over, ports)
 }
 
 /// What a capture tool has not yet read from its ring when it is ended is lost: tcpdump is given packets a tenth of a second

@@ -127,7 +127,7 @@ impl Cut {
         let target = BufWriter::new(File::create(&file)?);
         let whole = match (line.kind, stretch) {
             (ArtefactKind::Pcap, Stretch::Wall { begin_us, end_us, .. }) => {
-                pcap::cut(artefact, target, &(begin_us * 1_000..end_us * 1_000), MOST_BYTES)?
+                pcap::copy_time_range(artefact, target, &(begin_us * 1_000..end_us * 1_000), MOST_BYTES)?
             }
             (ArtefactKind::TcpdumpText, Stretch::Wall { begin_us, end_us, .. }) => {
                 cut_text(source()?, target, begin_us, end_us)?
@@ -272,7 +272,7 @@ fn pt_query_digest(cut: &Cut, journal: &Journal, cancel: &CancelToken) -> anyhow
         // It has ended, or has lost its reader: either way it is reaped here.
         let _ = decoder.kill();
         let _ = decoder.wait();
-        journal.done(undo)?;
+        journal.mark_done(undo)?;
     }
     // One JSON document, perhaps with lines of complaint before it.
     let output = output?;
@@ -305,14 +305,14 @@ fn bounded_output(command: &mut Command, journal: &Journal, cancel: &CancelToken
         if interrupted.is_err() || begun.elapsed() > PATIENCE {
             child.kill()?;
             child.wait()?;
-            journal.done(undo)?;
+            journal.mark_done(undo)?;
             interrupted?;
             anyhow::bail!("given up after {} s", PATIENCE.as_secs());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     let status = child.wait()?;
-    journal.done(undo)?;
+    journal.mark_done(undo)?;
     anyhow::ensure!(status.success(), "it failed ({status})");
     Ok(reader.join().map_err(|_| anyhow::anyhow!("its output could not be read"))??)
 }

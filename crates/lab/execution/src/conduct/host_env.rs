@@ -340,7 +340,7 @@ impl HostProbe for HostEnv<'_> {
         for standing in &mut self.stage.servers {
             restarted |= standing.watched.restarted(&mut standing.admin, self.interrupt)?;
             if let Some(lock) = &mut standing.lock {
-                lock.keep()?;
+                lock.keep_alive()?;
             }
         }
         Ok(restarted)

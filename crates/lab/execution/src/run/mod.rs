@@ -117,7 +117,7 @@ pub fn run(asked: Asked, progress: &dyn Progress, cancel: &CancelToken) -> anyho
     let mut work = Work::of(&asked.what)?;
     let dir = asked.out.clone().unwrap_or_else(|| name::fresh(work.scenario()));
     let run_id = name::run_id(&dir);
-    let _alone = HostLock::take(&run_id)?;
+    let _alone = HostLock::acquire(&run_id)?;
     make_dir(&dir, asked.readers)
         .with_context(|| format!("cannot make the run directory {}", dir.display()))?;
     private_file::create_dir(&dir.join("artefacts"))?;

@@ -12,7 +12,7 @@ use toll_model::fill::Fill;
 use toll_model::plan::Facts;
 use toll_mysql::Target;
 use toll_record::{HeldIn, Host, Setup};
-use toll_server::Agreed;
+use toll_server::AllowedChanges;
 use toll_sys::cancel::CancelToken;
 use toll_sys::{cgroup, private_file};
 
@@ -28,7 +28,7 @@ pub enum ServerChoice {
     External {
         target: Box<Target>,
         defaults_file: Option<PathBuf>,
-        agreed: Agreed,
+        agreed: AllowedChanges,
     },
 }
 
@@ -131,6 +131,6 @@ fn make_cgroup(journal: &Journal) -> anyhow::Result<Option<PathBuf>> {
     if std::fs::create_dir(&path).is_ok() {
         return Ok(Some(path));
     }
-    journal.done(undo)?;
+    journal.mark_done(undo)?;
     Ok(None)
 }

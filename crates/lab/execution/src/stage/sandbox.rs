@@ -78,7 +78,7 @@ fn start(
         fill.set(name, value);
     }
     let found = ServerFacts {
-        server: sandbox.described(),
+        server: sandbox.describe(),
         variables: admin.variables("%")?,
         may_set: admin.may_set_global(),
         no_logs: None,

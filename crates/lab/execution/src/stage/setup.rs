@@ -65,7 +65,7 @@ fn data_setup(settled: &Settled) -> anyhow::Result<Option<DataSetup>> {
         loads.retain(|load| load.driver != "none");
     }
     // A mix of the user's own is taken to write.
-    let writes = |profile: &str| Profile::named(profile).is_none_or(Profile::writes);
+    let writes = |profile: &str| Profile::from_name(profile).is_none_or(Profile::writes);
     let writing = loads.iter().filter(|load| load.driver != "none" && writes(&load.profile));
     let mut written_by: Vec<String> = writing.map(|load| load.driver.clone()).collect();
     written_by.sort();
@@ -97,7 +97,7 @@ fn sandbox(
     };
     let wanted = settled.profile.buffer_pool.map_or(0, |pool| pool.0);
     let (buffer_pool_bytes, warning) =
-        config::buffer_pool_bytes(wanted, needed, memory::available_bytes(), servers.len() as u64);
+        config::choose_buffer_pool_bytes(wanted, needed, memory::available_bytes(), servers.len() as u64);
     if let Some(warning) = warning {
         tracing::warn!("{warning}");
     }
@@ -105,7 +105,7 @@ fn sandbox(
         program: program.path.display().to_string(),
         max_connections: config::MAX_CONNECTIONS,
         // An empty server has its dictionary to hold.
-        buffer_pool_bytes: buffer_pool_bytes.max(config::LEAST_POOL_BYTES),
+        buffer_pool_bytes: buffer_pool_bytes.max(config::MIN_BUFFER_POOL_BYTES),
         ipv6: wants("ipv6"),
         tls: wants("tls"),
         from_far_end: settled.arms.iter().any(|arm| arm.members().iter().any(|member| member.far)),

@@ -15,20 +15,20 @@ use toll_model::plan::{Facts, ServerFacts};
 use toll_mysql::{Address, Target};
 use toll_record::DataSetup;
 use toll_server::lock::ServerLock;
-use toll_server::{Agreed, External};
+use toll_server::{AllowedChanges, ExternalServer};
 use toll_sys::paths;
 
 pub fn open(
     target: &Target,
     defaults_file: Option<PathBuf>,
-    agreed: &Agreed,
+    agreed: &AllowedChanges,
     loading: &dyn Loading,
     stage: &mut Stage,
     facts: &mut Facts,
 ) -> anyhow::Result<()> {
-    let server = External::connect(target, defaults_file)?;
+    let server = ExternalServer::connect(target, defaults_file)?;
     refuse_if_a_journal_waits(&server)?;
-    let lock = ServerLock::take(server.target())?;
+    let lock = ServerLock::acquire(server.target())?;
     let mut admin = Admin::new(server.target().clone(), Some(server.server().clone()));
     let within = match &stage.setup.data {
         Some(data) => with_data(&server, &mut admin, agreed, data, loading, stage)?,
@@ -55,7 +55,7 @@ pub fn open(
         fill.set("pid", pid.to_string());
     }
     facts.servers.push(Ok(ServerFacts {
-        server: server.described(),
+        server: server.describe(),
         variables: admin.variables("%")?,
         may_set: admin.may_set_global(),
         no_logs: logs.as_ref().err().cloned(),
@@ -76,7 +76,7 @@ pub fn open(
 }
 
 /// Addresses of the server. A local one can be reached both ways, a remote one only as given.
-fn endpoints(server: &External, within: Target) -> Endpoints {
+fn endpoints(server: &ExternalServer, within: Target) -> Endpoints {
     let over = |address: Address| Some(Target { address, ..within.clone() });
     let (tcp, unix) = match (&within.address, server.local()) {
         (Address::Tcp { .. }, None) => (Some(within.clone()), None),
@@ -94,8 +94,8 @@ fn endpoints(server: &External, within: Target) -> Endpoints {
 }
 
 /// Refuses a server with changes of a killed run: they would be mistaken for the server's own settings.
-fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
-    for waiting in toll_journal::waiting(&paths::journal_dir()?) {
+fn refuse_if_a_journal_waits(server: &ExternalServer) -> anyhow::Result<()> {
+    for waiting in toll_journal::pending_runs(&paths::journal_dir()?) {
         if waiting
             .changes
             .iter()
@@ -112,9 +112,9 @@ fn refuse_if_a_journal_waits(server: &External) -> anyhow::Result<()> {
 }
 
 /// Creates no schema and needs none. A schema that the user names is the commands' default.
-fn without_data(server: &External, agreed: &Agreed) -> anyhow::Result<Target> {
-    server.check_fit(agreed, false)?;
-    let Some(name) = agreed.schema.as_ref().filter(|_| !agreed.may_make_schema) else {
+fn without_data(server: &ExternalServer, agreed: &AllowedChanges) -> anyhow::Result<Target> {
+    server.check_allowed(agreed, false)?;
+    let Some(name) = agreed.schema.as_ref().filter(|_| !agreed.may_create_schema) else {
         return Ok(server.target().clone());
     };
     if !server.has_schema(name)? {
@@ -127,9 +127,9 @@ fn without_data(server: &External, agreed: &Agreed) -> anyhow::Result<Target> {
 ///
 /// An existing schema is used unchanged if it holds what the loads need.
 fn with_data(
-    server: &External,
+    server: &ExternalServer,
     admin: &mut Admin,
-    agreed: &Agreed,
+    agreed: &AllowedChanges,
     data: &DataSetup,
     loading: &dyn Loading,
     stage: &Stage,
@@ -141,9 +141,9 @@ fn with_data(
             server.target().address
         );
     };
-    let make = agreed.may_make_schema && !server.has_schema(name)?;
+    let make = agreed.may_create_schema && !server.has_schema(name)?;
     let writes = !data.written_by.is_empty();
-    server.check_fit(agreed, make || writes)?;
+    server.check_allowed(agreed, make || writes)?;
     if make {
         let made = server.create_schema(name, &stage.journal)?;
         let unlogged = !made.session.is_empty();

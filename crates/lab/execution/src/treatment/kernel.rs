@@ -21,7 +21,7 @@ impl Kernel {
     /// # Errors
     /// The kernel has no such setting or refuses its value, or a killed run has left settings changed.
     pub fn switch_on(settings: &[(String, String)], journal: &Journal) -> anyhow::Result<Self> {
-        for waiting in toll_journal::waiting(&paths::journal_dir()?) {
+        for waiting in toll_journal::pending_runs(&paths::journal_dir()?) {
             let is_changed = waiting.changes.iter().any(|change| matches!(change, Undo::Sysctl { .. }));
             // What holds now is not the host's own.
             ensure!(

@@ -430,7 +430,7 @@ impl Group {
         if ended {
             // A journal that cannot be written keeps the entry; undoing it finds nothing to do.
             if let Some(undo) = self.undo.take() {
-                let _ = journal.done(undo);
+                let _ = journal.mark_done(undo);
             }
             self.pgid = 0;
         }

@@ -241,7 +241,7 @@ impl Admin {
         }
         let put_back = match first_error {
             Some(error) => Err(error),
-            None => switched.undo.map_or(Ok(()), |undo| journal.done(undo)),
+            None => switched.undo.map_or(Ok(()), |undo| journal.mark_done(undo)),
         };
         put_back.map_err(|cause| NotPutBack { switched, cause })
     }

@@ -184,6 +184,6 @@ impl Driver {
             bail!("the load driver cannot be ended: see `toll clean`");
         }
         self.feed.finish();
-        journal.done(self.undo)
+        journal.mark_done(self.undo)
     }
 }

@@ -33,7 +33,7 @@ pub fn command(
     target: &Target,
     ground: &Ground<'_>,
 ) -> anyhow::Result<(Command, BinReader)> {
-    let profile = Profile::named(&workload.profile)
+    let profile = Profile::from_name(&workload.profile)
         .with_context(|| format!("sysbench has no profile `{}`: see `toll list`", workload.profile))?;
     let script = ground.dir.join("bins.lua");
     std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;

@@ -258,7 +258,7 @@ impl Workload {
 pub fn check_load(profile: &str) -> anyhow::Result<()> {
     let known: Vec<_> = toll_load::mix::Profile::ALL.iter().map(|profile| profile.name()).collect();
     ensure!(
-        toll_load::mix::Profile::named(profile).is_some(),
+        toll_load::mix::Profile::from_name(profile).is_some(),
         "{profile:?} is no workload: choose one of {}",
         known.join(", ")
     );

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 use toll_analysis as analyse;
-use toll_net::pcap::profile::json::{Document, document};
-use toll_net::pcap::profile::{Input, Profiled};
+use toll_net::pcap::profile::json::{Document, build_document};
+use toll_net::pcap::profile::{Input, InputProfile};
 use toll_record::{Artefact, Host, Plan, RunDir, RunResult, RunWriter, Stage, Tool, TrialLine};
 use toll_wire::packet_builder::{self, AddressPair, ETHERTYPE_V4, IpHeader, TcpHeader};
 use toll_wire::pcap::{Frame, Link};
@@ -158,12 +158,12 @@ fn artefact(trial: u32, round: u32, name: &str, platform: &Platform) -> anyhow::
 pub fn captures() -> Document {
     let sets =
         SETS.iter().enumerate().map(|(set, name)| capture(&format!("{name}.pcap"), 100 - 30 * set as u64));
-    document(&sets.collect::<Vec<_>>())
+    build_document(&sets.collect::<Vec<_>>())
 }
 
 /// Profile of the capture `name` with `tcp` percent of TCP packets.
-pub fn capture(name: &str, tcp: u64) -> Profiled {
-    let mut profiled = Profiled::default();
+pub fn capture(name: &str, tcp: u64) -> InputProfile {
+    let mut profiled = InputProfile::default();
     profiled.inputs.push(Input { name: name.into(), r#type: "pcap".into(), bytes: 1_000_000 });
     for n in 0..1_000_u64 {
         let (is_tcp, length) = (n % 100 < tcp, if n % 3 == 0 { 1_400 } else { 12 + (n % 200) as usize });

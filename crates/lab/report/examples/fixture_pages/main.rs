@@ -11,7 +11,7 @@ mod scene;
 use scene::Shape;
 use std::path::{Path, PathBuf};
 use toll_analysis as analyse;
-use toll_net::pcap::profile::json::document;
+use toll_net::pcap::profile::json::build_document;
 use toll_record::{RunDir, RunResult};
 
 /// An arm name that would run if any of it were treated as markup.
@@ -48,7 +48,7 @@ fn main() -> anyhow::Result<()> {
     page(&out, "loss", &[&old])?;
     page(&out, "platforms", &[&old, &new])?;
     let captures = [loss::capture("http.pcap", 90), loss::capture(HOSTILE, 5)];
-    let html = toll_report::html::captures(&document(&captures))?;
+    let html = toll_report::html::captures(&build_document(&captures))?;
     Ok(std::fs::write(out.join("captures.html"), html)?)
 }
 

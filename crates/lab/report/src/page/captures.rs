@@ -3,8 +3,8 @@
 //! Describes charts by their data. Never reads a capture.
 
 use serde::Serialize;
-use toll_net::pcap::profile::json::{Document, Lists, One, TopLength, pct};
-use toll_net::pcap::profile::scaled;
+use toll_net::pcap::profile::json::{ByTransport, Document, ProfileEntry, TopLength, pct};
+use toll_net::pcap::profile::scale;
 use toll_record::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, RunDir};
 use toll_sys::number_format::format_grouped;
 use toll_wire::profile::BIN_WIDTH;
@@ -55,7 +55,7 @@ pub fn of_runs<'a>(runs: impl Iterator<Item = (Option<&'a Document>, &'a String)
 /// All charts of each capture.
 pub fn whole(document: &Document) -> Vec<Captures> {
     let all = Captures { title: String::new(), facts: Vec::new(), charts: vec![shares(&document.profiles)] };
-    let one = |one: &One| Captures {
+    let one = |one: &ProfileEntry| Captures {
         title: name(one),
         facts: facts(one),
         charts: [lengths(one), rates(one), flows(one)].into_iter().flatten().collect(),
@@ -63,12 +63,12 @@ pub fn whole(document: &Document) -> Vec<Captures> {
     std::iter::once(all).chain(document.profiles.iter().map(one)).collect()
 }
 
-fn name(one: &One) -> String {
+fn name(one: &ProfileEntry) -> String {
     one.inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn facts(one: &One) -> Vec<String> {
-    let rate = one.bits_per_s.map_or_else(String::new, |bits| format!(", {}b/s", scaled(bits)));
+fn facts(one: &ProfileEntry) -> Vec<String> {
+    let rate = one.bits_per_s.map_or_else(String::new, |bits| format!(", {}b/s", scale(bits)));
     let mut facts = vec![format!(
         "{} packets, {} bytes on the wire, {:.3} s{rate}; flows: {} TCP, {} UDP",
         format_grouped(one.packets as f64),
@@ -85,16 +85,16 @@ fn facts(one: &One) -> Vec<String> {
 }
 
 /// Packets: TCP, UDP, other.
-fn kinds(one: &One) -> [(&'static str, u64); 3] {
+fn kinds(one: &ProfileEntry) -> [(&'static str, u64); 3] {
     let of = |name| one.protocols.get(name).map_or(0, |share| share.packets);
     let (tcp, udp) = (of("tcp"), of("udp"));
     [("TCP", tcp), ("UDP", udp), ("other", one.packets - tcp - udp)]
 }
 
 /// A bar for each capture, from none to all of its packets.
-fn shares(profiles: &[One]) -> Chart {
+fn shares(profiles: &[ProfileEntry]) -> Chart {
     let of_kind = |kind: usize| -> Vec<ChartPoint> {
-        let share = |one: &One| pct(kinds(one)[kind].1, one.packets);
+        let share = |one: &ProfileEntry| pct(kinds(one)[kind].1, one.packets);
         (0..).zip(profiles).map(|(at, one)| (f64::from(at), share(one), None, None)).collect()
     };
     let names = ["TCP", "UDP", "other"];
@@ -119,7 +119,7 @@ fn series(name: &str, points: Vec<ChartPoint>) -> ChartSeries {
 }
 
 /// Packets in each bin of lengths, empty bins included: a gap is a finding.
-fn lengths(one: &One) -> Option<Chart> {
+fn lengths(one: &ProfileEntry) -> Option<Chart> {
     let last = one.length_bins.last()?.from;
     let of = |kind: usize| -> Vec<ChartPoint> {
         let packets = |from: usize| {
@@ -145,7 +145,7 @@ fn lengths(one: &One) -> Option<Chart> {
 }
 
 /// `Most frequent: TCP 1518 bytes (45.1%), 66 (30.2%); UDP 80 (61.0%).`
-fn most_frequent(top: &Lists<TopLength>) -> String {
+fn most_frequent(top: &ByTransport<TopLength>) -> String {
     let told = |(kind, top): (&str, &Vec<TopLength>)| {
         let one = |top: &TopLength| format!("{} ({:.1}%)", top.length, top.packets_pct);
         let all: Vec<String> = top.iter().take(NAMED).map(one).collect();
@@ -156,7 +156,7 @@ fn most_frequent(top: &Lists<TopLength>) -> String {
 }
 
 /// Bits a second over time. `None` for a capture of a single stretch.
-fn rates(one: &One) -> Option<Chart> {
+fn rates(one: &ProfileEntry) -> Option<Chart> {
     let each = one.rates.bytes.len().div_ceil(POINTS).max(1);
     let width_s = one.rates.stretch_s * each as f64;
     let mbps = |bytes: &[u64]| bytes.iter().sum::<u64>() as f64 * 8.0 / width_s / 1e6;
@@ -175,7 +175,7 @@ fn rates(one: &One) -> Option<Chart> {
 }
 
 /// The largest flows.
-fn flows(one: &One) -> Option<Chart> {
+fn flows(one: &ProfileEntry) -> Option<Chart> {
     let flows = &one.flows.top;
     let points = |values: Vec<f64>| (0..).zip(values).map(|(at, v)| (f64::from(at), v, None, None)).collect();
     (!flows.is_empty()).then(|| Chart {
@@ -203,20 +203,20 @@ fn flows(one: &One) -> Option<Chart> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use toll_net::pcap::profile::json::document;
-    use toll_net::pcap::profile::{Input, Profiled};
+    use toll_net::pcap::profile::json::build_document;
+    use toll_net::pcap::profile::{Input, InputProfile};
     use toll_wire::pcap::{Frame, Link};
 
     /// Profile of a capture with packets of these lengths, of no known protocol.
     fn captured(name: &str, lengths: &[u32]) -> Document {
-        let mut profiled = Profiled::default();
+        let mut profiled = InputProfile::default();
         profiled.inputs.push(Input { name: name.into(), r#type: "pcap".into(), bytes: 1 });
         for (at, &wire_len) in (1..).zip(lengths) {
             let bytes = [0; 60];
             let frame = Frame { time_ns: at * 1_000_000, link: Link::Ethernet, wire_len, bytes: &bytes };
             profiled.profile.add_frame(&frame);
         }
-        document(&[profiled])
+        build_document(&[profiled])
     }
 
     #[test]

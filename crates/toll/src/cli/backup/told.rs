@@ -4,15 +4,15 @@ use super::super::console::{show, tell};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::json;
-use toll_backup::archive::prune::Pruned;
+use toll_backup::archive::prune::PruneSummary;
 use toll_backup::archive::{Manifest, Totals};
-use toll_backup::{Restored, Stage, Taken, Verified};
+use toll_backup::{BackupSummary, RestoreSummary, StageCost, VerifySummary};
 use toll_store::Error;
 use toll_sys::count_format::format_count;
 use toll_sys::number_format::{format_duration_s, format_grouped, format_megabytes};
 
 /// A taken backup as JSON.
-pub fn json(taken: &Taken) -> Result<String> {
+pub fn json(taken: &BackupSummary) -> Result<String> {
     let source = &taken.source;
     let value = json!({
         "id": taken.id,
@@ -28,13 +28,13 @@ pub fn json(taken: &Taken) -> Result<String> {
         "store_retries": taken.retries,
         "warnings": taken.warnings,
         "cost": taken.cost,
-        "promise": taken.promise,
+        "promise": taken.throttle,
     });
     Ok(serde_json::to_string_pretty(&value)?)
 }
 
 /// A taken backup as text.
-pub fn text(taken: &Taken) {
+pub fn text(taken: &BackupSummary) {
     let (source, cost) = (&taken.source, &taken.cost);
     show!(
         "backup {} of {} {} at {}: {}, {} rows, {} MB in {}",
@@ -80,15 +80,15 @@ pub fn text(taken: &Taken) {
     if taken.retries > 0 {
         show!("  the store had to be asked again {}", format_count(taken.retries, "time"));
     }
-    if let Some(promise) = &taken.promise {
-        tell!("{}", promise.told());
+    if let Some(promise) = &taken.throttle {
+        tell!("{}", promise.render_text());
     }
     for warning in &taken.warnings {
         tell!("toll: {warning}");
     }
 }
 
-fn stage(name: &str, stage: Option<&Stage>) {
+fn stage(name: &str, stage: Option<&StageCost>) {
     let Some(stage) = stage else { return };
     show!(
         "  {name:<8} {:>9} {:>9} {:>7} MB {:>7} MB {:>7} MB",
@@ -164,7 +164,7 @@ pub fn list(lines: &[Line]) {
     }
 }
 
-pub fn verified(verified: &Verified) {
+pub fn verified(verified: &VerifySummary) {
     show!(
         "{}: {} and {} rows ({} MB) restored to {} in {}",
         verified.backup,
@@ -189,7 +189,7 @@ pub fn verified(verified: &Verified) {
     }
 }
 
-pub fn restored(restored: &Restored) {
+pub fn restored(restored: &RestoreSummary) {
     // The dump itself may be on standard output.
     tell!(
         "{}: {} rows, {} MB, {} restored in {}",
@@ -201,7 +201,7 @@ pub fn restored(restored: &Restored) {
     );
 }
 
-pub fn pruned(pruned: &Pruned, dry_run: bool) {
+pub fn pruned(pruned: &PruneSummary, dry_run: bool) {
     let verb = if dry_run { "would remove" } else { "removed" };
     show!(
         "  {verb} {} and {} ({} MB); {} and {} ({} MB) are left",

@@ -55,8 +55,8 @@ impl Output {
             );
         }
         let line = match self.form {
-            Form::Bins => serde_json::to_string(&BinLine::of_bin(bin)).unwrap_or_default(),
-            Form::Json => serde_json::to_string(&Summary::of_bin(bin)).unwrap_or_default(),
+            Form::Bins => serde_json::to_string(&BinLine::from_bin(bin)).unwrap_or_default(),
+            Form::Json => serde_json::to_string(&Summary::from_bin(bin)).unwrap_or_default(),
             Form::People => self.second(bin),
         };
         // A logged histogram is worth no run: say so, and go on without.
@@ -68,7 +68,7 @@ impl Output {
             self.hdr = None;
         }
         // What is not a whole second is in the totals; as a line of rates it would only confuse.
-        if self.form == Form::People && !bin.whole {
+        if self.form == Form::People && !bin.is_complete {
             return ControlFlow::Continue(());
         }
         self.print(&line);
@@ -83,7 +83,7 @@ impl Output {
     }
 
     fn second(&self, bin: &Bin) -> String {
-        let s = Summary::of_bin(bin);
+        let s = Summary::from_bin(bin);
         let ms = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{:.2}", us / 1000.0));
         let mut line = format!(
             "[ {:.0}s ] thds: {} tps: {} qps: {} lat (ms): p50 {} p95 {} p99 {} max {} err/s: {:.2} reconn/s: {:.2}",
@@ -111,7 +111,7 @@ impl Output {
     }
 
     pub fn totals(&mut self, totals: &Totals) -> Result<()> {
-        let summary = Summary::of_totals(totals);
+        let summary = Summary::from_totals(totals);
         let text = match self.form {
             Form::Json | Form::Bins => serde_json::to_string(&summary)?,
             Form::People => report(&summary, totals),

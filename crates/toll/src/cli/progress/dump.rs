@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use toll_throttle::{Now, Progress};
+use toll_throttle::{Progress, ProgressSnapshot};
 
 /// Without a terminal: a line so often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ impl Dump {
 }
 
 impl Progress for Dump {
-    fn show(&self, now: &Now) {
+    fn show(&self, now: &ProgressSnapshot) {
         self.with(|begun| {
             let every = if begun.bar.is_some() { REDRAWN_EVERY } else { LINE_EVERY };
             if begun.shown.elapsed() < every {
@@ -50,15 +50,15 @@ impl Progress for Dump {
             begun.shown = Instant::now();
             match &begun.bar {
                 Some(bar) => {
-                    bar.set_message(now.line());
+                    bar.set_message(now.render_line());
                     bar.tick();
                 }
-                None => tell!("toll: {}", now.line()),
+                None => tell!("toll: {}", now.render_line()),
             }
         });
     }
 
-    fn say(&self, text: &str) {
+    fn show_message(&self, text: &str) {
         self.with(|begun| match &begun.bar {
             Some(bar) => bar.println(format!("toll: {text}")),
             None => tell!("toll: {text}"),

@@ -4,11 +4,11 @@ use super::printed;
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use toll_agent::capture::chunks::{Chunks, Destination};
-use toll_agent::capture::decoded::{CHUNK_BYTES, Packing, Queries};
-use toll_agent::capture::output::{Account, Output};
+use toll_agent::capture::chunk_queue::{ChunkQueue, ChunkSink};
+use toll_agent::capture::decoding::{CHUNK_BYTES, CompressingSink, QueryOutput};
+use toll_agent::capture::output::{CaptureOutput, OutputCounters};
 use toll_digest::Type;
-use toll_digest::count::{CountWindow, count};
+use toll_digest::count::{CountWindow, count_queries};
 use toll_wire::decoder::Config;
 use toll_wire::pcap::{Format, Frame, Reader};
 
@@ -22,18 +22,24 @@ impl Shared {
     }
 }
 
-impl Destination for Shared {
+impl ChunkSink for Shared {
     fn begin(&mut self, header: &[u8]) -> anyhow::Result<()> {
         self.0.lock().unwrap().extend_from_slice(header);
         Ok(())
     }
 
-    fn chunk(&mut self, bytes: &[u8], _items: u64, _first_ns: u64, _last_ns: u64) -> anyhow::Result<()> {
+    fn write_chunk(
+        &mut self,
+        bytes: &[u8],
+        _items: u64,
+        _first_ns: u64,
+        _last_ns: u64,
+    ) -> anyhow::Result<()> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(())
     }
 
-    fn lost(&self) -> (u64, u64) {
+    fn lost_items(&self) -> (u64, u64) {
         (0, 0)
     }
 
@@ -66,21 +72,25 @@ pub fn each_frame(capture: &[u8], mut each: impl FnMut(&Frame<'_>)) {
 }
 
 /// The packets of a capture as query events. `before` is called before each packet.
-pub fn encoded(capture: &[u8], port: u16, mut before: impl FnMut(u64, &mut Queries)) -> (Vec<u8>, Account) {
+pub fn encoded(
+    capture: &[u8],
+    port: u16,
+    mut before: impl FnMut(u64, &mut QueryOutput),
+) -> (Vec<u8>, OutputCounters) {
     let file = Shared::default();
-    let packing = Packing::new(Box::new(file.clone())).unwrap();
+    let packing = CompressingSink::new(Box::new(file.clone())).unwrap();
     // Room for all of it: what is asked is whether all is there.
-    let chunks = Chunks::start(Box::new(packing), b"", CHUNK_BYTES, 4096).unwrap();
-    let mut queries = Queries::new(&config(port), chunks);
+    let chunks = ChunkQueue::start(Box::new(packing), b"", CHUNK_BYTES, 4096).unwrap();
+    let mut queries = QueryOutput::new(&config(port), chunks);
     let mut last_ns = 0;
     each_frame(capture, |frame| {
         before(frame.time_ns, &mut queries);
         queries.packet(frame).unwrap();
-        queries.beat(frame.time_ns).unwrap();
+        queries.tick(frame.time_ns).unwrap();
         last_ns = frame.time_ns;
     });
     queries.finish(last_ns).unwrap();
-    (file.bytes(), queries.account())
+    (file.bytes(), queries.counters())
 }
 
 /// Digest of a file, without the fields about files.
@@ -98,14 +108,14 @@ pub fn assert_same(capture: &Path, port: u16, case: &str) {
     let file = capture.with_extension("queries");
     std::fs::write(&file, &events).unwrap();
     assert_eq!(account.bytes_written, events.len() as u64, "{case}");
-    assert_eq!(account.lost(), 0, "{case}");
+    assert_eq!(account.lost_items(), 0, "{case}");
     let (from_packets, from_events) = (told(capture, port), told(&file, port));
     assert_eq!(from_events["ledger"]["adds_up"], true, "{case}");
     assert!(from_events["totals"]["queries"].as_u64().unwrap() > 100, "{case}: too little to tell anything");
     assert_eq!(from_events["totals"]["queries"], account.queries.unwrap(), "{case}");
     assert!(from_events == from_packets, "{case}:\n{from_events:#}\n{from_packets:#}");
     assert!(printed::lines(&file, port) == printed::lines(capture, port), "{case}");
-    let counted = |path: &Path, kind, window| count(path, kind, window, &[port]).unwrap().queries;
+    let counted = |path: &Path, kind, window| count_queries(path, kind, window, &[port]).unwrap().queries;
     let mut windows = vec![CountWindow::Whole];
     let mut times = Vec::new();
     each_frame(&bytes, |frame| times.push(frame.time_ns));

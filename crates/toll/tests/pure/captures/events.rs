@@ -7,9 +7,9 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use toll_agent::capture::decoded::Digesting;
-use toll_agent::capture::output::Output;
-use toll_agent::capture::printing::How;
+use toll_agent::capture::decoding::DigestOutput;
+use toll_agent::capture::digest_printer::PrintOptions;
+use toll_agent::capture::output::CaptureOutput;
 use toll_wire::event::SampleShare;
 use toll_wire::queries::BlockHeader;
 
@@ -102,7 +102,7 @@ fn a_share_of_the_connections_is_told_with_totals_that_it_stands_for() {
     let (events, _) = encoded(&bytes, 3306, |time_ns, queries| {
         at += 1;
         if at == frames / 2 {
-            queries.share(&SampleShare { time_ns, fraction: 0.5, requests: None });
+            queries.sample_share(&SampleShare { time_ns, fraction: 0.5, requests: None });
         }
     });
     let file = dir.path().join("queries");
@@ -123,17 +123,17 @@ fn a_share_of_the_connections_is_told_with_totals_that_it_stands_for() {
 /// Lines that a digest of a capture prints while it runs; `every` of packet time.
 fn digested(capture: &[u8], every: Option<Duration>) -> Vec<Value> {
     let out = Shared::default();
-    let how = How::usual(true, "test".to_owned(), Box::new(out.clone()));
-    let mut digesting = Digesting::new(&config(3306), every, how).unwrap();
+    let how = PrintOptions::with_defaults(true, "test".to_owned(), Box::new(out.clone()));
+    let mut digesting = DigestOutput::new(&config(3306), every, how).unwrap();
     let mut last_ns = 0;
     each_frame(capture, |frame| {
-        digesting.beat(frame.time_ns).unwrap();
+        digesting.tick(frame.time_ns).unwrap();
         digesting.packet(frame).unwrap();
         last_ns = frame.time_ns;
     });
     digesting.finish(last_ns).unwrap();
     let bytes = out.bytes();
-    assert_eq!(digesting.account().bytes_written, bytes.len() as u64);
+    assert_eq!(digesting.counters().bytes_written, bytes.len() as u64);
     serde_json::Deserializer::from_slice(&bytes).into_iter().map(Result::unwrap).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Tests that the lab's counter finds the queries answered in a stretch of a capture.
 
 use toll_digest::Type;
-use toll_digest::count::{CountWindow, count};
+use toll_digest::count::{CountWindow, count_queries};
 use toll_testkit::wire::{Conversation, columns, ok, packet, pcap, prepared, result, rows};
 
 /// A capture, and the moments at which its queries count.
@@ -65,7 +65,7 @@ fn a_stretch_of_a_capture_holds_the_queries_answered_in_it() {
     std::fs::write(&file, &truth.capture).unwrap();
     let counted = |since_ns, until_ns| {
         let window = CountWindow::Time { since_ns, until_ns };
-        count(&file, Some(Type::Pcap), window, &[3306]).unwrap()
+        count_queries(&file, Some(Type::Pcap), window, &[3306]).unwrap()
     };
     let due = |since_ns, until_ns| {
         truth.moments_ns.iter().filter(|ns| (since_ns..until_ns).contains(*ns)).count() as u64
@@ -81,7 +81,7 @@ fn a_stretch_of_a_capture_holds_the_queries_answered_in_it() {
     }
     let all = counted(0, u64::MAX);
     assert_eq!((all.queries, all.tainted), (15, 1));
-    assert!(all.ledger.adds_up());
-    let whole = count(&file, Some(Type::Pcap), CountWindow::Whole, &[3306]).unwrap();
+    assert!(all.accounting.adds_up());
+    let whole = count_queries(&file, Some(Type::Pcap), CountWindow::Whole, &[3306]).unwrap();
     assert_eq!(whole.queries, 16, "with the one that is still running");
 }

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Child;
-use toll_agent::capture::chunks::Destination;
-use toll_agent::capture::stream::{Key, Stream};
+use toll_agent::capture::chunk_queue::ChunkSink;
+use toll_agent::capture::stream::{Key, StreamSink};
 use toll_wire::stream_protocol::{self, Chunk, End, Hello, MAX_CHUNK, MAX_PAYLOAD, Message, StreamContent};
 
 #[test]
@@ -22,11 +22,12 @@ fn strangers_are_refused_and_those_who_belong_go_on() {
     // Another key: both ends say so, and nothing is captured for nothing.
     let other = lab.path("other.key");
     assert!(lab.toll(&["receive", "--new-key", &other]).status.success());
-    let refused = Stream::connect(&receiver.address, &Key::read(Path::new(&other)).unwrap()).err().unwrap();
+    let refused =
+        StreamSink::connect(&receiver.address, &Key::read(Path::new(&other)).unwrap()).err().unwrap();
     assert!(format!("{refused:#}").contains("the other end has another key"), "{refused:#}");
     until("the receiver says so", || receiver.words().contains("refused: the other end has another key"));
     // No key at all, and no toll at all.
-    let mut plain = Stream::connect(&receiver.address, &Key::Plain).unwrap();
+    let mut plain = StreamSink::connect(&receiver.address, &Key::Plain).unwrap();
     plain.begin(&sent.opening).unwrap();
     for garbage in [&b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..], &[0xff; 100_000], b"\x16\x03\x01\xff\xff", b""]
     {
@@ -167,7 +168,7 @@ fn a_sender_that_expects_a_key_is_told_by_a_receiver_that_has_none() {
     let lab = toll_testkit::lab!();
     let receiver = Plain::start(&lab);
     let key = Key::read(Path::new(&key(&lab))).unwrap();
-    let refused = Stream::connect(&receiver.address, &key).err().unwrap();
+    let refused = StreamSink::connect(&receiver.address, &key).err().unwrap();
     assert!(format!("{refused:#}").contains("is it started with --plain"), "{refused:#}");
 }
 
@@ -175,7 +176,7 @@ fn a_sender_that_expects_a_key_is_told_by_a_receiver_that_has_none() {
 fn a_stream_in_the_clear_arrives_too() {
     let lab = toll_testkit::lab!();
     let receiver = Plain::start(&lab);
-    let mut stream = Stream::connect(&receiver.address, &Key::Plain).unwrap();
+    let mut stream = StreamSink::connect(&receiver.address, &Key::Plain).unwrap();
     let sent = Synthetic::queries(8, 20_000);
     sent.send(&mut stream);
     let file = std::fs::read_dir(&receiver.dir).unwrap().next().unwrap().unwrap().path();
@@ -187,7 +188,7 @@ fn there_is_nobody_of_this_name() {
     let lab = toll_testkit::lab!();
     let key = Key::read(Path::new(&key(&lab))).unwrap();
     for wrong in ["nowhere.invalid:1", "localhost", "localhost:x"] {
-        let refused = format!("{:#}", Stream::connect(wrong, &key).err().unwrap());
+        let refused = format!("{:#}", StreamSink::connect(wrong, &key).err().unwrap());
         assert!(refused.contains("HOST:PORT") && refused.contains(wrong), "{refused}");
     }
 }

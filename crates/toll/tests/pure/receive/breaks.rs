@@ -5,8 +5,8 @@ use super::ends::{Cutting, Receiver, Synthetic, key, sender, until};
 use crate::lab::said;
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use toll_agent::capture::chunks::Destination;
-use toll_agent::capture::stream::{Key, Stream};
+use toll_agent::capture::chunk_queue::ChunkSink;
+use toll_agent::capture::stream::{Key, StreamSink};
 
 #[test]
 fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
@@ -18,7 +18,7 @@ fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
     // Whoever finds out whether both ends have one key may be cut off too.
     let key = Key::read(receiver.key.as_ref()).unwrap();
     let mut stream = loop {
-        match Stream::connect(&way.address, &key) {
+        match StreamSink::connect(&way.address, &key) {
             Ok(stream) => break stream,
             Err(error) => assert!(!format!("{error:#}").contains("another key"), "{error:#}"),
         }
@@ -33,7 +33,7 @@ fn a_stream_that_breaks_ten_times_arrives_as_it_was_sent() {
         (&60.into(), &0.into(), &true.into())
     );
     assert!(account["connections"].as_u64().unwrap() >= 6, "{account}");
-    assert_eq!(stream.lost(), (0, 0));
+    assert_eq!(stream.lost_items(), (0, 0));
 }
 
 #[test]
@@ -55,21 +55,21 @@ fn a_stream_whose_answers_get_lost_again_and_again_is_not_given_up_while_it_arri
 fn a_receiver_that_reads_no_more_costs_what_there_is_no_room_for_and_both_ends_say_so() {
     let lab = toll_testkit::lab!();
     let receiver = Receiver::start(&lab, &[]);
-    let mut stream = sender(&receiver.address, &receiver.key).with_room(1_000_000);
+    let mut stream = sender(&receiver.address, &receiver.key).with_buffer_bytes(1_000_000);
     let sent = Synthetic::pcapng(40, 100_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..1);
-    until("the first is acknowledged", || stream.fill().bytes().0 == 0);
+    until("the first is acknowledged", || stream.buffer_fill().bytes().0 == 0);
     receiver.stop();
     // None of these calls waits for anybody, or this test would not end.
     sent.chunks_to(&mut stream, 1..30);
-    let (_, lost) = stream.lost();
+    let (_, lost) = stream.lost_items();
     assert_eq!(lost, 20, "nine chunks of 100 kB and their heads fit into 1 MB");
     receiver.signal("CONT");
-    until("what was kept is acknowledged", || stream.fill().bytes().0 == 0);
+    until("what was kept is acknowledged", || stream.buffer_fill().bytes().0 == 0);
     for number in 30..40 {
         sent.chunks_to(&mut stream, number..number + 1);
-        until("it is acknowledged", || stream.fill().bytes().0 == 0);
+        until("it is acknowledged", || stream.buffer_fill().bytes().0 == 0);
     }
     stream.finish(&sent.closing).unwrap();
     let account = receiver.one_account();
@@ -79,7 +79,7 @@ fn a_receiver_that_reads_no_more_costs_what_there_is_no_room_for_and_both_ends_s
         (&account["items"], &account["lost"], &account["whole"]),
         (&20.into(), &20.into(), &true.into())
     );
-    assert_eq!(stream.lost(), (0, 20));
+    assert_eq!(stream.lost_items(), (0, 20));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_receiver_that_is_started_late_has_everything() {
     let sent = Synthetic::pcapng(5, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..5);
-    assert!(stream.fill().bytes().0 > 50_000, "it waits");
+    assert!(stream.buffer_fill().bytes().0 > 50_000, "it waits");
     let receiver = Receiver::start_at(&lab, &address, &key, "captures", &[]);
     stream.finish(&sent.closing).unwrap();
     assert_eq!(receiver.one_account()["chunks_before"], 0);
@@ -108,7 +108,7 @@ fn a_receiver_that_nobody_starts_is_waited_for_and_what_it_missed_is_counted_and
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..5);
     let told = format!("{:#}", stream.finish(&sent.closing).unwrap_err());
-    assert_eq!(stream.lost(), (0, 5));
+    assert_eq!(stream.lost_items(), (0, 5));
     let words = "5 packets got lost, those of the last 5 chunks among them, seen from 2026-01-01T00:00:00.000Z to \
                  2026-01-01T00:00:04.000Z";
     assert!(told.contains(words) && told.contains("nobody receives there"), "{told}");
@@ -182,6 +182,6 @@ fn a_full_disk_of_the_receiver_loses_nothing_once_there_is_room_again() {
     stream.finish(&sent.closing).unwrap();
     assert_eq!(receiver.one_account()["items"], 20);
     assert!(std::fs::read(&receiver.files()[0]).unwrap() == sent.whole());
-    assert_eq!(stream.lost(), (0, 0));
+    assert_eq!(stream.lost_items(), (0, 0));
     drop(receiver);
 }

@@ -11,8 +11,8 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use toll_agent::capture::chunks::Destination;
-use toll_agent::capture::stream::{Key, Stream};
+use toll_agent::capture::chunk_queue::ChunkSink;
+use toll_agent::capture::stream::{Key, StreamSink};
 use toll_wire::pcap::{Frame, Interface, Link, write};
 
 /// A file made by `toll receive --new-key`.
@@ -23,8 +23,8 @@ pub fn key(lab: &Lab) -> String {
     path
 }
 
-pub fn sender(address: &str, key: &str) -> Stream {
-    Stream::connect(address, &Key::read(Path::new(key)).unwrap()).unwrap()
+pub fn sender(address: &str, key: &str) -> StreamSink {
+    StreamSink::connect(address, &Key::read(Path::new(key)).unwrap()).unwrap()
 }
 
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -194,18 +194,18 @@ impl Synthetic {
         Self { opening: b"not pcapng".to_vec(), chunks, closing: Vec::new() }
     }
 
-    pub fn begin(&self, to: &mut Stream) {
+    pub fn begin(&self, to: &mut StreamSink) {
         to.begin(&self.opening).unwrap();
     }
 
-    pub fn chunks_to(&self, to: &mut Stream, numbers: Range<usize>) {
+    pub fn chunks_to(&self, to: &mut StreamSink, numbers: Range<usize>) {
         for number in numbers {
-            to.chunk(&self.chunks[number], 1, time_ns(number), time_ns(number)).unwrap();
+            to.write_chunk(&self.chunks[number], 1, time_ns(number), time_ns(number)).unwrap();
         }
     }
 
     /// Sends all chunks, and waits until the receiver has them.
-    pub fn send(&self, to: &mut Stream) {
+    pub fn send(&self, to: &mut StreamSink) {
         self.begin(to);
         self.chunks_to(to, 0..self.chunks.len());
         to.finish(&self.closing).unwrap();

@@ -2,7 +2,7 @@
 
 use super::ends::{Receiver, Synthetic, sender, until};
 use std::collections::BTreeSet;
-use toll_agent::capture::chunks::Destination;
+use toll_agent::capture::chunk_queue::ChunkSink;
 
 #[test]
 fn many_senders_at_once_have_files_of_their_own() {
@@ -31,7 +31,7 @@ fn one_stream_too_many_waits_until_there_is_room_for_it() {
     let mut first = sender(&receiver.address, &receiver.key);
     one.begin(&mut first);
     one.chunks_to(&mut first, 0..4);
-    until("the first has begun", || first.fill().bytes().0 == 0);
+    until("the first has begun", || first.buffer_fill().bytes().0 == 0);
     let mut second = sender(&receiver.address, &receiver.key);
     another.begin(&mut second);
     another.chunks_to(&mut second, 0..4);
@@ -51,7 +51,7 @@ fn a_stream_whose_sender_left_makes_room_for_another() {
     let mut first = sender(&receiver.address, &receiver.key);
     one.begin(&mut first);
     one.chunks_to(&mut first, 0..4);
-    until("the first has begun", || first.fill().bytes().0 == 0);
+    until("the first has begun", || first.buffer_fill().bytes().0 == 0);
     drop(first);
     until("it has left", || receiver.words().contains("it hung up before the end"));
     another.send(&mut sender(&receiver.address, &receiver.key));

@@ -13,7 +13,7 @@ mod units;
 use crate::lab::said;
 use ends::{Receiver, Synthetic, sender};
 use std::os::unix::fs::PermissionsExt;
-use toll_agent::capture::chunks::Destination;
+use toll_agent::capture::chunk_queue::ChunkSink;
 
 #[test]
 fn what_is_sent_is_what_is_written_and_nobody_else_may_read_it() {
@@ -69,7 +69,7 @@ fn a_receiver_of_one_stream_that_is_asked_to_end_lets_the_stream_come_to_its_end
     let sent = Synthetic::pcapng(6, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..3);
-    ends::until("it has begun", || stream.fill().bytes().0 == 0);
+    ends::until("it has begun", || stream.buffer_fill().bytes().0 == 0);
     lab.signal(&child, "TERM");
     let said = || std::fs::read_to_string(&words).unwrap();
     ends::until("it was heard", || said().contains("the stream has 5 s to come to its end"));
@@ -149,7 +149,7 @@ fn a_stream_that_is_broken_off_leaves_a_file_of_whole_packets() {
     let sent = Synthetic::pcapng(7, 10_000);
     sent.begin(&mut stream);
     sent.chunks_to(&mut stream, 0..7);
-    ends::until("all is acknowledged", || stream.fill().bytes().0 == 0);
+    ends::until("all is acknowledged", || stream.buffer_fill().bytes().0 == 0);
     drop(stream);
     let file = receiver.files().remove(0);
     let (accounts, ended) = receiver.end_with_accounts("INT");

@@ -3,7 +3,7 @@
 use super::server::Server;
 use super::{loss, printed};
 use toll_digest::Type;
-use toll_digest::count::{CountWindow, count};
+use toll_digest::count::{CountWindow, count_queries};
 use toll_load::summary::Summary;
 use toll_testkit::wire::Events;
 use toll_wire::event::CommandKind;
@@ -73,7 +73,8 @@ fn every_statement_is_there(server: &Server) {
         assert_eq!(digest["totals"]["queries"], said.statements, "{load:?}");
         assert_eq!(digest["totals"]["tainted"], 0, "{load:?}");
         assert_eq!(digest["ledger"]["adds_up"], true, "{load:?}");
-        let queries = |window| count(&file, Some(Type::Pcap), window, &[server.port()]).unwrap().queries;
+        let queries =
+            |window| count_queries(&file, Some(Type::Pcap), window, &[server.port()]).unwrap().queries;
         assert_eq!(queries(CountWindow::Whole), said.statements, "{load:?}");
         let middle_ns = whole.list[whole.list.len() / 2].start_ns;
         let before = queries(CountWindow::Time { since_ns: 0, until_ns: middle_ns });

@@ -7,16 +7,16 @@ use std::sync::atomic::AtomicBool;
 use std::thread::sleep;
 use std::time::Duration;
 use toll_journal::Journal;
-use toll_load::mix::{Distribution, Table};
+use toll_load::mix::{Distribution, TableSet};
 use toll_load::summary::Summary;
-use toll_load::tables::{self, Layout};
+use toll_load::tables::{self, TableLayout};
 use toll_mysql::{Connection, Target};
-use toll_server::{DataSpec, Sandbox, SandboxSpec, ServerProgram};
+use toll_server::{DatasetSpec, Sandbox, SandboxSpec, ServerProgram};
 use toll_sys::program::find_program;
 use toll_testkit::tcpdump::{Tcpdump, whole};
 use toll_wire::decoder::Config;
 
-const TABLE: Table = Table { tables: 2, rows: 1000, distribution: Distribution::Special };
+const TABLE: TableSet = TableSet { tables: 2, rows: 1000, distribution: Distribution::Special };
 
 /// A server with the tables of [`TABLE`], stopped with the test.
 pub struct Server {
@@ -68,11 +68,11 @@ impl Server {
             ..SandboxSpec::default()
         };
         // Loaded once and cloned for each test.
-        let data = DataSpec { key: "test-captures".into(), bytes: 64 << 20, what: "two tables".into() };
+        let data = DatasetSpec { key: "test-captures".into(), bytes: 64 << 20, what: "two tables".into() };
         let load = |target: &Target| {
             let target = Target { db: Some("sbtest".into()), ..target.clone() };
-            let layout = Layout { table: TABLE, seed: 1, threads: 2 };
-            Ok(tables::prepare(&target, &layout, &AtomicBool::new(false), |_| {}).map(drop)?)
+            let layout = TableLayout { table: TABLE, seed: 1, threads: 2 };
+            Ok(tables::prepare_tables(&target, &layout, &AtomicBool::new(false), |_| {}).map(drop)?)
         };
         let sandbox = Sandbox::start_prepared(&spec, &data, &journal, &|_| {}, load).unwrap();
         Some(Self { sandbox, _journal: journal, dir })

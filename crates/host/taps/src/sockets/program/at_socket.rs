@@ -5,17 +5,17 @@
 //! nor its closing has to be observed.
 
 use super::{
-    ASKED, BUFFER, DESCRIPTOR, ENTRY, ENTRY_HEAD, ENTRY_SOCKET, Frame, PEEK, R0, R1, R2, R3, R4, R6, R7, R8,
-    R9, Scene, Writer,
+    BUFFER, DESCRIPTOR, ENTRY, ENTRY_HEAD, ENTRY_SOCKET, Frame, PEEK, ProgramContext, ProgramWriter, R0, R1,
+    R2, R3, R4, R6, R7, R8, R9, REQUESTED_LENGTH,
 };
 use crate::sockets::asm::Size::{Eight, Four, Two};
-use crate::sockets::asm::{Helper, Label, Op, When};
+use crate::sockets::asm::{Condition, Helper, Label, Op};
 use crate::sockets::record::layout::{DATA, KEPT, SOCKET, TIME};
-use crate::sockets::record::{CLIENT, CLOSED, MET, PEER};
+use crate::sockets::record::{CLIENT, CLOSED, PEER, SEEN_FIRST};
 
 /// What is known of sockets, and who is a client's.
 #[derive(Debug, Clone)]
-pub struct View {
+pub struct SocketFilter {
     /// On which the server listens.
     pub ports: Vec<u16>,
     /// Where the name lies in the kernel's `struct unix_sock`; accepted sockets have that of the one that listens.
@@ -41,30 +41,30 @@ const HEAD_OF_SOCK: i16 = -96;
 const NEW_ENTRY: i16 = -128;
 
 /// `side`: who said what has moved. Arguments: (socket, result, flags).
-pub fn at_socket(scene: Scene<'_>, side: u8, view: &View) -> Option<Vec<u64>> {
+pub fn socket_program(scene: ProgramContext<'_>, side: u8, view: &SocketFilter) -> Option<Vec<u64>> {
     let abi = scene.abi;
-    let mut writer = Writer::new(scene, 0);
+    let mut writer = ProgramWriter::new(scene, 0);
     let out = writer.out;
     writer.asm.copy(R6, R1);
-    writer.of_the_server();
+    writer.exit_unless_server();
     let asm = &mut writer.asm;
     asm.load(Eight, R8, R6, 8);
     asm.compute(Op::ShiftLeft, R8, 32);
     asm.compute(Op::SignedShiftRight, R8, 32);
     if side == CLIENT {
         // Nothing: the other end has closed.
-        asm.jump_if(When::SignedLess, R8, 0, out);
+        asm.jump_if(Condition::SignedLess, R8, 0, out);
         asm.load(Eight, R1, R6, 16);
-        asm.jump_if(When::AnyBit, R1, PEEK, out);
+        asm.jump_if(Condition::AnyBit, R1, PEEK, out);
     } else {
-        asm.jump_if(When::SignedAtMost, R8, 0, out);
+        asm.jump_if(Condition::SignedAtMost, R8, 0, out);
     }
     asm.load(Eight, R7, R6, 0);
     asm.store(Eight, Frame, SOCK, R7);
     asm.call(Helper::Task);
     asm.copy(R1, R0);
     asm.call(Helper::Registers);
-    for (register, place) in [(abi.second, BUFFER), (abi.third, ASKED)] {
+    for (register, place) in [(abi.second, BUFFER), (abi.third, REQUESTED_LENGTH)] {
         asm.load(Eight, R1, R0, register);
         asm.store(Eight, Frame, place, R1);
     }
@@ -73,66 +73,66 @@ pub fn at_socket(scene: Scene<'_>, side: u8, view: &View) -> Option<Vec<u64>> {
     asm.call(Helper::Cookie);
     asm.store(Eight, Frame, COOKIE, R0);
     let (meet, known) = (asm.label(), asm.label());
-    writer.entry(meet);
+    writer.load_entry(meet);
     writer.asm.copy(R9, R0);
     if side == CLIENT {
         let moved = writer.asm.label();
-        writer.asm.jump_if(When::NotEqual, R8, 0, moved);
-        writer.ended();
+        writer.asm.jump_if(Condition::NotEqual, R8, 0, moved);
+        writer.emit_close();
         writer.asm.jump(out);
-        writer.asm.place(moved);
+        writer.asm.bind(moved);
     }
     writer.asm.jump(known);
-    writer.asm.place(meet);
-    writer.meet(view);
-    writer.asm.place(known);
+    writer.asm.bind(meet);
+    writer.add_connection(view);
+    writer.asm.bind(known);
     // Only these have buffer and length where they are looked for.
     let plain = writer.asm.label();
     let (socket_call, file_call) =
         if side == CLIENT { (abi.receive, abi.read) } else { (abi.send, abi.write) };
-    writer.asm.jump_if(When::Equal, R6, socket_call, plain);
-    writer.asm.jump_if(When::NotEqual, R6, file_call, out);
+    writer.asm.jump_if(Condition::Equal, R6, socket_call, plain);
+    writer.asm.jump_if(Condition::NotEqual, R6, file_call, out);
     if let Some(calls) = view.tls_calls {
-        writer.note_for_tls(calls, plain);
+        writer.note_tls_socket(calls, plain);
     }
-    writer.asm.place(plain);
-    writer.heard(side);
+    writer.asm.bind(plain);
+    writer.record_data(side);
     writer.finish()
 }
 
-impl Writer<'_> {
+impl ProgramWriter<'_> {
     /// r9: the entry of a socket that was not known; jumps out where it is no client's.
-    fn meet(&mut self, view: &View) {
-        let (out, entries) = (self.out, self.scene.entries);
+    fn add_connection(&mut self, view: &SocketFilter) {
+        let (out, entries) = (self.out, self.context.entries);
         let asm = &mut self.asm;
         // Its end is nothing worth beginning with.
-        asm.jump_if(When::Equal, R8, 0, out);
+        asm.jump_if(Condition::Equal, R8, 0, out);
         asm.address(R1, Frame, i32::from(HEAD_OF_SOCK));
         asm.set(R2, BEGINNING);
         asm.copy(R3, R7);
         asm.call(Helper::ReadKernel);
-        asm.jump_if(When::NotEqual, R0, 0, out);
+        asm.jump_if(Condition::NotEqual, R0, 0, out);
         let (unix, ours) = (asm.label(), asm.label());
         asm.load(Two, R1, Frame, HEAD_OF_SOCK + FAMILY);
-        asm.jump_if(When::Equal, R1, libc::AF_UNIX, unix);
+        asm.jump_if(Condition::Equal, R1, libc::AF_UNIX, unix);
         let tcp = asm.label();
-        asm.jump_if(When::Equal, R1, libc::AF_INET, tcp);
-        asm.jump_if(When::NotEqual, R1, libc::AF_INET6, out);
-        asm.place(tcp);
+        asm.jump_if(Condition::Equal, R1, libc::AF_INET, tcp);
+        asm.jump_if(Condition::NotEqual, R1, libc::AF_INET6, out);
+        asm.bind(tcp);
         asm.load(Two, R1, Frame, HEAD_OF_SOCK + OWN_PORT);
         for &port in &view.ports {
-            asm.jump_if(When::Equal, R1, i32::from(port), ours);
+            asm.jump_if(Condition::Equal, R1, i32::from(port), ours);
         }
         asm.jump(out);
-        asm.place(unix);
+        asm.bind(unix);
         asm.address(R1, Frame, i32::from(NEW_ENTRY));
         asm.set(R2, 8);
         asm.address(R3, R7, view.unix_name);
         asm.call(Helper::ReadKernel);
-        asm.jump_if(When::NotEqual, R0, 0, out);
+        asm.jump_if(Condition::NotEqual, R0, 0, out);
         asm.load(Eight, R1, Frame, NEW_ENTRY);
-        asm.jump_if(When::Equal, R1, 0, out);
-        asm.place(ours);
+        asm.jump_if(Condition::Equal, R1, 0, out);
+        asm.bind(ours);
         for field in (0..ENTRY as i16).step_by(8) {
             asm.store_constant(Eight, Frame, NEW_ENTRY + field, 0);
         }
@@ -143,19 +143,19 @@ impl Writer<'_> {
         asm.map(R1, entries);
         asm.set(R4, 0);
         asm.call(Helper::MapUpdate);
-        self.entry(out);
+        self.load_entry(out);
         self.asm.copy(R9, R0);
-        self.say_whom_we_met(view);
+        self.emit_peer(view);
     }
 
-    fn say_whom_we_met(&mut self, view: &View) {
-        self.room();
+    fn emit_peer(&mut self, view: &SocketFilter) {
+        self.load_scratch();
         let asm = &mut self.asm;
         asm.call(Helper::Now);
         asm.store(Eight, R7, TIME, R0);
         asm.load(Eight, R1, Frame, COOKIE);
         asm.store(Eight, R7, SOCKET, R1);
-        self.bare(MET);
+        self.write_event_fields(SEEN_FIRST);
         let asm = &mut self.asm;
         asm.store_constant(Four, R7, KEPT, PEER as i32);
         // As in `struct sockaddr_in` and `struct sockaddr_in6`.
@@ -166,21 +166,21 @@ impl Writer<'_> {
         asm.load(Four, R2, Frame, HEAD_OF_SOCK + V4_PEER);
         asm.store(Four, R7, DATA + 4, R2);
         let v4 = asm.label();
-        asm.jump_if(When::NotEqual, R1, libc::AF_INET6, v4);
+        asm.jump_if(Condition::NotEqual, R1, libc::AF_INET6, v4);
         asm.address(R1, R7, i32::from(DATA) + 8);
         asm.set(R2, 16);
         asm.load(Eight, R3, Frame, SOCK);
         asm.compute(Op::Add, R3, view.v6_peer);
         asm.call(Helper::ReadKernel);
-        asm.place(v4);
+        asm.bind(v4);
         asm.set(R3, PEER as i32);
-        self.put();
+        self.emit_record();
     }
 
     /// The client has closed; r9: the entry.
-    fn ended(&mut self) {
-        self.room();
-        let entries = self.scene.entries;
+    fn emit_close(&mut self) {
+        self.load_scratch();
+        let entries = self.context.entries;
         let asm = &mut self.asm;
         asm.call(Helper::Now);
         asm.store(Eight, R7, TIME, R0);
@@ -190,14 +190,14 @@ impl Writer<'_> {
         asm.address(R2, Frame, i32::from(COOKIE));
         asm.map(R1, entries);
         asm.call(Helper::MapDelete);
-        self.bare(CLOSED);
+        self.write_event_fields(CLOSED);
         self.asm.store_constant(Four, R7, KEPT, 0);
         self.asm.set(R3, 0);
-        self.put();
+        self.emit_record();
     }
 
     /// Where the library is under way in this thread, these bytes are enciphered: it is told on which socket it is.
-    fn note_for_tls(&mut self, calls: i32, plain: Label) {
+    fn note_tls_socket(&mut self, calls: i32, plain: Label) {
         let out = self.out;
         let asm = &mut self.asm;
         asm.call(Helper::ProcessAndThread);
@@ -205,7 +205,7 @@ impl Writer<'_> {
         asm.address(R2, Frame, i32::from(THREAD));
         asm.map(R1, calls);
         asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, plain);
+        asm.jump_if(Condition::Equal, R0, 0, plain);
         asm.load(Eight, R1, Frame, COOKIE);
         asm.store(Eight, R0, super::inside_tls::CALL_SOCKET, R1);
         asm.jump(out);

@@ -2,23 +2,23 @@
 
 use super::{
     BUFFER, DESCRIPTOR, ENTRY_CLIENT, ENTRY_HEAD, ENTRY_SERVER, ENTRY_SOCKET, Frame, LISTENING, LOST_BEFORE,
-    PASSED_BEFORE, R0, R1, R2, R3, R7, R8, R9, Writer,
+    PASSED_BEFORE, ProgramWriter, R0, R1, R2, R3, R7, R8, R9,
 };
 use crate::sockets::asm::Size::{Eight, Four};
-use crate::sockets::asm::{Helper, Op, When};
+use crate::sockets::asm::{Condition, Helper, Op};
 use crate::sockets::record::layout::{AFTER, AT, DATA, KEPT, KIND, LENGTH, POSITION, SOCKET, TIME};
 use crate::sockets::record::{CLOSED, OPENED, PEER};
 
-impl Writer<'_> {
-    pub(super) fn accepted(&mut self) {
+impl ProgramWriter<'_> {
+    pub(super) fn record_accept(&mut self) {
         let out = self.out;
-        self.entry(out);
+        self.load_entry(out);
         self.asm.load(Eight, R1, R0, ENTRY_SOCKET);
-        self.asm.jump_if(When::NotEqual, R1, LISTENING as i32, out);
+        self.asm.jump_if(Condition::NotEqual, R1, LISTENING as i32, out);
         self.asm.store(Eight, Frame, DESCRIPTOR, R8);
-        self.room();
+        self.load_scratch();
         let beyond = self.asm.label();
-        self.entry(beyond);
+        self.load_entry(beyond);
         let asm = &mut self.asm;
         asm.copy(R9, R0);
         asm.call(Helper::Now);
@@ -33,7 +33,7 @@ impl Writer<'_> {
             asm.store_constant(Eight, R9, field, 0);
         }
         asm.store(Eight, R7, SOCKET, R0);
-        self.bare(OPENED);
+        self.write_event_fields(OPENED);
         let asm = &mut self.asm;
         let known = asm.label();
         asm.store_constant(Four, R7, KEPT, PEER as i32);
@@ -41,15 +41,15 @@ impl Writer<'_> {
         asm.address(R1, R7, i32::from(DATA));
         asm.set(R2, PEER as i32);
         asm.call(Helper::ReadUser);
-        asm.jump_if(When::Equal, R0, 0, known);
+        asm.jump_if(Condition::Equal, R0, 0, known);
         asm.store_constant(Four, R7, KEPT, 0);
-        asm.place(known);
+        asm.bind(known);
         asm.set(R3, PEER as i32);
-        self.put();
+        self.emit_record();
         let asm = &mut self.asm;
         asm.jump(out);
         // More descriptors than the table has places: the connection will not be seen.
-        asm.place(beyond);
+        asm.bind(beyond);
         for count in [PASSED_BEFORE, LOST_BEFORE] {
             asm.load(Eight, R1, R7, count);
             asm.compute(Op::Add, R1, 1);
@@ -58,28 +58,28 @@ impl Writer<'_> {
     }
 
     /// Before the descriptor is given back: another thread may be given the same one right afterwards.
-    pub(super) fn closed(&mut self) {
+    pub(super) fn record_close(&mut self) {
         let out = self.out;
-        self.entry(out);
+        self.load_entry(out);
         let asm = &mut self.asm;
         asm.load(Eight, R8, R0, ENTRY_SOCKET);
-        asm.jump_if(When::Equal, R8, 0, out);
+        asm.jump_if(Condition::Equal, R8, 0, out);
         asm.store_constant(Eight, R0, ENTRY_SOCKET, 0);
         asm.store_constant(Eight, R0, ENTRY_HEAD, 0);
-        asm.jump_if(When::Equal, R8, LISTENING as i32, out);
-        self.room();
+        asm.jump_if(Condition::Equal, R8, LISTENING as i32, out);
+        self.load_scratch();
         let asm = &mut self.asm;
         asm.call(Helper::Now);
         asm.store(Eight, R7, TIME, R0);
         asm.store(Eight, R7, SOCKET, R8);
-        self.bare(CLOSED);
+        self.write_event_fields(CLOSED);
         self.asm.store_constant(Four, R7, KEPT, 0);
         self.asm.set(R3, 0);
-        self.put();
+        self.emit_record();
     }
 
     /// The fields of a record about a connection, not about bytes.
-    pub(super) fn bare(&mut self, kind: u8) {
+    pub(super) fn write_event_fields(&mut self, kind: u8) {
         let asm = &mut self.asm;
         asm.store_constant(Eight, R7, POSITION, 0);
         asm.store_constant(Eight, R7, AFTER, 0);

@@ -4,10 +4,13 @@
 //! the calling thread. The socket of a session is known when the library itself reads or writes there
 //! (`at_socket.rs`).
 
-use super::{ASKED, BUFFER, DESCRIPTOR, Frame, R0, R1, R2, R3, R4, R6, R8, R9, Scene, Writer};
+use super::{
+    BUFFER, DESCRIPTOR, Frame, ProgramContext, ProgramWriter, R0, R1, R2, R3, R4, R6, R8, R9,
+    REQUESTED_LENGTH,
+};
 use crate::sockets::asm::Size::Eight;
-use crate::sockets::asm::{Helper, Op, When};
-use crate::sockets::record::DECIPHERED;
+use crate::sockets::asm::{Condition, Helper, Op};
+use crate::sockets::record::DECRYPTED;
 
 /// Bytes kept of a call under way: session, buffer, length, and the socket once it is known.
 pub const CALL: usize = 32;
@@ -20,9 +23,9 @@ const SESSION: i16 = -104;
 const COOKIE: i16 = DESCRIPTOR;
 
 /// SSL_read or SSL_write(session, buffer, length) begins. `calls`: the map from threads to what they are about.
-pub fn begins(scene: Scene<'_>, calls: i32) -> Option<Vec<u64>> {
+pub fn tls_entry_program(scene: ProgramContext<'_>, calls: i32) -> Option<Vec<u64>> {
     let abi = scene.abi;
-    let mut writer = Writer::new(scene, DECIPHERED);
+    let mut writer = ProgramWriter::new(scene, DECRYPTED);
     let asm = &mut writer.asm;
     for (register, place) in [(abi.function_first, 0), (abi.second, 8), (abi.third, 16)] {
         asm.load(Eight, R2, R1, register);
@@ -41,9 +44,9 @@ pub fn begins(scene: Scene<'_>, calls: i32) -> Option<Vec<u64>> {
 
 /// One of the two returns the number of bytes that it moved, or no positive number. `side`: whose bytes they are;
 /// `sockets`: the map from sessions to sockets.
-pub fn returns(scene: Scene<'_>, side: u8, calls: i32, sockets: i32) -> Option<Vec<u64>> {
+pub fn tls_exit_program(scene: ProgramContext<'_>, side: u8, calls: i32, sockets: i32) -> Option<Vec<u64>> {
     let abi = scene.abi;
-    let mut writer = Writer::new(scene, DECIPHERED);
+    let mut writer = ProgramWriter::new(scene, DECRYPTED);
     let out = writer.out;
     let asm = &mut writer.asm;
     asm.copy(R6, R1);
@@ -52,10 +55,10 @@ pub fn returns(scene: Scene<'_>, side: u8, calls: i32, sockets: i32) -> Option<V
     asm.address(R2, Frame, i32::from(THREAD));
     asm.map(R1, calls);
     asm.call(Helper::MapLookup);
-    asm.jump_if(When::Equal, R0, 0, out);
-    for (place, to) in [(0, SESSION), (8, BUFFER), (16, ASKED), (CALL_SOCKET, COOKIE)] {
+    asm.jump_if(Condition::Equal, R0, 0, out);
+    for (place, to) in [(0, SESSION), (8, BUFFER), (16, REQUESTED_LENGTH), (CALL_SOCKET, COOKIE)] {
         asm.load(Eight, R1, R0, place);
-        if to == ASKED {
+        if to == REQUESTED_LENGTH {
             // Of an int, the lower half alone.
             asm.compute(Op::ShiftLeft, R1, 32);
             asm.compute(Op::ShiftRight, R1, 32);
@@ -71,7 +74,7 @@ pub fn returns(scene: Scene<'_>, side: u8, calls: i32, sockets: i32) -> Option<V
     asm.compute(Op::SignedShiftRight, R8, 32);
     let (remembered, linked) = (asm.label(), asm.label());
     asm.load(Eight, R1, Frame, COOKIE);
-    asm.jump_if(When::Equal, R1, 0, remembered);
+    asm.jump_if(Condition::Equal, R1, 0, remembered);
     // Also where it moved nothing yet: the next call may find all it wants in the library's own buffer.
     asm.address(R2, Frame, i32::from(SESSION));
     asm.address(R3, Frame, i32::from(COOKIE));
@@ -79,17 +82,17 @@ pub fn returns(scene: Scene<'_>, side: u8, calls: i32, sockets: i32) -> Option<V
     asm.set(R4, 0);
     asm.call(Helper::MapUpdate);
     asm.jump(linked);
-    asm.place(remembered);
+    asm.bind(remembered);
     asm.address(R2, Frame, i32::from(SESSION));
     asm.map(R1, sockets);
     asm.call(Helper::MapLookup);
-    asm.jump_if(When::Equal, R0, 0, out);
+    asm.jump_if(Condition::Equal, R0, 0, out);
     asm.load(Eight, R1, R0, 0);
     asm.store(Eight, Frame, COOKIE, R1);
-    asm.place(linked);
-    asm.jump_if(When::SignedAtMost, R8, 0, out);
-    writer.entry(out);
+    asm.bind(linked);
+    asm.jump_if(Condition::SignedAtMost, R8, 0, out);
+    writer.load_entry(out);
     writer.asm.copy(R9, R0);
-    writer.heard(side);
+    writer.record_data(side);
     writer.finish()
 }

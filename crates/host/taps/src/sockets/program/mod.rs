@@ -12,12 +12,12 @@ mod at_socket;
 mod connection;
 mod inside_tls;
 
-pub use at_socket::{View, at_socket};
-pub use inside_tls::{CALL, begins as at_begin_of_tls, returns as at_return_of_tls};
+pub use at_socket::{SocketFilter, socket_program};
+pub use inside_tls::{CALL, tls_entry_program as at_begin_of_tls, tls_exit_program as at_return_of_tls};
 
-use super::asm::{Assembler, Helper, Label, Op, Reg, Size, When};
+use super::asm::{Assembler, Condition, Helper, Label, Op, Reg, Size};
 use super::record::layout::{AFTER, AT, DATA, HEAD, KEPT, KIND, LENGTH, POSITION, SOCKET, TIME};
-use super::record::{CLIENT, Keep, PIECE, SERVER};
+use super::record::{CLIENT, PIECE, SERVER, SnapLengths};
 use Reg::{Frame, R0, R1, R2, R3, R4, R6, R7, R8, R9};
 use Size::{Eight, Four};
 
@@ -33,7 +33,7 @@ pub const ENTRY: usize = 32;
 pub const LISTENING: u64 = u64::MAX;
 
 /// Room of a CPU in which a program writes down a record: what it has counted, then the record.
-pub const ROOM: usize = (COUNTS + DATA as usize + PIECE).next_multiple_of(64);
+pub const SCRATCH_BYTES: usize = (COUNTS + DATA as usize + PIECE).next_multiple_of(64);
 pub const COUNTS: usize = 64;
 /// Records written down, and those of them for which there was no room in the ring.
 pub const PASSED: usize = 0;
@@ -42,7 +42,7 @@ pub const LOST: usize = 8;
 const PASSED_BEFORE: i16 = PASSED as i16 - COUNTS as i16;
 const LOST_BEFORE: i16 = LOST as i16 - COUNTS as i16;
 /// Somebody is at work in the room.
-const TAKEN_BEFORE: i16 = 16 - COUNTS as i16;
+const IN_USE_BEFORE: i16 = 16 - COUNTS as i16;
 
 /// MSG_PEEK: what it returns will be read once more.
 const PEEK: i32 = libc::MSG_PEEK;
@@ -52,7 +52,7 @@ const NO_WAKEUP: i32 = 1;
 // Places in the frame of a program.
 const DESCRIPTOR: i16 = -8;
 const BUFFER: i16 = -16;
-const ASKED: i16 = -24;
+const REQUESTED_LENGTH: i16 = -24;
 const FLAGS: i16 = -32;
 const FIRST: i16 = -40;
 const KEPT_HERE: i16 = -48;
@@ -180,7 +180,7 @@ impl Abi {
 
 /// What a program does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Act {
+pub enum SocketCall {
     Sent,
     Received,
     Accepted,
@@ -189,111 +189,113 @@ pub enum Act {
 
 /// What all programs know as constants.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub struct ProgramContext<'a> {
     pub abi: &'a Abi,
     pub server: i32,
-    pub keep: Keep,
+    pub keep: SnapLengths,
     /// Descriptors of the maps: what is kept of connections, and the rings by CPU.
     pub entries: i32,
     pub rings: i32,
     /// And of the one with a room for each CPU, this program's own: it may be interrupted by another.
-    pub rooms: i32,
+    pub scratch: i32,
 }
 
 /// A program, and where all its ways end.
-struct Writer<'a> {
+struct ProgramWriter<'a> {
     asm: Assembler,
     out: Label,
     /// Where the ways end on which the room has to be given back.
-    leave: Option<Label>,
-    scene: Scene<'a>,
+    release_scratch: Option<Label>,
+    context: ProgramContext<'a>,
     /// Bits that all its records bear in their kind.
-    mark: u8,
+    kind_flags: u8,
 }
 
-impl<'a> Writer<'a> {
-    fn new(scene: Scene<'a>, mark: u8) -> Self {
+impl<'a> ProgramWriter<'a> {
+    fn new(scene: ProgramContext<'a>, mark: u8) -> Self {
         let mut asm = Assembler::default();
         let out = asm.label();
-        Self { asm, out, leave: None, scene, mark }
+        Self { asm, out, release_scratch: None, context: scene, kind_flags: mark }
     }
 
     fn finish(mut self) -> Option<Vec<u64>> {
-        if let Some(leave) = self.leave {
-            self.asm.place(leave);
-            self.asm.store_constant(Eight, R7, TAKEN_BEFORE, 0);
+        if let Some(leave) = self.release_scratch {
+            self.asm.bind(leave);
+            self.asm.store_constant(Eight, R7, IN_USE_BEFORE, 0);
         }
-        self.asm.place(self.out);
+        self.asm.bind(self.out);
         self.asm.exit();
         self.asm.finish()
     }
 }
 
 /// For the tracepoint at which every system call of the host returns: (registers, result).
-pub fn at_return_of_all(scene: Scene<'_>) -> Option<Vec<u64>> {
+pub fn system_call_exit_program(scene: ProgramContext<'_>) -> Option<Vec<u64>> {
     let abi = scene.abi;
-    let mut writer = Writer::new(scene, 0);
+    let mut writer = ProgramWriter::new(scene, 0);
     writer.asm.copy(R6, R1);
-    writer.of_the_server();
+    writer.exit_unless_server();
     writer.asm.load(Eight, R8, R6, 8);
     writer.read_registers();
     writer.asm.load(Four, R6, Frame, abi.in_frame(abi.number));
     let calls = [
-        (abi.send, Act::Sent),
-        (abi.receive, Act::Received),
-        (abi.accept, Act::Accepted),
-        (abi.accept4, Act::Accepted),
+        (abi.send, SocketCall::Sent),
+        (abi.receive, SocketCall::Received),
+        (abi.accept, SocketCall::Accepted),
+        (abi.accept4, SocketCall::Accepted),
     ];
     for (number, act) in calls {
         let next = writer.asm.label();
-        writer.asm.jump_if(When::NotEqual, R6, number, next);
-        writer.has_succeeded(act);
-        writer.act(act);
+        writer.asm.jump_if(Condition::NotEqual, R6, number, next);
+        writer.exit_if_failed(act);
+        writer.record_call(act);
         // What was received ends in a loop, of which every way leads out.
-        if act != Act::Received {
+        if act != SocketCall::Received {
             let out = writer.out;
             writer.asm.jump(out);
         }
-        writer.asm.place(next);
+        writer.asm.bind(next);
     }
     writer.finish()
 }
 
 /// For the tracepoint at which every system call of the host begins: (registers, number).
-pub fn at_begin_of_all(scene: Scene<'_>) -> Option<Vec<u64>> {
+pub fn system_call_entry_program(scene: ProgramContext<'_>) -> Option<Vec<u64>> {
     let close = scene.abi.close;
-    let mut writer = Writer::new(scene, 0);
+    let mut writer = ProgramWriter::new(scene, 0);
     let out = writer.out;
     writer.asm.copy(R6, R1);
     writer.asm.load(Eight, R8, R6, 8);
-    writer.asm.jump_if(When::NotEqual, R8, close, out);
-    writer.of_the_server();
+    writer.asm.jump_if(Condition::NotEqual, R8, close, out);
+    writer.exit_unless_server();
     writer.read_registers();
-    writer.act(Act::Closed);
+    writer.record_call(SocketCall::Closed);
     writer.finish()
 }
 
-impl Writer<'_> {
+impl ProgramWriter<'_> {
     /// Ends where another process is at work.
-    fn of_the_server(&mut self) {
+    fn exit_unless_server(&mut self) {
         self.asm.call(Helper::ProcessAndThread);
         self.asm.compute(Op::ShiftRight, R0, 32);
-        self.asm.jump_if(When::NotEqual, R0, self.scene.server, self.out);
+        self.asm.jump_if(Condition::NotEqual, R0, self.context.server, self.out);
     }
 
     /// r8: what the call returned.
-    fn has_succeeded(&mut self, act: Act) {
+    fn exit_if_failed(&mut self, act: SocketCall) {
         match act {
             // Nothing moved, or an error.
-            Act::Sent | Act::Received => self.asm.jump_if(When::SignedAtMost, R8, 0, self.out),
-            Act::Accepted => self.asm.jump_if(When::SignedLess, R8, 0, self.out),
-            Act::Closed => {}
+            SocketCall::Sent | SocketCall::Received => {
+                self.asm.jump_if(Condition::SignedAtMost, R8, 0, self.out)
+            }
+            SocketCall::Accepted => self.asm.jump_if(Condition::SignedLess, R8, 0, self.out),
+            SocketCall::Closed => {}
         }
     }
 
     /// r6: the arguments of a tracepoint, of which the first points to registers of no known type.
     fn read_registers(&mut self) {
-        let abi = self.scene.abi;
+        let abi = self.context.abi;
         let asm = &mut self.asm;
         for (begin, length) in abi.parts.into_iter().filter(|(_, length)| *length > 0) {
             asm.load(Eight, R3, R6, 0);
@@ -301,84 +303,87 @@ impl Writer<'_> {
             asm.address(R1, Frame, i32::from(abi.in_frame(begin)));
             asm.set(R2, i32::from(length));
             asm.call(Helper::ReadKernel);
-            asm.jump_if(When::NotEqual, R0, 0, self.out);
+            asm.jump_if(Condition::NotEqual, R0, 0, self.out);
         }
-        for (register, place) in
-            [(abi.first, DESCRIPTOR), (abi.second, BUFFER), (abi.third, ASKED), (abi.fourth, FLAGS)]
-        {
+        for (register, place) in [
+            (abi.first, DESCRIPTOR),
+            (abi.second, BUFFER),
+            (abi.third, REQUESTED_LENGTH),
+            (abi.fourth, FLAGS),
+        ] {
             asm.load(Eight, R1, Frame, abi.in_frame(register));
             asm.store(Eight, Frame, place, R1);
         }
     }
 
     /// The arguments are in the frame, the result in r8.
-    fn act(&mut self, act: Act) {
+    fn record_call(&mut self, act: SocketCall) {
         match act {
-            Act::Sent => self.said(SERVER),
-            Act::Received => self.said(CLIENT),
-            Act::Accepted => self.accepted(),
-            Act::Closed => self.closed(),
+            SocketCall::Sent => self.record_data_by_descriptor(SERVER),
+            SocketCall::Received => self.record_data_by_descriptor(CLIENT),
+            SocketCall::Accepted => self.record_accept(),
+            SocketCall::Closed => self.record_close(),
         }
     }
 
     /// r0: the entry of the descriptor (or cookie) in the frame; jumps to `none` where there is none.
-    fn entry(&mut self, none: Label) {
+    fn load_entry(&mut self, none: Label) {
         let asm = &mut self.asm;
         asm.address(R2, Frame, i32::from(DESCRIPTOR));
-        asm.map(R1, self.scene.entries);
+        asm.map(R1, self.context.entries);
         asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, none);
+        asm.jump_if(Condition::Equal, R0, 0, none);
     }
 
     /// r7: where this CPU writes a record down.
-    fn room(&mut self) {
+    fn load_scratch(&mut self) {
         let asm = &mut self.asm;
         asm.call(Helper::Cpu);
         asm.store(Eight, Frame, CPU, R0);
         asm.address(R2, Frame, i32::from(CPU));
-        asm.map(R1, self.scene.rooms);
+        asm.map(R1, self.context.scratch);
         asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, self.out);
+        asm.jump_if(Condition::Equal, R0, 0, self.out);
         asm.address(R7, R0, COUNTS as i32);
     }
 
     /// Programs at tracepoints never run twice on a CPU at a time; those at a library's functions may, where one is
     /// interrupted: the second finds no room, and its record is lost.
-    fn take_room(&mut self) {
+    fn claim_scratch(&mut self) {
         let out = self.out;
         let asm = &mut self.asm;
         let (free, leave) = (asm.label(), asm.label());
         asm.set(R1, 1);
-        asm.exchange(R7, TAKEN_BEFORE, R1);
-        asm.jump_if(When::Equal, R1, 0, free);
+        asm.exchange(R7, IN_USE_BEFORE, R1);
+        asm.jump_if(Condition::Equal, R1, 0, free);
         for count in [PASSED_BEFORE, LOST_BEFORE] {
             asm.load(Eight, R1, R7, count);
             asm.compute(Op::Add, R1, 1);
             asm.store(Eight, R7, count, R1);
         }
         asm.jump(out);
-        asm.place(free);
-        self.leave = Some(leave);
+        asm.bind(free);
+        self.release_scratch = Some(leave);
     }
 
     /// By the descriptor in the frame.
-    fn said(&mut self, side: u8) {
+    fn record_data_by_descriptor(&mut self, side: u8) {
         let out = self.out;
         if side == CLIENT {
             let asm = &mut self.asm;
             asm.load(Eight, R1, Frame, FLAGS);
-            asm.jump_if(When::AnyBit, R1, PEEK, out);
+            asm.jump_if(Condition::AnyBit, R1, PEEK, out);
         }
-        self.entry(out);
+        self.load_entry(out);
         let asm = &mut self.asm;
         asm.copy(R9, R0);
         asm.load(Eight, R1, R9, ENTRY_SOCKET);
-        asm.jump_if(When::Equal, R1, 0, out);
-        self.heard(side);
+        asm.jump_if(Condition::Equal, R1, 0, out);
+        self.record_data(side);
     }
 
     /// r8: bytes that were moved, r9: the entry of the connection; buffer and length asked for are in the frame.
-    fn heard(&mut self, side: u8) {
+    fn record_data(&mut self, side: u8) {
         let client = side == CLIENT;
         let asm = &mut self.asm;
         let (said, other) = if client { (ENTRY_CLIENT, ENTRY_SERVER) } else { (ENTRY_SERVER, ENTRY_CLIENT) };
@@ -387,13 +392,13 @@ impl Writer<'_> {
         asm.combine(Op::Add, R1, R8);
         asm.store(Eight, R9, said, R1);
         if client {
-            self.hold_back();
+            self.save_command_header();
         }
-        self.room();
-        if self.mark != 0 {
-            self.take_room();
+        self.load_scratch();
+        if self.kind_flags != 0 {
+            self.claim_scratch();
         }
-        let out = self.leave.unwrap_or(self.out);
+        let out = self.release_scratch.unwrap_or(self.out);
         let asm = &mut self.asm;
         asm.load(Eight, R6, Frame, BUFFER);
         asm.call(Helper::Now);
@@ -405,63 +410,63 @@ impl Writer<'_> {
         asm.load(Eight, R1, R9, other);
         asm.store(Eight, R7, AFTER, R1);
         asm.store(Four, R7, LENGTH, R8);
-        let kind = i32::from(side | self.mark);
+        let kind = i32::from(side | self.kind_flags);
         asm.store_constant(Four, R7, KIND, kind);
         if client {
             let none = asm.label();
             asm.load(Eight, R1, R9, ENTRY_HEAD);
-            asm.jump_if(When::Equal, R1, 0, none);
+            asm.jump_if(Condition::Equal, R1, 0, none);
             asm.store(Four, R7, HEAD, R1);
             asm.store_constant(Four, R7, KIND, kind | 4 << 8);
             asm.store_constant(Eight, R9, ENTRY_HEAD, 0);
-            asm.place(none);
+            asm.bind(none);
         }
         // From here on r9: where in the call the piece begins.
         asm.set(R9, 0);
         if client {
             let again = self.asm.label();
-            self.asm.place(again);
-            self.asm.jump_if(When::AtLeast, R9, self.scene.keep.client as i32, out);
-            self.piece(PIECE as i32);
+            self.asm.bind(again);
+            self.asm.jump_if(Condition::AtLeast, R9, self.context.keep.client as i32, out);
+            self.emit_piece(PIECE as i32);
             self.asm.store_constant(Four, R7, KIND, kind);
             self.asm.compute(Op::Add, R9, PIECE as i32);
             self.asm.jump(again);
         } else {
-            self.piece(self.scene.keep.server as i32);
+            self.emit_piece(self.context.keep.server as i32);
         }
     }
 
     /// The four bytes before a command wait for the call that reads the rest.
-    fn hold_back(&mut self) {
+    fn save_command_header(&mut self) {
         let out = self.out;
         let asm = &mut self.asm;
         let go_on = asm.label();
         asm.load(Eight, R1, R9, ENTRY_HEAD);
-        asm.jump_if(When::NotEqual, R1, 0, go_on);
-        asm.jump_if(When::NotEqual, R8, 4, go_on);
-        asm.load(Eight, R1, Frame, ASKED);
-        asm.jump_if(When::NotEqual, R1, 4, go_on);
+        asm.jump_if(Condition::NotEqual, R1, 0, go_on);
+        asm.jump_if(Condition::NotEqual, R8, 4, go_on);
+        asm.load(Eight, R1, Frame, REQUESTED_LENGTH);
+        asm.jump_if(Condition::NotEqual, R1, 4, go_on);
         asm.address(R1, R9, i32::from(ENTRY_HEAD));
         asm.set(R2, 4);
         asm.load(Eight, R3, Frame, BUFFER);
         asm.call(Helper::ReadUser);
-        asm.jump_if(When::NotEqual, R0, 0, go_on);
+        asm.jump_if(Condition::NotEqual, R0, 0, go_on);
         asm.store_constant(Four, R9, ENTRY_HEAD + 4, 1);
         asm.jump(out);
-        asm.place(go_on);
+        asm.bind(go_on);
     }
 
     /// One record of up to `most` bytes. r6: the server's buffer, r7: the room, r8: length of the call, r9: from where.
-    fn piece(&mut self, most: i32) {
-        let out = self.leave.unwrap_or(self.out);
+    fn emit_piece(&mut self, most: i32) {
+        let out = self.release_scratch.unwrap_or(self.out);
         let asm = &mut self.asm;
         let (fits, readable) = (asm.label(), asm.label());
         asm.copy(R2, R8);
         asm.combine(Op::Sub, R2, R9);
-        asm.jump_if(When::SignedAtMost, R2, 0, out);
-        asm.jump_if(When::AtMost, R2, most, fits);
+        asm.jump_if(Condition::SignedAtMost, R2, 0, out);
+        asm.jump_if(Condition::AtMost, R2, most, fits);
         asm.set(R2, most);
-        asm.place(fits);
+        asm.bind(fits);
         asm.store(Four, R7, AT, R9);
         asm.store(Four, R7, KEPT, R2);
         asm.store(Eight, Frame, KEPT_HERE, R2);
@@ -469,18 +474,18 @@ impl Writer<'_> {
         asm.copy(R3, R6);
         asm.combine(Op::Add, R3, R9);
         asm.call(Helper::ReadUser);
-        asm.jump_if(When::Equal, R0, 0, readable);
+        asm.jump_if(Condition::Equal, R0, 0, readable);
         // Swapped out since: the record says that the bytes are missing.
         asm.store_constant(Four, R7, KEPT, 0);
         asm.store_constant(Eight, Frame, KEPT_HERE, 0);
-        asm.place(readable);
+        asm.bind(readable);
         asm.load(Eight, R3, Frame, KEPT_HERE);
-        self.put();
+        self.emit_record();
     }
 
     /// The record in the room (r7), with r3 bytes after its head, into the ring of the CPU in the frame.
-    fn put(&mut self) {
-        let rings = self.scene.rings;
+    fn emit_record(&mut self) {
+        let rings = self.context.rings;
         let asm = &mut self.asm;
         let (done, lost) = (asm.label(), asm.label());
         asm.load(Eight, R1, R7, PASSED_BEFORE);
@@ -491,18 +496,18 @@ impl Writer<'_> {
         asm.address(R2, Frame, i32::from(CPU));
         asm.map(R1, rings);
         asm.call(Helper::MapLookup);
-        asm.jump_if(When::Equal, R0, 0, lost);
+        asm.jump_if(Condition::Equal, R0, 0, lost);
         asm.copy(R1, R0);
         asm.copy(R2, R7);
         asm.load(Eight, R3, Frame, LONG);
         asm.set(R4, NO_WAKEUP);
         asm.call(Helper::RingOutput);
-        asm.jump_if(When::Equal, R0, 0, done);
-        asm.place(lost);
+        asm.jump_if(Condition::Equal, R0, 0, done);
+        asm.bind(lost);
         asm.load(Eight, R1, R7, LOST_BEFORE);
         asm.compute(Op::Add, R1, 1);
         asm.store(Eight, R7, LOST_BEFORE, R1);
-        asm.place(done);
+        asm.bind(done);
     }
 }
 

@@ -36,8 +36,8 @@ impl Host {
 
     /// `loads`: what all connections would cost, in budgets, for so many seconds each.
     fn run(&mut self, loads: &[f64], seconds: usize, budget: f64) -> Outcome {
-        let mut controller = Controller::new(budget);
-        let look_ns = LOOK_EVERY_NS as f64;
+        let mut controller = ShareController::new(budget);
+        let look_ns = CHECK_INTERVAL_NS as f64;
         let (mut cpu_ns, mut owed_ns) = (0.0, 0.0);
         let mut spent = vec![0.0];
         let mut kept = Vec::new();
@@ -45,7 +45,7 @@ impl Host {
             let share: f64 = self
                 .connections
                 .iter()
-                .filter(|(hash, _)| *hash < controller.kept)
+                .filter(|(hash, _)| *hash < controller.share)
                 .map(|(_, part)| part)
                 .sum();
             let work_ns = load * budget * look_ns * (0.8 + 0.4 * self.draws.next_fraction());
@@ -56,7 +56,7 @@ impl Host {
                 cpu_ns += std::mem::take(&mut owed_ns);
             }
             spent.push(cpu_ns);
-            kept.push(controller.look((at as u64 + 1) * LOOK_EVERY_NS, cpu_ns as u64));
+            kept.push(controller.update((at as u64 + 1) * CHECK_INTERVAL_NS, cpu_ns as u64));
         }
         let windows: Vec<f64> =
             spent.windows(LOOKS_A_SECOND + 1).map(|part| part[LOOKS_A_SECOND] - part[0]).collect();
@@ -105,24 +105,24 @@ fn what_fits_is_kept_whole_and_what_fits_again_comes_back_whole() {
 
 #[test]
 fn a_budget_that_cannot_be_kept_is_owned_up_to() {
-    let mut controller = Controller::new(0.01);
+    let mut controller = ShareController::new(0.01);
     // Whatever is kept, the rest of the process takes three times the budget.
-    (1..2_000).for_each(|n| _ = controller.look(n * LOOK_EVERY_NS, n * LOOK_EVERY_NS * 3 / 100));
-    assert!(controller.is_hopeless());
-    assert!(controller.kept >= LEAST);
+    (1..2_000).for_each(|n| _ = controller.update(n * CHECK_INTERVAL_NS, n * CHECK_INTERVAL_NS * 3 / 100));
+    assert!(controller.is_unattainable());
+    assert!(controller.share >= MIN_SHARE);
 }
 
 /// What reached the output inside.
 #[derive(Default)]
-struct Reached {
+struct Received {
     packets: Vec<u16>,
     calls: Vec<u64>,
     shares: Vec<SampleShare>,
 }
 
-struct Notes(Rc<RefCell<Reached>>);
+struct RecordingOutput(Rc<RefCell<Received>>);
 
-impl Output for Notes {
+impl CaptureOutput for RecordingOutput {
     fn packet(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
         let packet = frame::parse_segment(frame).unwrap();
         let port = if packet.destination_port == 3306 { packet.source_port } else { packet.destination_port };
@@ -130,21 +130,21 @@ impl Output for Notes {
         Ok(())
     }
 
-    fn spoken(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
+    fn socket_chunk(&mut self, said: &SocketChunk<'_>) -> anyhow::Result<()> {
         self.0.borrow_mut().calls.push(said.socket);
         Ok(())
     }
 
-    fn beat(&mut self, _now_ns: u64) -> anyhow::Result<()> {
+    fn tick(&mut self, _now_ns: u64) -> anyhow::Result<()> {
         Ok(())
     }
 
-    fn share(&mut self, share: &SampleShare) {
+    fn sample_share(&mut self, share: &SampleShare) {
         self.0.borrow_mut().shares.push(*share);
     }
 
-    fn account(&self) -> Account {
-        Account { items: self.0.borrow().packets.len() as u64, ..Account::default() }
+    fn counters(&self) -> OutputCounters {
+        OutputCounters { items: self.0.borrow().packets.len() as u64, ..OutputCounters::default() }
     }
 
     fn finish(&mut self, _now_ns: u64) -> anyhow::Result<()> {
@@ -153,7 +153,7 @@ impl Output for Notes {
 }
 
 /// A packet of each of a thousand connections, to and from the server.
-fn round(budgeted: &mut Budgeted, time_ns: u64) {
+fn round(budgeted: &mut BudgetedOutput, time_ns: u64) {
     for port in 10_000..11_000 {
         for from_client in [true, false] {
             let ends = [SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 3306))];
@@ -174,12 +174,12 @@ fn round(budgeted: &mut Budgeted, time_ns: u64) {
 
 #[test]
 fn connections_are_left_out_as_a_whole_both_ways_and_fewer_never_means_others() {
-    let reached = Rc::new(RefCell::new(Reached::default()));
-    let mut budgeted = Budgeted::new(Box::new(Notes(Rc::clone(&reached))), 0.05, &[3306]);
+    let reached = Rc::new(RefCell::new(Received::default()));
+    let mut budgeted = BudgetedOutput::new(Box::new(RecordingOutput(Rc::clone(&reached))), 0.05, &[3306]);
     budgeted.seed = 7;
     let mut kept_before: Option<Vec<u16>> = None;
     for (share, time_ns) in [(1.0_f64, 1), (0.5, 2), (0.1, 3)] {
-        budgeted.threshold = (share * ALL as f64) as u64;
+        budgeted.threshold = (share * ALL_CONNECTIONS as f64) as u64;
         reached.borrow_mut().packets.clear();
         round(&mut budgeted, time_ns);
         let packets = reached.borrow().packets.clone();
@@ -194,7 +194,7 @@ fn connections_are_left_out_as_a_whole_both_ways_and_fewer_never_means_others() 
         }
         kept_before = Some(ports);
     }
-    let account = budgeted.account();
+    let account = budgeted.counters();
     assert_eq!(account.items, account.shed + reached.borrow().packets.len() as u64);
     assert_eq!((account.first_loss_ns, account.last_loss_ns), (Some(2), Some(3)));
     // What clients asked is counted while not all are kept, and told at the end.
@@ -215,19 +215,19 @@ fn connections_are_left_out_as_a_whole_both_ways_and_fewer_never_means_others() 
 
 #[test]
 fn sockets_are_left_out_like_connections() {
-    let reached = Rc::new(RefCell::new(Reached::default()));
-    let mut budgeted = Budgeted::new(Box::new(Notes(Rc::clone(&reached))), 0.05, &[3306]);
+    let reached = Rc::new(RefCell::new(Received::default()));
+    let mut budgeted = BudgetedOutput::new(Box::new(RecordingOutput(Rc::clone(&reached))), 0.05, &[3306]);
     budgeted.seed = 7;
-    budgeted.threshold = ALL / 2;
+    budgeted.threshold = ALL_CONNECTIONS / 2;
     for _ in 0..2 {
         for socket in 0..1000 {
-            budgeted.spoken(&SocketChunk { socket, full_len: 1, ..SocketChunk::default() }).unwrap();
+            budgeted.socket_chunk(&SocketChunk { socket, full_len: 1, ..SocketChunk::default() }).unwrap();
         }
     }
     let calls = reached.borrow().calls.clone();
     let (first, second) = calls.split_at(calls.len() / 2);
     assert_eq!(first, second);
     assert!((430..570).contains(&first.len()), "{}", first.len());
-    assert_eq!(budgeted.account().shed + calls.len() as u64, 2000);
+    assert_eq!(budgeted.counters().shed + calls.len() as u64, 2000);
     assert_eq!(budgeted.asked, RequestCounts { total: 2000, sampled: calls.len() as u64 });
 }

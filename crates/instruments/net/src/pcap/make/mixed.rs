@@ -1,7 +1,7 @@
 //! Synthetic mixed traffic: the three sets merged by time, at rates that keep their shares.
 
-use super::traffic::Span;
-use super::{Packets, Set, USUAL_SIZE};
+use super::traffic::TrafficVolume;
+use super::{DEFAULT_SIZE, PacketSource, Set};
 
 /// Shares of the bytes. They make 75% of the packets TCP and 25% UDP, as the paper has it: on average a packet of
 /// http has 758 bytes, of flash 1,020 and of skype 734 (20 s each), and nearly all of skype's are UDP.
@@ -9,32 +9,32 @@ pub const SHARES: [(Set, f64); 3] = [(Set::Http, 0.37), (Set::Flash, 0.43), (Set
 
 /// A set, and its next frame.
 struct Part {
-    packets: Box<dyn Packets>,
+    packets: Box<dyn PacketSource>,
     next_ns: Option<u64>,
     frame: Vec<u8>,
 }
 
-pub struct Mixed(Vec<Part>);
+pub struct MixedTraffic(Vec<Part>);
 
-impl Mixed {
-    pub fn new(span: Span, seed: u64) -> Self {
+impl MixedTraffic {
+    pub fn new(span: TrafficVolume, seed: u64) -> Self {
         let part = |(set, share): (Set, f64)| {
-            let part = Span { bytes_per_s: span.bytes_per_s * share, ..span };
-            let mut packets = set.packets(part, seed, USUAL_SIZE);
+            let part = TrafficVolume { bytes_per_s: span.bytes_per_s * share, ..span };
+            let mut packets = set.packet_source(part, seed, DEFAULT_SIZE);
             let mut frame = Vec::new();
-            let next_ns = packets.next(&mut frame);
+            let next_ns = packets.next_packet(&mut frame);
             Part { packets, next_ns, frame }
         };
-        Mixed(SHARES.into_iter().map(part).collect())
+        MixedTraffic(SHARES.into_iter().map(part).collect())
     }
 }
 
-impl Packets for Mixed {
-    fn next(&mut self, frame: &mut Vec<u8>) -> Option<u64> {
+impl PacketSource for MixedTraffic {
+    fn next_packet(&mut self, frame: &mut Vec<u8>) -> Option<u64> {
         let part = self.0.iter_mut().filter(|part| part.next_ns.is_some()).min_by_key(|part| part.next_ns)?;
         let time_ns = part.next_ns;
         std::mem::swap(frame, &mut part.frame);
-        part.next_ns = part.packets.next(&mut part.frame);
+        part.next_ns = part.packets.next_packet(&mut part.frame);
         time_ns
     }
 }

@@ -3,24 +3,24 @@
 //! The sets and their properties are those of Jiva, "Performance Evaluation of Tcpdump" (figures 1 to 5);
 //! `mysql` holds the sessions of a server. Seeded: the same request gives the same bytes.
 
+mod fixed_size;
 mod flash;
 mod http;
 mod lookup;
 mod mixed;
 mod mysql;
-mod sized;
+mod packetiser;
 mod skype;
 #[cfg(test)]
 mod tests;
 mod traffic;
-mod wire;
 
-use super::output::{FileFormat, Out, Output};
+use super::capture_writer::{CaptureWriter, FileFormat, Out};
 use anyhow::{Context, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 use toll_sys::named_choice::NamedChoice;
 use toll_wire::pcap::{Frame, Interface, Link};
-use traffic::{Span, Traffic};
+use traffic::{Traffic, TrafficVolume};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Set {
@@ -55,7 +55,7 @@ impl NamedChoice for Set {
 
 /// Options of the generator.
 #[derive(Debug)]
-pub struct Request {
+pub struct MakeOptions {
     pub set: Set,
     pub seconds: f64,
     pub seed: u64,
@@ -69,62 +69,62 @@ pub struct Request {
 
 /// Result of the generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Made {
+pub struct MakeSummary {
     pub packets: u64,
     pub bytes: u64,
 }
 
 /// When the first packet is seen, Unix s: 2026-01-01. A clock would make each file another.
-const BEGIN_S: u64 = 1_767_225_600;
+const START_TIME_S: u64 = 1_767_225_600;
 /// Fewer bytes hold no conversation worth the name.
-const LEAST_BYTES: f64 = 50_000.0;
+const MIN_BYTES: f64 = 50_000.0;
 /// Lengths of frames without their check sequence: Ethernet's least, and what an MTU of 1500 carries.
 pub const SIZES: std::ops::RangeInclusive<u16> = 60..=1514;
 /// Of a bench that does not say: small, and no smaller than what a statement takes.
-pub const USUAL_SIZE: u16 = 200;
+pub const DEFAULT_SIZE: u16 = 200;
 /// Packets between two looks for an interrupt.
-const BEAT: u64 = 4096;
+const CHECK_EVERY_PACKETS: u64 = 4096;
 
 impl Set {
     /// Mb/s unless the user says otherwise.
-    pub fn usual_mbps(self) -> f64 {
+    pub fn default_mbps(self) -> f64 {
         match self {
             Set::Http | Set::Flash | Set::Mixed | Set::Mysql | Set::Sized => 10.0,
             Set::Skype => 2.0,
         }
     }
 
-    fn packets(self, span: Span, seed: u64, size: u16) -> Box<dyn Packets> {
+    fn packet_source(self, span: TrafficVolume, seed: u64, size: u16) -> Box<dyn PacketSource> {
         match self {
-            Set::Sized => Box::new(sized::OneLength::new(span, seed, size)),
+            Set::Sized => Box::new(fixed_size::FixedSizePackets::new(span, seed, size)),
             Set::Http => Box::new(Traffic::new(http::Http, span, seed, 1)),
             Set::Flash => Box::new(Traffic::new(flash::Flash::new(span), span, seed, 2)),
             Set::Skype => Box::new(Traffic::new(skype::Skype, span, seed, 3)),
-            Set::Mixed => Box::new(mixed::Mixed::new(span, seed)),
+            Set::Mixed => Box::new(mixed::MixedTraffic::new(span, seed)),
             Set::Mysql => Box::new(Traffic::new(mysql::Mysql, span, seed, 4)),
         }
     }
 }
 
 /// What passes the wire, one Ethernet frame after the other.
-trait Packets {
+trait PacketSource {
     /// Puts the next frame into `frame` and returns when it is seen, ns after the first. `None`: that was all.
-    fn next(&mut self, frame: &mut Vec<u8>) -> Option<u64>;
+    fn next_packet(&mut self, frame: &mut Vec<u8>) -> Option<u64>;
 }
 
 /// Writes a set.
 ///
 /// # Errors
 /// Too little was asked for, or the output cannot be written; then there is none.
-pub fn make(request: &Request, stop: &AtomicBool) -> anyhow::Result<Made> {
-    let span = Span { seconds: request.seconds, bytes_per_s: request.mbps * 1e6 / 8.0 };
+pub fn make_capture(request: &MakeOptions, stop: &AtomicBool) -> anyhow::Result<MakeSummary> {
+    let span = TrafficVolume { seconds: request.seconds, bytes_per_s: request.mbps * 1e6 / 8.0 };
     let bytes = span.bytes();
-    if !bytes.is_finite() || bytes < LEAST_BYTES {
+    if !bytes.is_finite() || bytes < MIN_BYTES {
         bail!(
             "{} s of {} Mb/s hold no conversation: the least is {} kB, so ask for more --seconds or --mbps",
             request.seconds,
             request.mbps,
-            LEAST_BYTES / 1e3
+            MIN_BYTES / 1e3
         );
     }
     // 32 bits of seconds end in 2106, and nobody waits for a file of years.
@@ -132,24 +132,28 @@ pub fn make(request: &Request, stop: &AtomicBool) -> anyhow::Result<Made> {
     if request.seconds > LONGEST_S {
         bail!("{} s are more than a year", request.seconds);
     }
-    let mut packets = request.set.packets(span, request.seed, request.size);
-    let mut out = Output::create(&request.out, request.format, &[])?;
-    write(packets.as_mut(), &mut out, stop)
+    let mut packets = request.set.packet_source(span, request.seed, request.size);
+    let mut out = CaptureWriter::create(&request.out, request.format, &[])?;
+    write_packets(packets.as_mut(), &mut out, stop)
         .and_then(|made| out.finish().map(|()| made))
         .with_context(|| format!("cannot write {}", request.out))
 }
 
-fn write(packets: &mut dyn Packets, out: &mut Output, stop: &AtomicBool) -> anyhow::Result<Made> {
-    let mut made = Made { packets: 0, bytes: 0 };
+fn write_packets(
+    packets: &mut dyn PacketSource,
+    out: &mut CaptureWriter,
+    stop: &AtomicBool,
+) -> anyhow::Result<MakeSummary> {
+    let mut made = MakeSummary { packets: 0, bytes: 0 };
     let mut bytes = Vec::new();
-    let interface = out.interface(&Interface { number: 0, link: 1, snap_len: 0, name: b"" })?;
-    while let Some(after_ns) = packets.next(&mut bytes) {
-        if made.packets.is_multiple_of(BEAT) && stop.load(Ordering::Relaxed) {
+    let interface = out.write_interface(&Interface { number: 0, link: 1, snap_len: 0, name: b"" })?;
+    while let Some(after_ns) = packets.next_packet(&mut bytes) {
+        if made.packets.is_multiple_of(CHECK_EVERY_PACKETS) && stop.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
-        let time_ns = BEGIN_S * 1_000_000_000 + after_ns;
+        let time_ns = START_TIME_S * 1_000_000_000 + after_ns;
         let wire_len = bytes.len() as u32;
-        out.frame(interface, &Frame { time_ns, link: Link::Ethernet, wire_len, bytes: &bytes })?;
+        out.write_frame(interface, &Frame { time_ns, link: Link::Ethernet, wire_len, bytes: &bytes })?;
         made.packets += 1;
         made.bytes += u64::from(wire_len);
     }

@@ -1,9 +1,9 @@
 //! Tests of the synthetic captures.
 
 use super::*;
-use crate::pcap::profile::json::{One, document};
-use crate::pcap::profile::read;
-use crate::pcap::{merge, output};
+use crate::pcap::profile::json::{ProfileEntry, build_document};
+use crate::pcap::profile::read_profiles;
+use crate::pcap::{capture_writer, merge};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use toll_wire::frame;
@@ -11,29 +11,36 @@ use toll_wire::pcap::Reader;
 
 const SEEDS: [u64; 4] = [1, 2, 3, 20_260_101];
 
-fn made(set: Set, seconds: f64, mbps: f64, seed: u64, dir: &Path) -> PathBuf {
+fn make_file(set: Set, seconds: f64, mbps: f64, seed: u64, dir: &Path) -> PathBuf {
     let out = dir.join(format!("{set:?}-{seconds}-{mbps}-{seed}.pcap"));
-    let request =
-        Request { set, seconds, seed, size: 64, mbps, out: Out::File(out.clone()), format: FileFormat::Pcap };
-    make(&request, &AtomicBool::new(false)).unwrap();
+    let request = MakeOptions {
+        set,
+        seconds,
+        seed,
+        size: 64,
+        mbps,
+        out: Out::File(out.clone()),
+        format: FileFormat::Pcap,
+    };
+    make_capture(&request, &AtomicBool::new(false)).unwrap();
     out
 }
 
-fn profiled(file: PathBuf) -> One {
-    let read = read(&[file], false, &toll_input::Progress::hidden(), &AtomicBool::new(false));
+fn profile_file(file: PathBuf) -> ProfileEntry {
+    let read = read_profiles(&[file], false, &toll_input::Progress::hidden(), &AtomicBool::new(false));
     assert!(read.refused.is_empty(), "{:?}", read.refused);
-    let one = document(&read.profiles).profiles.remove(0);
+    let one = build_document(&read.profiles).profiles.remove(0);
     assert!(one.ledger.adds_up && one.ledger.damage.is_empty() && one.ledger.unread_tail_bytes == 0);
     one
 }
 
 /// Packets of a port among those of UDP, %.
-fn udp_port_pct(one: &One, port: u16) -> f64 {
+fn udp_port_pct(one: &ProfileEntry, port: u16) -> f64 {
     one.top_ports.udp.iter().find(|found| found.port == port).map_or(0.0, |found| found.packets_pct)
 }
 
 /// Packets of UDP up to a length, % of them.
-fn udp_below_pct(one: &One, length: usize) -> f64 {
+fn udp_below_pct(one: &ProfileEntry, length: usize) -> f64 {
     let below: u64 = one.length_bins.iter().filter(|bin| bin.to < length).map(|bin| bin.udp).sum();
     below as f64 * 100.0 / one.protocols["udp"].packets as f64
 }
@@ -43,7 +50,7 @@ fn udp_below_pct(one: &One, length: usize) -> f64 {
 fn every_set_has_the_properties_of_the_paper() {
     let dir = tempfile::tempdir().unwrap();
     for seed in SEEDS {
-        let of = |set| profiled(made(set, 20.0, 10.0, seed, dir.path()));
+        let of = |set| profile_file(make_file(set, 20.0, 10.0, seed, dir.path()));
         let (http, flash, skype, mixed) = (of(Set::Http), of(Set::Flash), of(Set::Skype), of(Set::Mixed));
         for one in [&http, &flash] {
             assert!(one.protocols["tcp"].packets_pct > 90.0, "{seed}: most packets are TCP");
@@ -56,7 +63,7 @@ fn every_set_has_the_properties_of_the_paper() {
         assert!(skype.protocols["udp"].packets_pct > 95.0, "{seed}: nearly all of it is UDP");
         assert!(skype.protocols["tcp"].packets > 0, "{seed}");
         assert_eq!(skype.top_lengths.udp[0].length, 1429, "{seed}");
-        let longest = |one: &One| one.length_bytes.as_ref().unwrap().udp_max;
+        let longest = |one: &ProfileEntry| one.length_bytes.as_ref().unwrap().udp_max;
         assert!(longest(&skype) > 2 * longest(&http) && longest(&skype) > 2 * longest(&flash), "{seed}");
         let spike = udp_below_pct(&skype, 200);
         assert!((30.0..60.0).contains(&spike), "{seed}: {spike}% below 200 bytes");
@@ -89,13 +96,16 @@ fn the_mixed_set_is_the_three_others_merged() {
     let dir = tempfile::tempdir().unwrap();
     let (seconds, mbps, seed) = (10.0, 8.0, 5);
     let parts: Vec<PathBuf> =
-        mixed::SHARES.map(|(set, share)| made(set, seconds, mbps * share, seed, dir.path())).into();
+        mixed::SHARES.map(|(set, share)| make_file(set, seconds, mbps * share, seed, dir.path())).into();
     let merged = dir.path().join("merged.pcap");
-    let request =
-        merge::Request { files: parts, out: Out::File(merged.clone()), format: output::FileFormat::Pcap };
+    let request = merge::MergeOptions {
+        files: parts,
+        out: Out::File(merged.clone()),
+        format: capture_writer::FileFormat::Pcap,
+    };
     let progress = toll_input::Progress::hidden();
-    merge::merge(&request, &progress, &AtomicBool::new(false)).unwrap();
-    let mixed = made(Set::Mixed, seconds, mbps, seed, dir.path());
+    merge::merge_captures(&request, &progress, &AtomicBool::new(false)).unwrap();
+    let mixed = make_file(Set::Mixed, seconds, mbps, seed, dir.path());
     assert!(std::fs::read(mixed).unwrap() == std::fs::read(merged).unwrap());
 }
 
@@ -103,7 +113,7 @@ fn the_mixed_set_is_the_three_others_merged() {
 fn a_seed_makes_the_same_bytes_and_another_makes_others() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for set in [Set::Http, Set::Flash, Set::Skype, Set::Mixed, Set::Mysql, Set::Sized] {
-        let of = |seed, dir| std::fs::read(made(set, 2.0, 2.0, seed, dir)).unwrap();
+        let of = |seed, dir| std::fs::read(make_file(set, 2.0, 2.0, seed, dir)).unwrap();
         let first = of(9, here.path());
         assert!(first == of(9, there.path()), "{set:?}");
         assert!(first != of(10, here.path()), "{set:?}");
@@ -113,7 +123,7 @@ fn a_seed_makes_the_same_bytes_and_another_makes_others() {
 #[test]
 fn frames_of_one_length_are_all_of_it_evenly_apart_and_whole() {
     let dir = tempfile::tempdir().unwrap();
-    let one = profiled(made(Set::Sized, 2.0, 8.0, 1, dir.path()));
+    let one = profile_file(make_file(Set::Sized, 2.0, 8.0, 1, dir.path()));
     let length = one.length_bytes.as_ref().unwrap();
     assert_eq!((length.min, length.max), (64, 64));
     // 2 s of a megabyte a second, the last one a gap before the end.
@@ -139,7 +149,7 @@ fn every_packet_is_right_and_every_connection_whole() {
         (Set::Mysql, 1.0, 0.4),
     ] {
         for seed in SEEDS {
-            let file = std::fs::read(made(set, seconds, mbps, seed, dir.path())).unwrap();
+            let file = std::fs::read(make_file(set, seconds, mbps, seed, dir.path())).unwrap();
             let mut connections: HashMap<_, Connection> = HashMap::new();
             let mut reader = Reader::new(toll_wire::pcap::Format::Pcap);
             reader

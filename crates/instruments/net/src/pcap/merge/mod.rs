@@ -1,7 +1,7 @@
 //! Merge of several captures by time. Never holds more of each than its next packet.
 
-use super::output::{FileFormat, Out, Output};
-use super::source::Source;
+use super::capture_reader::CaptureReader;
+use super::capture_writer::{CaptureWriter, FileFormat, Out};
 use anyhow::{Context, bail};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,7 +14,7 @@ use toll_wire::pcap::Interface;
 
 /// Options of a merge.
 #[derive(Debug)]
-pub struct Request {
+pub struct MergeOptions {
     pub files: Vec<PathBuf>,
     pub out: Out,
     pub format: FileFormat,
@@ -22,7 +22,7 @@ pub struct Request {
 
 /// Result of a merge.
 #[derive(Debug, Default)]
-pub struct Merged {
+pub struct MergeSummary {
     pub packets: u64,
     /// Packets that stand behind a later one, because their own file has them so.
     pub disordered: u64,
@@ -35,7 +35,7 @@ pub struct Merged {
 }
 
 /// Packets between two looks for an interrupt.
-const BEAT: u64 = 4096;
+const CHECK_EVERY_PACKETS: u64 = 4096;
 /// No capture of a host has as many.
 const MAX_INTERFACES: usize = 65_536;
 
@@ -44,43 +44,47 @@ const MAX_INTERFACES: usize = 65_536;
 ///
 /// # Errors
 /// An input cannot be opened or is no pcap or pcapng, or the output cannot be written; then there is none.
-pub fn merge(request: &Request, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<Merged> {
+pub fn merge_captures(
+    request: &MergeOptions,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> anyhow::Result<MergeSummary> {
     let open = |path: &PathBuf| {
-        Source::open(path, progress).with_context(|| format!("cannot merge {}", path.display()))
+        CaptureReader::open(path, progress).with_context(|| format!("cannot merge {}", path.display()))
     };
-    let mut sources: Vec<Source> = request.files.iter().map(open).collect::<anyhow::Result<_>>()?;
-    let mut out = Output::create(&request.out, request.format, &request.files)?;
-    let mut merged = Merged::default();
+    let mut sources: Vec<CaptureReader> = request.files.iter().map(open).collect::<anyhow::Result<_>>()?;
+    let mut out = CaptureWriter::create(&request.out, request.format, &request.files)?;
+    let mut merged = MergeSummary::default();
     merge_into(&mut sources, &mut out, &mut merged, stop)
         .and_then(|()| out.finish())
         .with_context(|| format!("cannot write {}", request.out))?;
     for source in sources {
-        merged.cut.extend(source.cut());
+        merged.cut.extend(source.truncation_warning());
         merged.damage.extend(source.damage);
     }
     Ok(merged)
 }
 
 fn merge_into(
-    sources: &mut [Source],
-    out: &mut Output,
-    merged: &mut Merged,
+    sources: &mut [CaptureReader],
+    out: &mut CaptureWriter,
+    merged: &mut MergeSummary,
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut next = BinaryHeap::with_capacity(sources.len());
     for (at, source) in sources.iter_mut().enumerate() {
-        next.extend(source.advance()?.map(|time_ns| Reverse((time_ns, at))));
+        next.extend(source.read_next()?.map(|time_ns| Reverse((time_ns, at))));
     }
     let mut interfaces: Vec<Interfaces> = sources.iter().map(|_| Interfaces::default()).collect();
     let mut latest_ns = 0;
     while let Some(Reverse((time_ns, at))) = next.pop() {
-        if merged.packets.is_multiple_of(BEAT) && stop.load(Ordering::Relaxed) {
+        if merged.packets.is_multiple_of(CHECK_EVERY_PACKETS) && stop.load(Ordering::Relaxed) {
             bail!("interrupted");
         }
         let source = &mut sources[at];
         let interface = source.interface().context("a packet of no interface")?;
-        let number = interfaces[at].number(&interface, out)?;
-        source.take(|frame| out.frame(number, frame))?;
+        let number = interfaces[at].interface_number(&interface, out)?;
+        source.take_packet(|frame| out.write_frame(number, frame))?;
         merged.packets += 1;
         // Packets without a time come first, and are in no order.
         if time_ns > 0 && time_ns < latest_ns {
@@ -88,23 +92,27 @@ fn merge_into(
             merged.disorder_ns = merged.disorder_ns.max(latest_ns - time_ns);
         }
         latest_ns = latest_ns.max(time_ns);
-        next.extend(source.advance()?.map(|time_ns| Reverse((time_ns, at))));
+        next.extend(source.read_next()?.map(|time_ns| Reverse((time_ns, at))));
     }
     Ok(())
 }
 
 /// An interface as its file describes it: number, link type, snap length and name.
-type Described = (u32, u16, u32, Vec<u8>);
+type InterfaceKey = (u32, u16, u32, Vec<u8>);
 
 /// Under which numbers the interfaces of one input are written.
 #[derive(Default)]
 struct Interfaces {
-    known: HashMap<Described, u32>,
-    last: Option<(Described, u32)>,
+    known: HashMap<InterfaceKey, u32>,
+    last: Option<(InterfaceKey, u32)>,
 }
 
 impl Interfaces {
-    fn number(&mut self, interface: &Interface<'_>, out: &mut Output) -> anyhow::Result<u32> {
+    fn interface_number(
+        &mut self,
+        interface: &Interface<'_>,
+        out: &mut CaptureWriter,
+    ) -> anyhow::Result<u32> {
         let Interface { number, link, snap_len, name } = *interface;
         if let Some(((n, l, s, called), known)) = &self.last
             && (*n, *l, *s, called.as_slice()) == (number, link, snap_len, name)
@@ -117,7 +125,7 @@ impl Interfaces {
             None if self.known.len() >= MAX_INTERFACES => {
                 bail!("a file describes more than {MAX_INTERFACES} interfaces")
             }
-            None => out.interface(interface)?,
+            None => out.write_interface(interface)?,
         };
         self.known.insert(described.clone(), known);
         self.last = Some((described, known));
@@ -125,9 +133,9 @@ impl Interfaces {
     }
 }
 
-impl Merged {
+impl MergeSummary {
     /// What there is to say of it, a line each.
-    pub fn lines(&self, out: &Out, files: usize) -> Vec<String> {
+    pub fn summary_lines(&self, out: &Out, files: usize) -> Vec<String> {
         let (packets, files) = (format_count(self.packets, "packet"), format_count(files as u64, "file"));
         let mut lines = vec![format!("{out}: {packets} of {files}")];
         if self.disordered > 0 {

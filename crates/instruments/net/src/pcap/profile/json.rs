@@ -3,21 +3,21 @@
 //!
 //! Lengths and bytes are those on the wire unless their name contains `captured`.
 
-use super::{Input, Profiled};
+use super::{Input, InputProfile};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use toll_wire::profile::{self, BIN_WIDTH, LengthKind, Profile, Transport};
 
 /// Entries of each list of what is most frequent.
-const TOP: usize = 10;
+const TOP_COUNT: usize = 10;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    pub profiles: Vec<One>,
+    pub profiles: Vec<ProfileEntry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct One {
+pub struct ProfileEntry {
     pub inputs: Vec<Input>,
     pub interrupted: bool,
     pub packets: u64,
@@ -39,14 +39,14 @@ pub struct One {
     pub protocols: BTreeMap<String, Share>,
     pub length_bytes: Option<Length>,
     /// Bins that hold packets.
-    pub length_bins: Vec<Bin>,
+    pub length_bins: Vec<LengthBin>,
     /// Packets too long for a bin.
     pub longer_packets: u64,
-    pub top_lengths: Lists<TopLength>,
+    pub top_lengths: ByTransport<TopLength>,
     pub rates: Rates,
     pub flows: Flows,
-    pub top_ports: Lists<Port>,
-    pub ledger: Ledger,
+    pub top_ports: ByTransport<Port>,
+    pub ledger: ReadAccounting,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub struct Length {
 
 /// Packets of `from` to `to` bytes, both included.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bin {
+pub struct LengthBin {
     pub from: usize,
     pub to: usize,
     pub tcp: u64,
@@ -79,7 +79,7 @@ pub struct Bin {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Lists<T> {
+pub struct ByTransport<T> {
     pub tcp: Vec<T>,
     pub udp: Vec<T>,
 }
@@ -145,7 +145,7 @@ pub struct Flow {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ledger {
+pub struct ReadAccounting {
     pub unread_tail_bytes: u64,
     pub dropped_by_capture: Option<u64>,
     pub damage: Vec<String>,
@@ -153,11 +153,11 @@ pub struct Ledger {
 }
 
 /// All profiles, for a program or a page.
-pub fn document(profiles: &[Profiled]) -> Document {
-    Document { profiles: profiles.iter().map(one).collect() }
+pub fn build_document(profiles: &[InputProfile]) -> Document {
+    Document { profiles: profiles.iter().map(build_entry).collect() }
 }
 
-fn one(profiled: &Profiled) -> One {
+fn build_entry(profiled: &InputProfile) -> ProfileEntry {
     let profile = &profiled.profile;
     let duration_s = profile.duration_s();
     let by_time = |n: f64| (duration_s > 0.0).then(|| n / duration_s);
@@ -170,7 +170,7 @@ fn one(profiled: &Profiled) -> One {
         tcp_max: profile.lengths.longest(LengthKind::Tcp),
         udp_max: profile.lengths.longest(LengthKind::Udp),
     });
-    One {
+    ProfileEntry {
         inputs: profiled.inputs.clone(),
         interrupted: profiled.interrupted,
         packets: profile.total.packets,
@@ -178,8 +178,8 @@ fn one(profiled: &Profiled) -> One {
         captured_bytes: profile.captured_bytes,
         cut_packets: profile.truncated,
         fragments: profile.fragments,
-        first_seen: profile.span_ns.and_then(|(first, _)| moment(first)),
-        last_seen: profile.span_ns.and_then(|(_, last)| moment(last)),
+        first_seen: profile.span_ns.and_then(|(first, _)| format_time(first)),
+        last_seen: profile.span_ns.and_then(|(_, last)| format_time(last)),
         duration_s,
         packets_per_s: by_time(profile.total.packets as f64),
         bits_per_s: by_time(profile.total.bytes as f64 * 8.0),
@@ -194,14 +194,14 @@ fn one(profiled: &Profiled) -> One {
         length_bytes: length,
         length_bins: (0..).step_by(BIN_WIDTH).zip(bins).filter_map(bin).collect(),
         longer_packets: profile.lengths.longer.iter().map(|sum| sum.packets).sum(),
-        top_lengths: Lists {
+        top_lengths: ByTransport {
             tcp: top_lengths(profile, LengthKind::Tcp),
             udp: top_lengths(profile, LengthKind::Udp),
         },
         rates: rates(profile),
         flows: flows(profile),
-        top_ports: Lists { tcp: ports(profile, Transport::Tcp), udp: ports(profile, Transport::Udp) },
-        ledger: Ledger {
+        top_ports: ByTransport { tcp: ports(profile, Transport::Tcp), udp: ports(profile, Transport::Udp) },
+        ledger: ReadAccounting {
             unread_tail_bytes: profiled.unread_tail,
             dropped_by_capture: profiled.dropped_by_capture,
             damage: profiled.damage.clone(),
@@ -211,7 +211,7 @@ fn one(profiled: &Profiled) -> One {
 }
 
 /// RFC 3339, UTC.
-fn moment(ns: u64) -> Option<String> {
+fn format_time(ns: u64) -> Option<String> {
     jiff::Timestamp::from_nanosecond(i128::from(ns)).ok().map(|time| time.to_string())
 }
 
@@ -229,8 +229,8 @@ fn share(sum: profile::TrafficSum, total: profile::TrafficSum) -> Share {
     }
 }
 
-fn bin((from, [tcp, udp, other]): (usize, [u64; 3])) -> Option<Bin> {
-    (tcp + udp + other > 0).then_some(Bin { from, to: from + BIN_WIDTH - 1, tcp, udp, other })
+fn bin((from, [tcp, udp, other]): (usize, [u64; 3])) -> Option<LengthBin> {
+    (tcp + udp + other > 0).then_some(LengthBin { from, to: from + BIN_WIDTH - 1, tcp, udp, other })
 }
 
 fn top_lengths(profile: &Profile, kind: LengthKind) -> Vec<TopLength> {
@@ -239,7 +239,7 @@ fn top_lengths(profile: &Profile, kind: LengthKind) -> Vec<TopLength> {
         LengthKind::Udp => profile.protocols.udp.packets,
         LengthKind::Other => profile.total.packets,
     };
-    let top = profile.lengths.most_frequent(kind, TOP).into_iter();
+    let top = profile.lengths.most_frequent(kind, TOP_COUNT).into_iter();
     top.map(|(length, packets)| TopLength { length, packets, packets_pct: pct(packets, whole) }).collect()
 }
 
@@ -254,7 +254,7 @@ fn ports(profile: &Profile, transport: Transport) -> Vec<Port> {
         bytes,
         packets_pct: pct(packets, whole),
     };
-    profile.top_ports(transport, TOP).into_iter().map(one).collect()
+    profile.top_ports(transport, TOP_COUNT).into_iter().map(one).collect()
 }
 
 fn rates(profile: &Profile) -> Rates {
@@ -262,7 +262,7 @@ fn rates(profile: &Profile) -> Rates {
     let stretch_s = rates.width_ns() as f64 / 1e9;
     Rates {
         stretch_s,
-        from: profile.span_ns.and_then(|_| moment(rates.from_ns())),
+        from: profile.span_ns.and_then(|_| format_time(rates.from_ns())),
         busiest: rates.busiest().map(|busiest| Busiest {
             at_s: (busiest.from_ns - rates.from_ns()) as f64 / 1e9,
             packets: busiest.sum.packets,
@@ -284,7 +284,7 @@ fn flows(profile: &Profile) -> Flows {
         estimated: flows.estimated_flows(),
         packets_beyond: flows.untracked_traffic.packets,
         packets_without_ports: flows.portless,
-        top: flows.largest(TOP).iter().map(flow).collect(),
+        top: flows.largest(TOP_COUNT).iter().map(flow).collect(),
     }
 }
 
@@ -302,7 +302,7 @@ fn flow(flow: &profile::Flow) -> Flow {
         server: end(flow.server),
         packets: flow.sum.packets,
         bytes: flow.sum.bytes,
-        first_seen: moment(flow.first_ns).filter(|_| flow.first_ns > 0),
+        first_seen: format_time(flow.first_ns).filter(|_| flow.first_ns > 0),
         duration_s: (flow.last_ns - flow.first_ns) as f64 / 1e9,
     }
 }

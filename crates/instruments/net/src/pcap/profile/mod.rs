@@ -3,7 +3,7 @@
 pub mod json;
 mod text;
 
-pub use text::{scaled, text};
+pub use text::{scale, write_text};
 
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use toll_wire::profile::Profile;
 
 /// One capture's profile, or that of several taken for one.
 #[derive(Debug, Default)]
-pub struct Profiled {
+pub struct InputProfile {
     pub inputs: Vec<Input>,
     pub profile: Profile,
     /// Bytes of records whose ends never came.
@@ -39,18 +39,23 @@ pub struct Input {
 
 /// Result of all requested profiles.
 #[derive(Debug, Default)]
-pub struct Read {
-    pub profiles: Vec<Profiled>,
+pub struct ProfileResults {
+    pub profiles: Vec<InputProfile>,
     /// Files that are no captures, or could not be opened.
     pub refused: Vec<anyhow::Error>,
 }
 
 /// Profiles each of `files`, or all of them as one. `stop` ends it early with the data read so far.
-pub fn read(files: &[PathBuf], together: bool, progress: &Progress, stop: &AtomicBool) -> Read {
-    let mut read = Read::default();
-    let mut one = Profiled::default();
+pub fn read_profiles(
+    files: &[PathBuf],
+    together: bool,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> ProfileResults {
+    let mut read = ProfileResults::default();
+    let mut one = InputProfile::default();
     for path in files {
-        match add(path, &mut one, progress, stop) {
+        match add_file(path, &mut one, progress, stop) {
             Ok(()) if together => {}
             Ok(()) => read.profiles.push(std::mem::take(&mut one)),
             Err(error) => {
@@ -68,7 +73,12 @@ pub fn read(files: &[PathBuf], together: bool, progress: &Progress, stop: &Atomi
 }
 
 /// Adds a file to a profile. An error leaves the profile as it was.
-fn add(path: &Path, to: &mut Profiled, progress: &Progress, stop: &AtomicBool) -> anyhow::Result<()> {
+fn add_file(
+    path: &Path,
+    to: &mut InputProfile,
+    progress: &Progress,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     let DecompressedInput { name, head, reader, plain_bytes } = DecompressedInput::open(path, progress)?;
     let Some(format) = Format::detect(&head) else {
         if head.is_empty() {
@@ -76,14 +86,14 @@ fn add(path: &Path, to: &mut Profiled, progress: &Progress, stop: &AtomicBool) -
         }
         bail!("it is no capture: neither pcap nor pcapng nor what tcpdump -x prints");
     };
-    let mut counting = Counting {
+    let mut counting = ProfilingReader {
         reader: Reader::with_zone(format, Box::new(SystemZone::detect())),
-        to,
+        profile: to,
         damage: None,
         bytes: 0,
     };
     let pumped = pump(reader, plain_bytes.is_none(), &mut counting, stop);
-    let Counting { reader, damage, bytes, .. } = counting;
+    let ProfilingReader { reader, damage, bytes, .. } = counting;
     let bytes = match pumped {
         Ok(PumpResult { bytes, interrupted }) => {
             to.interrupted |= interrupted;
@@ -113,16 +123,16 @@ fn type_name(format: Format) -> &'static str {
     }
 }
 
-struct Counting<'a> {
+struct ProfilingReader<'a> {
     reader: Reader,
-    to: &'a mut Profiled,
+    profile: &'a mut InputProfile,
     damage: Option<String>,
     bytes: u64,
 }
 
-impl ByteConsumer for Counting<'_> {
+impl ByteConsumer for ProfilingReader<'_> {
     fn consume(&mut self, bytes: &[u8], end: bool) -> usize {
-        let profile = &mut self.to.profile;
+        let profile = &mut self.profile.profile;
         if let Err(error) = self.reader.feed(bytes, &mut |frame| profile.add_frame(frame)) {
             self.damage = Some(error.to_string());
         }

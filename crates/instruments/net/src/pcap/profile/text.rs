@@ -1,6 +1,6 @@
 //! Text report of a capture profile.
 
-use super::json::{Flows, Lists, One, Port, TopLength, pct};
+use super::json::{ByTransport, Flows, Port, ProfileEntry, TopLength, pct};
 use std::io::{self, Write};
 use toll_input::format_magnitude;
 use toll_sys::count_format::format_count;
@@ -11,7 +11,7 @@ const COLUMNS: usize = 60;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// One profile, from what programs are told.
-pub fn text(one: &One, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_text(one: &ProfileEntry, out: &mut dyn Write) -> io::Result<()> {
     let names: Vec<String> = one
         .inputs
         .iter()
@@ -21,22 +21,22 @@ pub fn text(one: &One, out: &mut dyn Write) -> io::Result<()> {
     if one.interrupted {
         writeln!(out, "interrupted  this is what was read until then")?;
     }
-    totals(one, out)?;
+    write_totals(one, out)?;
     if one.packets > 0 {
-        rates(one, out)?;
-        protocols(one, out)?;
-        lengths(one, out)?;
-        flows(&one.flows, out)?;
-        ports(&one.top_ports, out)?;
+        write_rates(one, out)?;
+        write_protocols(one, out)?;
+        write_lengths(one, out)?;
+        write_flows(&one.flows, out)?;
+        write_ports(&one.top_ports, out)?;
     }
-    ledger(one, out)
+    write_accounting(one, out)
 }
 
 fn number(n: u64) -> String {
     format_grouped(n as f64)
 }
 
-fn totals(one: &One, out: &mut dyn Write) -> io::Result<()> {
+fn write_totals(one: &ProfileEntry, out: &mut dyn Write) -> io::Result<()> {
     let cut = match one.cut_packets {
         0 => String::new(),
         cut => format!(", {} of them cut by a snap length", number(cut)),
@@ -61,34 +61,34 @@ fn totals(one: &One, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn rates(one: &One, out: &mut dyn Write) -> io::Result<()> {
+fn write_rates(one: &ProfileEntry, out: &mut dyn Write) -> io::Result<()> {
     let (Some(packets), Some(bits)) = (one.packets_per_s, one.bits_per_s) else { return Ok(()) };
-    writeln!(out, "rate         {}b/s, {} packets/s", scaled(bits), format_grouped(packets))?;
+    writeln!(out, "rate         {}b/s, {} packets/s", scale(bits), format_grouped(packets))?;
     let Some(busiest) = &one.rates.busiest else { return Ok(()) };
     writeln!(
         out,
         "busiest      {}b/s in {} from {:.3} s on",
-        scaled(busiest.bits_per_s),
-        stretch(one.rates.stretch_s),
+        scale(busiest.bits_per_s),
+        describe_interval(one.rates.stretch_s),
         busiest.at_s
     )?;
-    let (line, column_s) = drawn(&one.rates.bytes, one.rates.stretch_s);
-    writeln!(out, "over time    {line} (bytes, columns of {})", stretch(column_s))
+    let (line, column_s) = draw_sparkline(&one.rates.bytes, one.rates.stretch_s);
+    writeln!(out, "over time    {line} (bytes, columns of {})", describe_interval(column_s))
 }
 
 /// `12.3M`; with a blank before the unit that follows.
-pub fn scaled(value: f64) -> String {
+pub fn scale(value: f64) -> String {
     let text = format_magnitude(value, 1_000.0);
     let digits = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     format!("{} {}", &text[..digits], &text[digits..])
 }
 
-fn stretch(seconds: f64) -> String {
+fn describe_interval(seconds: f64) -> String {
     if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.0} s") }
 }
 
 /// A bar for each column, as high as its share of the highest; and the length of a column, s.
-fn drawn(bytes: &[u64], stretch_s: f64) -> (String, f64) {
+fn draw_sparkline(bytes: &[u64], stretch_s: f64) -> (String, f64) {
     let each = bytes.len().div_ceil(COLUMNS).max(1);
     let sums: Vec<u64> = bytes.chunks(each).map(|chunk| chunk.iter().sum()).collect();
     let highest = sums.iter().copied().max().unwrap_or(0).max(1);
@@ -99,7 +99,7 @@ fn drawn(bytes: &[u64], stretch_s: f64) -> (String, f64) {
     (sums.iter().map(bar).collect(), each as f64 * stretch_s)
 }
 
-fn protocols(one: &One, out: &mut dyn Write) -> io::Result<()> {
+fn write_protocols(one: &ProfileEntry, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{:<12} {:>15} {:>7} {:>19} {:>7}", "protocol", "packets", "", "bytes", "")?;
     let mut shares: Vec<_> = one.protocols.iter().filter(|(_, share)| share.packets > 0).collect();
     shares.sort_by(|(a, more), (b, less)| less.packets.cmp(&more.packets).then_with(|| a.cmp(b)));
@@ -117,7 +117,7 @@ fn protocols(one: &One, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn lengths(one: &One, out: &mut dyn Write) -> io::Result<()> {
+fn write_lengths(one: &ProfileEntry, out: &mut dyn Write) -> io::Result<()> {
     let whole = |name| one.protocols.get(name).map_or(0, |share: &super::json::Share| share.packets);
     let (tcp, udp) = (whole("tcp"), whole("udp"));
     let other = one.packets - tcp - udp;
@@ -141,13 +141,13 @@ fn lengths(one: &One, out: &mut dyn Write) -> io::Result<()> {
     }
     for (name, top) in [("tcp", &one.top_lengths.tcp), ("udp", &one.top_lengths.udp)] {
         let one = |top: &TopLength| format!("{} ({:.1}%)", top.length, top.packets_pct);
-        list(&format!("top {name}"), top, one, out)?;
+        write_list(&format!("top {name}"), top, one, out)?;
     }
     Ok(())
 }
 
 /// A line of at most six; none where there is nothing to list.
-fn list<T>(name: &str, all: &[T], one: impl Fn(&T) -> String, out: &mut dyn Write) -> io::Result<()> {
+fn write_list<T>(name: &str, all: &[T], one: impl Fn(&T) -> String, out: &mut dyn Write) -> io::Result<()> {
     if all.is_empty() {
         return Ok(());
     }
@@ -155,7 +155,7 @@ fn list<T>(name: &str, all: &[T], one: impl Fn(&T) -> String, out: &mut dyn Writ
     writeln!(out, "{name:<12} {}", text.join(", "))
 }
 
-fn flows(flows: &Flows, out: &mut dyn Write) -> io::Result<()> {
+fn write_flows(flows: &Flows, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "\nflows        {} TCP ({} begun and {} ended in the capture), {} UDP",
@@ -187,15 +187,15 @@ fn flows(flows: &Flows, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn ports(ports: &Lists<Port>, out: &mut dyn Write) -> io::Result<()> {
+fn write_ports(ports: &ByTransport<Port>, out: &mut dyn Write) -> io::Result<()> {
     for (name, top) in [("tcp", &ports.tcp), ("udp", &ports.udp)] {
         let one = |port: &Port| format!("{} ({:.1}%)", port.port, port.packets_pct);
-        list(&format!("{name} ports"), top, one, out)?;
+        write_list(&format!("{name} ports"), top, one, out)?;
     }
     Ok(())
 }
 
-fn ledger(one: &One, out: &mut dyn Write) -> io::Result<()> {
+fn write_accounting(one: &ProfileEntry, out: &mut dyn Write) -> io::Result<()> {
     let terms: Vec<String> = one
         .protocols
         .iter()
@@ -229,15 +229,15 @@ mod tests {
 
     #[test]
     fn a_line_of_rates_is_as_high_as_its_busiest_column() {
-        assert_eq!(drawn(&[0, 1, 4, 8], 0.001), (" ▁▄█".to_owned(), 0.001));
-        let (line, column_s) = drawn(&[7; 600], 0.01);
+        assert_eq!(draw_sparkline(&[0, 1, 4, 8], 0.001), (" ▁▄█".to_owned(), 0.001));
+        let (line, column_s) = draw_sparkline(&[7; 600], 0.01);
         assert_eq!((line.chars().count(), column_s), (60, 0.1));
-        assert_eq!(drawn(&[], 1.0).0, "");
+        assert_eq!(draw_sparkline(&[], 1.0).0, "");
     }
 
     #[test]
     fn figures_keep_a_blank_before_their_unit() {
-        assert_eq!(scaled(161_400_000.0) + "b/s", "161.40 Mb/s");
-        assert_eq!(scaled(20.0) + "b/s", "20 b/s");
+        assert_eq!(scale(161_400_000.0) + "b/s", "161.40 Mb/s");
+        assert_eq!(scale(20.0) + "b/s", "20 b/s");
     }
 }

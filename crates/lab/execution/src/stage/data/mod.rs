@@ -8,7 +8,7 @@ use anyhow::Context;
 use toll_model::data::{DEFAULT, Recipe};
 use toll_mysql::Target;
 use toll_record::DataSetup;
-use toll_server::DataSpec;
+use toll_server::DatasetSpec;
 use toll_sys::cancel::CancelToken;
 
 /// Where it is shown how far the loading of data has come; one kind of data after the other.
@@ -26,7 +26,7 @@ struct Maker {
     /// The recipe's name in the model.
     recipe: &'static str,
     /// Specification for a sandbox, so that data is generated once and cloned.
-    spec: fn(&DataSetup) -> DataSpec,
+    spec: fn(&DataSetup) -> DatasetSpec,
     /// Fills the target's existing schema.
     load: fn(&Target, &DataSetup, &dyn Loading, &CancelToken) -> anyhow::Result<()>,
     /// Fails if an existing schema does not hold the data.
@@ -54,12 +54,12 @@ fn makers(data: &DataSetup) -> anyhow::Result<Vec<&'static Maker>> {
 }
 
 /// Specification of the data for a sandbox.
-pub fn spec(data: &DataSetup) -> anyhow::Result<DataSpec> {
-    let specs: Vec<DataSpec> = makers(data)?.into_iter().map(|maker| (maker.spec)(data)).collect();
-    let joined = |text: fn(&DataSpec) -> &String, by: &str| {
+pub fn spec(data: &DataSetup) -> anyhow::Result<DatasetSpec> {
+    let specs: Vec<DatasetSpec> = makers(data)?.into_iter().map(|maker| (maker.spec)(data)).collect();
+    let joined = |text: fn(&DatasetSpec) -> &String, by: &str| {
         specs.iter().map(|spec| text(spec).as_str()).collect::<Vec<_>>().join(by)
     };
-    Ok(DataSpec {
+    Ok(DatasetSpec {
         key: joined(|spec| &spec.key, "+"),
         bytes: specs.iter().map(|spec| spec.bytes).sum(),
         what: joined(|spec| &spec.what, " and "),

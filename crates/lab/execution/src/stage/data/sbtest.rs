@@ -4,18 +4,18 @@ use super::{Loading, Maker};
 use crate::treatment::Admin;
 use anyhow::{Context, bail};
 use toll_journal::quoted_name;
-use toll_load::mix::{Distribution, Table};
-use toll_load::tables::{self, Layout, Progress};
+use toll_load::mix::{Distribution, TableSet};
+use toll_load::tables::{self, PrepareProgress, TableLayout};
 use toll_mysql::Target;
 use toll_record::DataSetup;
-use toll_server::DataSpec;
+use toll_server::DatasetSpec;
 use toll_sys::cancel::CancelToken;
 use toll_sys::count_format::format_count;
 
 pub(super) const MAKER: Maker = Maker { recipe: "sbtest", spec, load, check };
 
-fn spec(data: &DataSetup) -> DataSpec {
-    DataSpec {
+fn spec(data: &DataSetup) -> DatasetSpec {
+    DatasetSpec {
         key: format!("tables{}-rows{}-seed{}", data.tables, data.rows, data.seed),
         bytes: bytes(data.tables, data.rows),
         what: format!("{} of {} rows", format_count(data.tables.into(), "table"), data.rows),
@@ -38,14 +38,14 @@ fn load(
     loading: &dyn Loading,
     cancel: &CancelToken,
 ) -> anyhow::Result<()> {
-    let layout = Layout {
-        table: Table { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
+    let layout = TableLayout {
+        table: TableSet { tables: data.tables, rows: data.rows, distribution: Distribution::Special },
         seed: data.seed,
         threads: std::thread::available_parallelism().map_or(2, usize::from),
     };
     let whole = data.rows * u64::from(data.tables);
-    let loaded = tables::prepare(target, &layout, cancel.flag(), |progress| {
-        if let Progress::Rows(rows) = progress {
+    let loaded = tables::prepare_tables(target, &layout, cancel.flag(), |progress| {
+        if let PrepareProgress::Rows(rows) = progress {
             loading.rows(rows, whole);
         }
     });

@@ -61,7 +61,7 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
         let ip = far_end.ip().to_string();
         // Gone with the run's working directory.
         let key = stage.work_dir.join("stream.key");
-        Key::make(&key)?;
+        Key::create(&key)?;
         stage.give(rig::FAR_IP, &ip);
         stage.give(STREAM_KEY, key.to_str().context("the working directory's name is not UTF-8")?);
     }

@@ -51,7 +51,7 @@ impl Link {
     /// # Errors
     /// A namespace or a device is gone.
     pub fn counters(&self) -> anyhow::Result<LinkCounters> {
-        let of = |end: &End| inside(&end.namespace, || Ok(Counters::of(&end.device)?));
+        let of = |end: &End| inside(&end.namespace, || Ok(Counters::read(&end.device)?));
         Ok(LinkCounters { sender: self.send.as_ref().map(of).transpose()?, receiver: of(&self.receive)? })
     }
 }
@@ -110,7 +110,7 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
 
 /// Names this host's own namespace, so that commands "at the receiving end" run here.
 fn open_here(device: &str, name: &str, stage: &mut Stage) -> anyhow::Result<String> {
-    Counters::of(device).with_context(|| format!("--receive-on {device}"))?;
+    Counters::read(device).with_context(|| format!("--receive-on {device}"))?;
     stage.journal.record(Undo::Netns { name: name.to_owned() })?;
     ip(&["netns", "attach", name, &std::process::id().to_string()])?;
     stage.give("link_device", device);

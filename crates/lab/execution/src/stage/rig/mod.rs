@@ -16,7 +16,7 @@ use anyhow::{Context, bail};
 use std::collections::BTreeMap;
 use std::process::Stdio;
 use toll_model::rig::Kind;
-use toll_net::pcap::profile::json::One;
+use toll_net::pcap::profile::json::ProfileEntry;
 use toll_record::RigStep;
 use toll_sys::child_process;
 use toll_sys::program::missing_program_error;
@@ -48,7 +48,7 @@ pub struct Rig {
     /// A line for each open step.
     pub told: Vec<String>,
     /// Profiles of the captures that arms may send.
-    pub captures: Vec<One>,
+    pub captures: Vec<ProfileEntry>,
     /// The reason why a step could not be made, by its kind.
     pub missing: BTreeMap<String, String>,
 }

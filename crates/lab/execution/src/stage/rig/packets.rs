@@ -8,10 +8,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use toll_input::Progress;
 use toll_model::rig::PACKETS;
-use toll_net::pcap::make::{Request, SIZES, Set, USUAL_SIZE, make};
-use toll_net::pcap::output::{FileFormat, Out};
+use toll_net::pcap::capture_writer::{FileFormat, Out};
+use toll_net::pcap::make::{DEFAULT_SIZE, MakeOptions, SIZES, Set, make_capture};
 use toll_net::pcap::profile;
-use toll_net::pcap::profile::json::{self, One};
+use toll_net::pcap::profile::json::{self, ProfileEntry};
 use toll_record::RigStep;
 use toll_sys::cancel::CancelToken;
 use toll_sys::count_format::format_count;
@@ -37,9 +37,16 @@ fn open(step: &RigStep, stage: &mut Stage) -> anyhow::Result<String> {
     for name in key(step, "sets")?.split(',').map(str::trim) {
         let (set, size) = set_of(name)?;
         let out = dir.join(format!("{name}.pcap"));
-        let request =
-            Request { set, seconds, seed, size, mbps, out: Out::File(out.clone()), format: FileFormat::Pcap };
-        let made = make(&request, stage.cancel.flag())?;
+        let request = MakeOptions {
+            set,
+            seconds,
+            seed,
+            size,
+            mbps,
+            out: Out::File(out.clone()),
+            format: FileFormat::Pcap,
+        };
+        let made = make_capture(&request, stage.cancel.flag())?;
         told.push(format!("{name} of {}", format_count(made.packets, "packet")));
         captures.extend(profiled(name, out, &stage.cancel)?);
     }
@@ -64,16 +71,16 @@ fn set_of(name: &str) -> anyhow::Result<(Set, u16)> {
     }
     let set = Set::from_name(name)
         .with_context(|| format!("the rig's step packets knows no set {name:?}: {}", known()))?;
-    Ok((set, USUAL_SIZE))
+    Ok((set, DEFAULT_SIZE))
 }
 
 /// Profile of a set. It is stored because the file is removed after the run.
-fn profiled(name: &str, file: PathBuf, cancel: &CancelToken) -> anyhow::Result<Option<One>> {
-    let read = profile::read(&[file], false, &Progress::hidden(), cancel.flag());
+fn profiled(name: &str, file: PathBuf, cancel: &CancelToken) -> anyhow::Result<Option<ProfileEntry>> {
+    let read = profile::read_profiles(&[file], false, &Progress::hidden(), cancel.flag());
     if let Some(error) = read.refused.into_iter().next() {
         return Err(error);
     }
-    let mut found = json::document(&read.profiles).profiles;
+    let mut found = json::build_document(&read.profiles).profiles;
     for input in found.iter_mut().flat_map(|one| &mut one.inputs) {
         // Its path would be that of the run's working directory.
         name.clone_into(&mut input.name);
@@ -93,7 +100,7 @@ mod tests {
     #[test]
     fn a_set_of_one_length_says_it_in_its_name() {
         assert_eq!(set_of("sized-64").unwrap(), (Set::Sized, 64));
-        assert_eq!(set_of("sized").unwrap(), (Set::Sized, USUAL_SIZE));
+        assert_eq!(set_of("sized").unwrap(), (Set::Sized, DEFAULT_SIZE));
         assert_eq!(set_of("mysql").unwrap().0, Set::Mysql);
         for (name, expected) in [
             ("sized-59", "write sized-60 to sized-1514"),

@@ -16,7 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use toll_journal::{Journal, Undo, held};
+use toll_journal::{Journal, Undo, deferred_start};
 use toll_model::rig::{SSH_COMPRESSED_PORT, SSH_PORT, SSH_TO_TCP, SSH_TO_UNIX};
 use toll_mysql::Address;
 use toll_record::RigStep;
@@ -161,11 +161,11 @@ fn start_sshd(journal: &Journal, cancel: &CancelToken, dir: &Path, port: u16) ->
     std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
     // It starts itself anew for each connection, and wants to be called by its full path for that.
     let program = find_program("sshd").context("no sshd: install openssh-server")?;
-    let mut command = held::command(program);
+    let mut command = deferred_start::command(program);
     command.args(["-D", "-e", "-f"]).arg(&config);
     let log = dir.join("sshd.log");
     log_to(&mut command, &log)?;
-    let (mut sshd, _) = journal.spawn_held(&mut command, "sshd", None, STOP_WITHIN)?;
+    let (mut sshd, _) = journal.spawn_deferred(&mut command, "sshd", None, STOP_WITHIN)?;
     wait(&mut sshd, cancel, &log, "sshd", || answers(port, b"SSH-"))
 }
 

@@ -22,7 +22,7 @@ use text::Lexicon;
 use toll_journal::quoted_name;
 use toll_mysql::{Connection, Target};
 use toll_record::DataSetup;
-use toll_server::DataSpec;
+use toll_server::DatasetSpec;
 use toll_sys::cancel::CancelToken;
 use toll_sys::count_format::format_count;
 
@@ -35,9 +35,9 @@ const INSERT_BYTES: usize = 1 << 20;
 /// Statements of a transaction: keeps undo logs short.
 const COMMIT_EVERY: u32 = 16;
 
-fn spec(data: &DataSetup) -> DataSpec {
+fn spec(data: &DataSetup) -> DatasetSpec {
     let scale = scale(data);
-    DataSpec {
+    DatasetSpec {
         key: format!("website-scale{scale}-seed{}", data.seed),
         // Room for undo and dictionary.
         bytes: (FULL_BYTES * scale * 1.15) as u64 + (64 << 20),

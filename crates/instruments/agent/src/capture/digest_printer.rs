@@ -1,0 +1,181 @@
+//! Digest printer of a running capture, on a thread of its own. A slow or absent reader never blocks the
+//! capture.
+
+use anyhow::{Context, anyhow, bail};
+use std::io::{BufWriter, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use toll_digest::classes::{Limit, Settings};
+use toll_digest::{DigestResult, Format, Request};
+use toll_wire::decoder::Config;
+
+/// At the end, a reader that has taken nothing for so long is given up.
+const READER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Options of the digest and its format.
+pub struct PrintOptions {
+    pub settings: Settings,
+    pub limit: Limit,
+    pub format: Format,
+    /// True: statements with their literals.
+    pub literals: bool,
+    /// What is captured, in the report's first line.
+    pub source: String,
+    pub out: Box<dyn Write + Send>,
+}
+
+impl PrintOptions {
+    /// For people, or as JSON.
+    pub fn with_defaults(is_json: bool, source: String, out: Box<dyn Write + Send>) -> Self {
+        Self {
+            settings: Settings::default(),
+            limit: Limit::default(),
+            format: if is_json { Format::Json } else { Format::Report },
+            literals: false,
+            source,
+            out,
+        }
+    }
+}
+
+/// Prints one digest after another.
+pub struct DigestPrinter {
+    digests: Option<Sender<Box<DigestResult>>>,
+    ended: Receiver<()>,
+    shared: Arc<Shared>,
+    source: String,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_busy: AtomicBool,
+    bytes: AtomicU64,
+    error: Mutex<Option<anyhow::Error>>,
+}
+
+impl DigestPrinter {
+    /// `is_one_of_many`: JSON then stands on a line for each digest.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(how: PrintOptions, is_one_of_many: bool) -> anyhow::Result<Self> {
+        let (digests, to_print) = channel::<Box<DigestResult>>();
+        let (end, ended) = channel();
+        let shared = Arc::new(Shared::default());
+        let printer_shared = Arc::clone(&shared);
+        let request = Request {
+            files: Vec::new(),
+            kind: None,
+            capture: Config::default(),
+            settings: how.settings,
+            limit: how.limit,
+            since: None,
+            until: None,
+            filter: None,
+            format: how.format,
+            literals: how.literals,
+            jobs: 1,
+        };
+        let mut out = CountingWriter { out: BufWriter::new(how.out), shared: Arc::clone(&shared) };
+        std::thread::Builder::new()
+            .name("toll-printer".into())
+            .spawn(move || {
+                for mut done in to_print {
+                    done.digest.settle();
+                    let printed = if is_one_of_many && request.format == Format::Json {
+                        toll_digest::print_line(&request, &done, &mut out)
+                    } else {
+                        toll_digest::print(&request, &done, &mut out)
+                    };
+                    printer_shared.is_busy.store(false, Ordering::Release);
+                    if let Err(error) = printed {
+                        let mut place = printer_shared.error.lock().unwrap_or_else(PoisonError::into_inner);
+                        *place = Some(error.context("cannot print the digest"));
+                        break;
+                    }
+                }
+                let _ = end.send(());
+            })
+            .context("cannot start a thread to print with")?;
+        Ok(Self { digests: Some(digests), ended, shared, source: how.source })
+    }
+
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Bytes printed so far.
+    pub fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Relaxed)
+    }
+
+    /// True if the previous digest is printed: at most one waits at a time.
+    pub fn is_ready(&self) -> bool {
+        !self.shared.is_busy.load(Ordering::Acquire)
+    }
+
+    /// # Errors
+    /// A digest could not be printed; returned once.
+    pub fn check(&self) -> anyhow::Result<()> {
+        match self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// The one before could not be printed.
+    pub fn print(&mut self, done: DigestResult) -> anyhow::Result<()> {
+        self.shared.is_busy.store(true, Ordering::Release);
+        let sent = self.digests.as_ref().map(|digests| digests.send(Box::new(done)).is_ok());
+        if sent == Some(true) {
+            return Ok(());
+        }
+        self.check()?;
+        bail!("the digest cannot be printed any more")
+    }
+
+    /// Prints the last one and waits until it is out, as long as somebody reads.
+    ///
+    /// # Errors
+    /// It could not be printed.
+    pub fn finish(&mut self, done: DigestResult) -> anyhow::Result<()> {
+        self.print(done)?;
+        self.digests = None;
+        let mut printed = self.bytes();
+        loop {
+            match self.ended.recv_timeout(READER_TIMEOUT) {
+                Ok(()) => return self.check(),
+                // A panic; its message is on standard error.
+                Err(RecvTimeoutError::Disconnected) => bail!("the thread that prints has ended by itself"),
+                Err(RecvTimeoutError::Timeout) if self.bytes() > printed => printed = self.bytes(),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(anyhow!(
+                        "the digest cannot be printed: nobody has read of it for {} s",
+                        READER_TIMEOUT.as_secs()
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Counts what reaches the reader.
+struct CountingWriter {
+    out: BufWriter<Box<dyn Write + Send>>,
+    shared: Arc<Shared>,
+}
+
+impl Write for CountingWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.shared.bytes.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.out.flush()
+    }
+}

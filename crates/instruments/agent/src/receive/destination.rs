@@ -1,0 +1,308 @@
+//! Destination files of a stream: one, or several in sequence.
+//!
+//! They are readable by their owner only. Never overwrites an existing file. A file always holds whole items:
+//! a partial write is rolled back.
+
+use crate::rotation::{Rotate, Series};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use toll_sys::private_file;
+use toll_wire::stream_protocol::StreamContent;
+
+/// A name of a host in the name of a file has no more letters.
+const MAX_HOST_NAME: usize = 64;
+
+/// Streams of hosts with one name that begin within a second: there are no more of them.
+const MAX_SAME_NAME: u32 = 10_000;
+
+/// Where streams are written.
+#[derive(Debug, Clone)]
+pub enum StreamDestination {
+    /// A file a stream, or several.
+    Directory { path: PathBuf, rotation: Rotation },
+    /// The one stream there is.
+    File(PathBuf),
+    /// The one stream there is, into what is open already, such as standard output.
+    Open(Arc<File>),
+}
+
+impl StreamDestination {
+    /// Sees beforehand that there will be a place to write to; makes a directory that is not there, for its owner alone.
+    ///
+    /// # Errors
+    /// There will be none.
+    pub fn prepare(&self) -> Result<()> {
+        match self {
+            Self::Directory { path, .. } if path.is_dir() => Ok(()),
+            Self::Directory { path, .. } => private_file::create_dir(path),
+            Self::File(path) if path.exists() => {
+                bail!("{} is there already: name another file", path.display())
+            }
+            Self::File(path) => {
+                let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+                let there = dir.is_none_or(Path::is_dir);
+                ensure!(there, "there is no directory for {}: make it", path.display());
+                Ok(())
+            }
+            Self::Open(output) if output.is_terminal() => {
+                bail!("a terminal cannot show a capture: name a file, or pipe it on")
+            }
+            Self::Open(_) => Ok(()),
+        }
+    }
+}
+
+/// Rotation of a stream's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rotation {
+    /// By the length of the file, and by the times of the first item in it and of the next.
+    pub limits: Rotate,
+    /// Files of a stream, the newest.
+    pub keep: Option<usize>,
+}
+
+/// A stream's file, or files.
+#[derive(Debug)]
+pub struct StreamFiles {
+    destination: StreamDestination,
+    /// What the file's name begins with, and its end.
+    host: String,
+    extension: &'static str,
+    open: Option<OpenFile>,
+    /// The open one last.
+    files: Series,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    /// Absent: the place is open already.
+    file: Option<File>,
+    bytes: u64,
+    /// Of the first item in it, Unix nanoseconds.
+    first_ns: u64,
+    has_items: bool,
+}
+
+impl StreamFiles {
+    pub fn new(place: StreamDestination, host: &str, holds: StreamContent) -> Self {
+        let extension = match holds {
+            StreamContent::Pcapng => "pcapng",
+            StreamContent::Queries => "queries",
+        };
+        Self { destination: place, host: file_name(host), extension, open: None, files: Series::default() }
+    }
+
+    /// Files that were written and are still there.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.files.paths().map(Path::to_owned).collect()
+    }
+
+    /// Appends whole items, seen from `first_ns` on; a file that is begun for them begins with `opening`. The answer:
+    /// bytes that were written.
+    ///
+    /// # Errors
+    /// They could not be written, and nothing of them is in the file.
+    pub fn append(&mut self, opening: &[u8], items: &[u8], first_ns: u64) -> Result<u64> {
+        if self.is_full(items.len(), first_ns) {
+            self.close()?;
+        }
+        let mut written = 0;
+        if self.open.is_none() {
+            written += self.start_file(opening, first_ns)?;
+        }
+        written += self.write_whole(items)?;
+        if let Some(open) = &mut self.open {
+            open.has_items = true;
+        }
+        Ok(written)
+    }
+
+    /// The stream has ended: its last file ends with `closing`, and is on the disk. A stream without items has a file
+    /// all the same. The answer: bytes that were written.
+    ///
+    /// # Errors
+    /// They could not be written.
+    pub fn finish(&mut self, opening: &[u8], closing: &[u8], begun_ns: u64) -> Result<u64> {
+        let mut written = 0;
+        if self.open.is_none() {
+            written += self.start_file(opening, begun_ns)?;
+        }
+        written += self.write_whole(closing)?;
+        self.close()?;
+        Ok(written)
+    }
+
+    /// No more comes, as far as is known: what there is, is on the disk.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn close(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let Some(file) = open.file else { return Ok(()) };
+        file.sync_data().with_context(|| format!("cannot write {} to its disk", self.name()))
+    }
+
+    fn is_full(&self, more: usize, now_ns: u64) -> bool {
+        let StreamDestination::Directory { rotation, .. } = &self.destination else { return false };
+        let Some(open) = self.open.as_ref().filter(|open| open.has_items) else { return false };
+        let age = Duration::from_nanos(now_ns.saturating_sub(open.first_ns));
+        rotation.limits.is_due(open.bytes + more as u64, age)
+    }
+
+    fn start_file(&mut self, opening: &[u8], first_ns: u64) -> Result<u64> {
+        let create_file = match &self.destination {
+            StreamDestination::Open(_) => None,
+            StreamDestination::File(path) => {
+                let file = private_file::create(path);
+                Some((path.clone(), file.with_context(|| format!("cannot make {}", path.display()))?))
+            }
+            StreamDestination::Directory { path, .. } => Some(self.create_in(path, first_ns)?),
+        };
+        if let Some((path, file)) = &create_file {
+            self.files.add(path, file)?;
+        }
+        let file = create_file.map(|(_, file)| file);
+        self.open = Some(OpenFile { file, bytes: 0, first_ns, has_items: false });
+        let written = match self.write_whole(opening) {
+            Ok(written) => written,
+            Err(error) => {
+                // Nothing is in it, and another attempt makes another.
+                self.open = None;
+                self.files.remove_newest();
+                return Err(error);
+            }
+        };
+        if let StreamDestination::Directory { rotation: Rotation { keep: Some(keep), .. }, .. } =
+            self.destination
+        {
+            self.files.keep_newest(keep);
+        }
+        Ok(written)
+    }
+
+    fn create_in(&self, dir: &Path, first_ns: u64) -> Result<(PathBuf, File)> {
+        let time = jiff::Timestamp::from_nanosecond(first_ns.into()).context("a capture of no known time")?;
+        let time = time.strftime("%Y%m%d-%H%M%S");
+        let mut number = 1;
+        loop {
+            let again = if number == 1 { String::new() } else { format!("-{number}") };
+            let path = dir.join(format!("{}-{time}{again}.{}", self.host, self.extension));
+            match private_file::create(&path) {
+                Ok(file) => return Ok((path, file)),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MAX_SAME_NAME => {
+                    number += 1
+                }
+                Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
+            }
+        }
+    }
+
+    /// All of it, or nothing.
+    fn write_whole(&mut self, bytes: &[u8]) -> Result<u64> {
+        let Some(open) = &mut self.open else { return Ok(0) };
+        let put = match (&open.file, &self.destination) {
+            (None, StreamDestination::Open(output)) => output.as_ref().write_all(bytes),
+            (None, _) => return Ok(0),
+            (Some(file), _) => file.write_all_at(bytes, open.bytes).inspect_err(|_| {
+                // A part of an item would make the rest of the file unreadable.
+                let _ = file.set_len(open.bytes);
+            }),
+        };
+        match put {
+            Ok(()) => {
+                open.bytes += bytes.len() as u64;
+                Ok(bytes.len() as u64)
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot write {}", self.name())),
+        }
+    }
+
+    fn name(&self) -> String {
+        self.files.paths().last().map_or_else(|| "standard output".into(), |file| file.display().to_string())
+    }
+}
+
+/// Letters, digits and `._-` of a host's name, never one that hides the file.
+fn file_name(host: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let name: String = host.chars().take(MAX_HOST_NAME).map(plain).collect();
+    match name.trim_start_matches(['.', '-']) {
+        "" => "host".into(),
+        name => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    /// 2023-11-14 22:13:20 UTC.
+    const BEGUN: u64 = 1_700_000_000 * SECOND;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn writing(dir: &Path, rotation: Rotation) -> StreamFiles {
+        StreamFiles::new(
+            StreamDestination::Directory { path: dir.into(), rotation },
+            "web/../1",
+            StreamContent::Pcapng,
+        )
+    }
+
+    #[test]
+    fn each_file_of_a_stream_is_whole_and_only_the_newest_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let when = Rotate { bytes: Some(8), every: Some(Duration::from_secs(60)) };
+        let rotation = Rotation { limits: when, keep: Some(2) };
+        let mut writing = writing(dir.path(), rotation);
+        // Full by bytes, then by time.
+        for (items, at) in [("aaa", 0), ("bbb", 1), ("ccc", 2), ("d", 3), ("e", 62)] {
+            assert!(writing.append(b"<", items.as_bytes(), BEGUN + at * SECOND).unwrap() > 0);
+        }
+        assert_eq!(writing.finish(b"<", b">", BEGUN).unwrap(), 1);
+        let expected = ["web_.._1-20231114-221322.pcapng", "web_.._1-20231114-221422.pcapng"];
+        assert_eq!(names(dir.path()), expected);
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+        assert_eq!(expected.map(read), ["<cccd", "<e>"]);
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(dir.path().join(expected[0])).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn no_file_is_written_over_and_a_stream_of_nothing_has_one_too() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..2 {
+            writing(dir.path(), Rotation::default()).finish(b"<", b">", BEGUN).unwrap();
+        }
+        let expected = ["web_.._1-20231114-221320-2.pcapng", "web_.._1-20231114-221320.pcapng"];
+        assert_eq!(names(dir.path()), expected);
+        let there = StreamDestination::File(dir.path().join(expected[0]));
+        assert!(there.prepare().unwrap_err().to_string().contains("is there already"));
+        assert!(StreamDestination::File(dir.path().join("no/where")).prepare().is_err());
+        assert_eq!([".hidden", "-w", "", "db1"].map(file_name), ["hidden", "w", "host", "db1"]);
+    }
+
+    #[test]
+    fn what_the_disk_has_no_room_for_is_taken_back() {
+        let mut writing =
+            StreamFiles::new(StreamDestination::File("/dev/full".into()), "host", StreamContent::Queries);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        writing.open = Some(OpenFile { file: Some(full), bytes: 0, first_ns: 0, has_items: true });
+        let refused = writing.append(b"<", b"items", 0).unwrap_err();
+        assert!(format!("{refused:#}").contains("No space left"), "{refused:#}");
+        assert_eq!(writing.open.as_ref().unwrap().bytes, 0);
+    }
+}

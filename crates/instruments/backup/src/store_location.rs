@@ -1,0 +1,185 @@
+//! Store location and keys of backups.
+
+use crate::archive::prune::{PruneSummary, RetentionPolicy};
+use crate::archive::{ActivityMarker, Backups, ContentHash, MarkerOwner, PieceDecoder, PieceEncoder};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use toll_mysql::{Address, Target};
+use toll_store::{Destination, RetryPolicy, Store};
+use toll_sys::cancel::CancelToken;
+use toll_sys::clock;
+use toll_sys::count_format::format_count;
+use toll_sys::process::{self, ProcessId};
+
+/// A store as it was asked for.
+#[derive(Debug, Clone)]
+pub struct StoreLocation {
+    pub destination: Destination,
+    pub retry_for: Duration,
+}
+
+/// What encrypts and decrypts; files, since a command line is for all to see.
+#[derive(Debug, Clone, Default)]
+pub struct KeyOptions {
+    /// age recipients.
+    pub encrypt_to: Vec<String>,
+    pub passphrase_file: Option<PathBuf>,
+    /// age identities.
+    pub identity_file: Option<PathBuf>,
+}
+
+impl KeyOptions {
+    /// True if backups are encrypted.
+    pub fn encrypts(&self) -> bool {
+        !self.encrypt_to.is_empty() || self.passphrase_file.is_some()
+    }
+
+    /// For a backup: how pieces are put away, and what can be read meanwhile.
+    pub fn for_writing(&self, store: &Store) -> Result<(PieceEncoder, PieceDecoder)> {
+        match &self.passphrase_file {
+            Some(file) if self.encrypt_to.is_empty() => {
+                Ok(crate::archive::codec_with_passphrase(store, &read_passphrase(file)?)?)
+            }
+            Some(_) => bail!("--encrypt-to and --passphrase-file exclude each other: choose one"),
+            None => Ok((PieceEncoder::for_recipients(&self.encrypt_to)?, PieceDecoder::default())),
+        }
+    }
+
+    pub fn for_reading(&self, store: &Store) -> Result<PieceDecoder> {
+        match (&self.identity_file, &self.passphrase_file) {
+            (Some(file), _) => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("cannot read the identity file {}", file.display()))?;
+                Ok(PieceDecoder::with_identities(&text)?)
+            }
+            (None, Some(file)) => Ok(PieceDecoder::with_passphrase(store, &read_passphrase(file)?)?),
+            (None, None) => Ok(PieceDecoder::default()),
+        }
+    }
+}
+
+/// The first line of a file.
+fn read_passphrase(file: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the passphrase file {}", file.display()))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => bail!("{} begins with an empty line: the first line is the passphrase", file.display()),
+    }
+}
+
+/// Opens the store; `make`: a folder that is not there is made.
+pub fn open_store(place: &StoreLocation, make: bool, cancel: &CancelToken) -> Result<Arc<Store>> {
+    let failing = |why: &str| tracing::warn!("{why}");
+    let patience =
+        RetryPolicy { retry_for: place.retry_for, stop: cancel.shared_flag(), on_failure: failing };
+    Ok(Arc::new(Store::open(place.destination.clone(), make, patience)?))
+}
+
+/// This process, for a marker in a store.
+pub fn current_owner() -> Result<MarkerOwner> {
+    let own = ProcessId::current().context("cannot read /proc/self/stat: is /proc mounted?")?;
+    Ok(MarkerOwner {
+        boot_id: process::boot_id(),
+        namespace: process::pid_namespace(),
+        pid: own.pid,
+        start_ticks: own.start_ticks,
+    })
+}
+
+/// Nothing for a process that cannot be seen from here: one of another host, or in another container.
+pub fn is_alive(owner: &MarkerOwner) -> Option<bool> {
+    let seen = owner.boot_id == process::boot_id() && owner.namespace == process::pid_namespace();
+    seen.then(|| ProcessId { pid: owner.pid, start_ticks: owner.start_ticks }.is_alive())
+}
+
+/// `20261122T052000Z-` and what tells two of the same second apart: names sort by time.
+pub fn new_id() -> String {
+    let unique = format!("{:05x}{:04x}", clock::wall_us() % 1_000_000, std::process::id() & 0xffff);
+    format!("{}-{unique}", format_timestamp(jiff::Timestamp::now()))
+}
+
+/// The same for a backup, and behind it what stands for its source: the server and the schemas that were asked
+/// for. Eight hexadecimal digits.
+pub fn new_backup_id(server: &Target, schemas: &[String]) -> String {
+    let mut schemas = schemas.to_vec();
+    schemas.sort();
+    schemas.dedup();
+    // Every host has a server behind the same socket.
+    let host = match &server.address {
+        Address::Unix(_) => hostname(),
+        Address::Tcp { host, .. } if ["localhost", "127.0.0.1", "::1"].contains(&host.as_str()) => hostname(),
+        Address::Tcp { .. } => String::new(),
+    };
+    let words = [vec![server.address.to_string(), host], schemas].concat();
+    let source = ContentHash::hash(words.join("\0").as_bytes()).to_string();
+    format!("{}-{}", new_id(), &source[..8])
+}
+
+fn hostname() -> String {
+    toll_sys::read_trimmed("/proc/sys/kernel/hostname")
+}
+
+fn format_timestamp(time: jiff::Timestamp) -> String {
+    time.strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+/// Clocks of hosts that back up into one store may be apart by so much.
+const MAX_CLOCK_SKEW: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);
+
+/// Says which backups are dated later than now, if any: a clock was wrong, and they pass for the latest.
+pub fn warn_future_backups(backups: &Backups) -> Option<String> {
+    let soon = format_timestamp(jiff::Timestamp::now().checked_add(MAX_CLOCK_SKEW).ok()?);
+    let is_ahead = |id: &str| id.starts_with(|c: char| c.is_ascii_digit()) && id > soon.as_str();
+    let ahead: Vec<&str> = backups
+        .valid
+        .iter()
+        .filter(|listed| is_ahead(&listed.id))
+        .map(|listed| listed.object.as_str())
+        .collect();
+    (!ahead.is_empty()).then(|| {
+        format!(
+            "a clock was wrong: {} dated later than now and pass for the latest; to be rid of them, remove their \
+             manifests ({}) and prune",
+            format_count(ahead.len() as u64, "backup"),
+            ahead.join(", ")
+        )
+    })
+}
+
+/// Removes old backups and what nobody needs.
+pub fn prune_store(
+    store: &Arc<Store>,
+    opening: &PieceDecoder,
+    stay: RetentionPolicy<'_>,
+    dry_run: bool,
+) -> Result<PruneSummary> {
+    let alone = ActivityMarker::start_prune(
+        store.clone(),
+        &format!("prune-{}", new_id()),
+        &current_owner()?,
+        is_alive,
+    )?;
+    Ok(crate::archive::prune::prune(store, opening, stay, dry_run, &alone)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_server_and_what_was_asked_of_it() {
+        let source = |host: &str, schemas: &[&str]| {
+            let address = Address::Tcp { host: host.into(), port: 3306 };
+            let schemas: Vec<String> = schemas.iter().map(|name| (*name).to_owned()).collect();
+            let id = new_backup_id(&Target { address, ..Target::default() }, &schemas);
+            id.splitn(3, '-').nth(2).unwrap_or_default().to_owned()
+        };
+        assert_eq!(source("a", &["x", "y"]), source("a", &["y", "x", "y"]));
+        assert_eq!(source("a", &[]).len(), 8);
+        let all = [source("a", &[]), source("b", &[]), source("a", &["x"]), source("localhost", &[])];
+        assert_eq!(all.iter().collect::<std::collections::HashSet<_>>().len(), 4, "{all:?}");
+    }
+}
